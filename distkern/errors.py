@@ -1,0 +1,84 @@
+"""The errors a user can cause, grouped by what a handler would do.
+
+::
+
+    DistkernError
+    ├── JobError      (ValueError)    2  a parameter, a command line or a job file is wrong
+    ├── DataError     (ValueError)    3  the data cannot be trained on, or cannot be found
+    ├── BudgetError   (ValueError)    4  the job does not fit the memory it may use
+    ├── ClusterError  (RuntimeError)  5  workers could not be had, or kept dying
+    ├── RunError      (RuntimeError)  6  a run directory is unusable
+    └── StoreError    (OSError)       6  a model store is unusable
+
+The number is the exit code of the command line. ``kind`` names the exact cause and never changes once
+published, so that scripts can match on it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class DistkernError(Exception):
+    """Base of every error distkern raises on purpose.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong, the value, the limit and the setting to change.
+    kind : str
+        Stable, machine-readable name of the cause.
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, kind: str = "unspecified") -> None:
+        super().__init__(message)
+        self.message = message
+        self.kind = kind
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.kind)
+
+
+def _rebuild(cls: type[DistkernError], message: str, kind: str) -> DistkernError:
+    return cls(message, kind=kind)
+
+
+class JobError(DistkernError, ValueError):
+    """A parameter, a command line or a job file is wrong."""
+
+    exit_code = 2
+
+
+class DataError(DistkernError, ValueError):
+    """The data cannot be trained on, or cannot be found."""
+
+    exit_code = 3
+
+
+class BudgetError(DistkernError, ValueError):
+    """The job does not fit the memory it may use."""
+
+    exit_code = 4
+
+
+class ClusterError(DistkernError, RuntimeError):
+    """Workers could not be had, or kept dying."""
+
+    exit_code = 5
+
+
+class RunError(DistkernError, RuntimeError):
+    """A run directory is unusable."""
+
+    exit_code = 6
+
+
+class StoreError(DistkernError, OSError):
+    """A model store is unusable."""
+
+    exit_code = 6

@@ -1,1 +1,35 @@
 """Stores: datasets, block sources, ingest and models. The only room that imports zarr."""
+
+from distkern.storage.blocks import block_boundaries
+from distkern.storage.dataset import Dataset, open_dataset
+from distkern.storage.kinds import describe
+from distkern.storage.model_store import check_model_destination, read_model, write_model
+from distkern.storage.opening import as_source, open_arrays
+from distkern.storage.predictions import Predictions, PredictionWriter, read_predictions
+from distkern.storage.run_directory import RunDirectory, is_run
+from distkern.storage.source import BlockSource
+from distkern.storage.sources import ArraySource, DatasetSource, ZarrSource
+from distkern.storage.writer import DatasetWriter, write_dataset
+
+__all__ = [
+    "ArraySource",
+    "BlockSource",
+    "Dataset",
+    "DatasetSource",
+    "DatasetWriter",
+    "PredictionWriter",
+    "Predictions",
+    "RunDirectory",
+    "ZarrSource",
+    "as_source",
+    "block_boundaries",
+    "check_model_destination",
+    "describe",
+    "is_run",
+    "open_arrays",
+    "open_dataset",
+    "read_model",
+    "read_predictions",
+    "write_dataset",
+    "write_model",
+]

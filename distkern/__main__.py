@@ -1,0 +1,10 @@
+"""``python -m distkern``, the same as the ``distkern`` command."""
+
+from __future__ import annotations
+
+import sys
+
+from distkern.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""``distkern info``: what a dataset store, a model store or a run directory holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from distkern.cli.terminal import verbosity_options
+
+
+@click.command()
+@click.argument("store", metavar="STORE|MODEL|RUN")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@verbosity_options
+def info(store: str, as_json: bool) -> None:
+    """Describe a dataset store, a model store or a run directory."""
+    from distkern.cli.render import pairs, print_json, print_table
+    from distkern.storage import describe
+
+    description = describe(store)
+    if as_json:
+        print_json(description)
+    else:
+        print_table(pairs(_flat(description)))
+
+
+def _flat(description: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Yield names and values; the names of nested values carry those of what they are in."""
+    from distkern.cli.render import bytes_shown
+
+    for name, value in description.items():
+        full = f"{prefix}{name}".replace("_", " ")
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        elif name.endswith("bytes") and isinstance(value, int):
+            yield full, bytes_shown(value)
+        else:
+            yield full, value

@@ -1,0 +1,115 @@
+"""The ``distkern`` command: the group of commands and what an error looks like from outside."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from distkern.cli.apply import evaluate, predict
+from distkern.cli.demo import demo
+from distkern.cli.info import info
+from distkern.cli.ingest import ingest
+from distkern.cli.terminal import Terminal, verbosity_options
+from distkern.cli.train import train
+from distkern.errors import BudgetError, DistkernError
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
+
+
+def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if not wanted or context.resilient_parsing:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        number = version("distkern")
+    except PackageNotFoundError:
+        number = "(not installed)"
+    click.echo(f"distkern {number}")
+    context.exit()
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
+@verbosity_options
+def cli() -> None:
+    """Train sparse kernel least-squares models on data that does not fit in memory.
+
+    Results go to standard output, progress and logs to standard error. Exit codes: 0 done, 2 usage or job
+    file, 3 data, 4 does not fit the memory budget, 5 cluster, 6 run or model store, 130 interrupted.
+    """
+
+
+for _command in (demo, ingest, info, train, predict, evaluate):
+    cli.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        The command and its arguments; those of the process where not given.
+
+    Returns
+    -------
+    int
+        The exit code.
+    """
+    terminal = Terminal()
+    with terminal.log_records():
+        try:
+            status = cli.main(
+                args=None if arguments is None else list(arguments),
+                prog_name="distkern",
+                standalone_mode=False,
+                obj=terminal,
+            )
+        except click.ClickException as error:
+            error.show()
+            return error.exit_code
+        except DistkernError as error:
+            return _fail(terminal, error.message, error.exit_code)
+        except (click.Abort, KeyboardInterrupt):
+            return _fail(terminal, "interrupted", INTERRUPTED)
+        except MemoryError:
+            return _fail(
+                terminal,
+                "the process ran out of memory; fewer centres ([model] max_centers), smaller blocks or more "
+                "memory ([cluster] memory) help",
+                BudgetError.exit_code,
+            )
+        except Exception as error:
+            hint = "" if terminal.verbosity > 0 else "; run again with -v to see where"
+            return _fail(terminal, f"unexpected {type(error).__name__}: {error}{hint}", 1)
+        return _flushed(status if isinstance(status, int) else 0)
+
+
+def _fail(terminal: Terminal, message: str, code: int) -> int:
+    if terminal.verbosity > 0:
+        traceback.print_exc()
+    click.echo(f"distkern: error: {message}", err=True)
+    return _flushed(code)
+
+
+def _flushed(code: int) -> int:
+    """Write out what standard output still holds; a reader that has gone away is no error to talk about."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code

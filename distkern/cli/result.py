@@ -1,0 +1,80 @@
+"""What a training came to, as one JSON object or as a table for a person."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from distkern.cli.job import Job
+from distkern.cli.render import bytes_shown, pairs, print_table
+
+_COSTS = (
+    "seconds",
+    "rounds",
+    "exchanges",
+    "kernel_columns",
+    "bytes_read",
+    "planned_peak_bytes",
+    "peak_rss_driver",
+    "peak_rss_worker",
+)
+
+
+class TrainingResult:
+    """What a training came to.
+
+    Parameters
+    ----------
+    job : Job
+        What was asked for.
+    model : fitted estimator
+        What was trained.
+    test : dict or None
+        ``{"error": fraction}`` or ``{"rmse": value}`` where test data was named.
+    """
+
+    def __init__(self, job: Job, model: Any, test: dict[str, float] | None) -> None:
+        self.job = job
+        self.model = model
+        self.test = test
+
+    def record(self) -> dict[str, Any]:
+        """Return the summary that ``--json`` prints."""
+        summary = self.model.summary_
+        record = {
+            "model": self.job.output.model,
+            "run": self.job.output.run,
+            "n_rows": summary["n_rows"],
+            "n_features": summary["n_features"],
+            "n_targets": summary["n_targets"],
+            "n_centers": summary["n_centers"],
+            "lambda": self.model.lambda_,
+            "gcv": self.model.gcv_,
+            "stop_reason": self.model.stop_reason_,
+            **{name: summary[name] for name in _COSTS},
+        }
+        return record if self.test is None else {**record, "test": self.test}
+
+    def show(self) -> None:
+        """Print the summary for a person."""
+        record = self.record()
+        rows: list[tuple[str, object]] = [
+            ("rows x features", f"{record['n_rows']} x {record['n_features']}"),
+            ("targets", record["n_targets"]),
+            ("centres", record["n_centers"]),
+            ("lambda", record["lambda"]),
+            ("gcv", record["gcv"]),
+            ("stopped", f"{self.model.stop_reason_}: {self.model.stop_reason_.advice}"),
+            ("seconds", f"{record['seconds']:.1f}"),
+            ("rounds, exchanges", f"{record['rounds']}, {record['exchanges']}"),
+            ("read", bytes_shown(record["bytes_read"])),
+            ("peak, driver and worker", _peaks(record)),
+            ("model", record["model"] or "not saved: the job names no model in [output]"),
+            ("run", record["run"] or "not kept: the job names no run in [output]"),
+        ]
+        rows += [(f"test {name}", value) for name, value in (self.test or {}).items()]
+        print_table(pairs(rows))
+
+
+def _peaks(record: dict[str, Any]) -> str:
+    driver, worker = bytes_shown(record["peak_rss_driver"]), bytes_shown(record["peak_rss_worker"])
+    return f"{driver} and {worker} (planned {bytes_shown(record['planned_peak_bytes'])})"

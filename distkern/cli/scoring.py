@@ -1,0 +1,161 @@
+"""Scores of predictions that arrive block by block, in memory that does not grow with the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.cli.rows import PlainArrays
+
+if TYPE_CHECKING:
+    from distkern.storage import Dataset
+
+
+class ClassificationScore:
+    """Confusion counts over blocks.
+
+    Parameters
+    ----------
+    classes : array, shape (n_classes,)
+        Labels of the model.
+    """
+
+    def __init__(self, classes: NDArray[Any]) -> None:
+        self.labels: list[Any] = list(np.asarray(classes).tolist())
+        self.confusion = np.zeros((len(self.labels), len(self.labels)), dtype=np.int64)
+        self.n_rows = 0
+
+    def update(self, truth: NDArray[Any], predicted: NDArray[Any]) -> None:
+        """Count a block in; labels that the model never saw get a row of their own."""
+        from sklearn.metrics import confusion_matrix
+
+        true_codes, predicted_codes = self._codes(truth), self._codes(predicted)
+        grown = len(self.labels) - len(self.confusion)
+        self.confusion = np.pad(self.confusion, (0, grown))
+        self.confusion += confusion_matrix(true_codes, predicted_codes, labels=np.arange(len(self.labels)))
+        self.n_rows += len(true_codes)
+
+    def _codes(self, values: NDArray[Any]) -> NDArray[np.intp]:
+        labels, inverse = np.unique(np.asarray(values).ravel(), return_inverse=True)
+        known = {label: code for code, label in enumerate(self.labels)}
+        codes = [known.setdefault(label, len(known)) for label in labels.tolist()]
+        self.labels = list(known)
+        return np.asarray(codes, dtype=np.intp)[inverse]
+
+    @property
+    def error(self) -> float:
+        """Fraction of rows predicted wrongly."""
+        return 1.0 - float(np.trace(self.confusion)) / self.n_rows if self.n_rows else float("nan")
+
+    def headline(self) -> dict[str, float]:
+        """Return the one figure that ``train --json`` reports."""
+        return {"error": self.error}
+
+    def per_class(self) -> Iterator[dict[str, Any]]:
+        """Yield label, rows, precision, recall and F1 of each class."""
+        hits = np.diag(self.confusion).astype(float)
+        rows, claimed = self.confusion.sum(axis=1), self.confusion.sum(axis=0)
+        for label, hit, row, claim in zip(self.labels, hits, rows, claimed, strict=True):
+            yield {
+                "label": label,
+                "rows": int(row),
+                "precision": _ratio(hit, claim),
+                "recall": _ratio(hit, row),
+                "f1": _ratio(2 * hit, row + claim),
+            }
+
+    def as_record(self) -> dict[str, Any]:
+        """Return everything counted, JSON-ready."""
+        return {
+            "n_rows": self.n_rows,
+            "error": self.error,
+            "classes": list(self.per_class()),
+            "labels": self.labels,
+            "confusion": self.confusion.tolist(),
+        }
+
+
+class RegressionScore:
+    """Root mean square error, mean absolute error and R² over blocks, in the units of y.
+
+    Several targets are averaged as scikit-learn averages them: each target's figure counts the same.
+    """
+
+    def __init__(self) -> None:
+        self.n_rows = 0
+        self._squares: NDArray[np.float64] = np.zeros(1)
+        self._absolutes: NDArray[np.float64] = np.zeros(1)
+        self._mean: NDArray[np.float64] = np.zeros(1)
+        self._spread: NDArray[np.float64] = np.zeros(1)
+
+    def update(self, truth: NDArray[Any], predicted: NDArray[Any]) -> None:
+        """Count a block in."""
+        truth = np.asarray(truth, dtype=np.float64).reshape(len(truth), -1)
+        wrong = truth - np.asarray(predicted, dtype=np.float64).reshape(truth.shape)
+        if not len(truth):
+            return
+        self._squares = self._squares + np.sum(wrong**2, axis=0)
+        self._absolutes = self._absolutes + np.sum(np.abs(wrong), axis=0)
+        # Means and spreads merge block by block (Chan et al.): sums of squares of y itself would cancel.
+        mean = truth.mean(axis=0)
+        shift, total = mean - self._mean, self.n_rows + len(truth)
+        self._spread = (
+            self._spread + np.sum((truth - mean) ** 2, axis=0) + shift**2 * (self.n_rows * len(truth) / total)
+        )
+        self._mean = self._mean + shift * (len(truth) / total)
+        self.n_rows = total
+
+    @property
+    def rmse(self) -> float:
+        """Root of the mean squared error."""
+        return float(np.mean(np.sqrt(self._squares / self.n_rows))) if self.n_rows else float("nan")
+
+    @property
+    def mae(self) -> float:
+        """Mean absolute error."""
+        return float(np.mean(self._absolutes / self.n_rows)) if self.n_rows else float("nan")
+
+    @property
+    def r2(self) -> float:
+        """Fraction of y's variance that is explained; NaN where a target is constant."""
+        if not self.n_rows or np.any(self._spread == 0):
+            return float("nan")
+        return float(np.mean(1.0 - self._squares / self._spread))
+
+    def headline(self) -> dict[str, float]:
+        """Return the one figure that ``train --json`` reports."""
+        return {"rmse": self.rmse}
+
+    def as_record(self) -> dict[str, Any]:
+        """Return everything measured, JSON-ready."""
+        return {"n_rows": self.n_rows, "rmse": self.rmse, "mae": self.mae, "r2": self.r2}
+
+
+def _ratio(part: float, whole: float) -> float:
+    return float(part / whole) if whole else float("nan")
+
+
+def score_model(model: Any, data: Dataset | PlainArrays) -> ClassificationScore | RegressionScore:
+    """Predict all rows of a data set and compare them with its targets, block by block.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        Yields blocks from ``iter_predictions``.
+    data : Dataset or PlainArrays
+        With targets.
+    """
+    score: ClassificationScore | RegressionScore
+    score = ClassificationScore(model.classes_) if is_classifier(model) else RegressionScore()
+    rows = data.source() if isinstance(data, PlainArrays) else data
+    for start, predicted, _ in model.iter_predictions(rows):
+        score.update(data.targets(start, start + len(predicted)), predicted)
+    return score
+
+
+def is_classifier(model: Any) -> bool:
+    """Return whether a fitted model predicts classes."""
+    return getattr(model, "classes_", None) is not None

@@ -1,0 +1,110 @@
+"""Where the command line writes: results to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Terminal:
+    """The two streams of one command and how much it says on standard error.
+
+    Attributes
+    ----------
+    verbosity : int
+        -1 errors only, 0 progress and warnings, 1 what every room logs, 2 debugging too.
+    """
+
+    def __init__(self, verbosity: int = 0) -> None:
+        self.verbosity = verbosity
+
+    @property
+    def quiet(self) -> bool:
+        """True where only errors are shown."""
+        return self.verbosity < 0
+
+    @property
+    def live(self) -> bool:
+        """True where standard error is a terminal that can redraw a line."""
+        return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+    @cached_property
+    def messages(self) -> Console:
+        """Console on standard error, shared by the progress bar and the log records."""
+        from rich.console import Console
+
+        return Console(stderr=True, markup=False, highlight=False)
+
+    def adjust(self, verbosity: int) -> None:
+        """Set the verbosity and the log levels that go with it."""
+        self.verbosity = verbosity
+        rooms = {-1: logging.ERROR, 0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG)
+        logging.getLogger("distkern").setLevel(rooms)
+        logging.getLogger("distkern.cli").setLevel(min(rooms, logging.INFO) if verbosity >= 0 else rooms)
+
+    @contextmanager
+    def log_records(self) -> Iterator[None]:
+        """Send log records to standard error while a command runs."""
+        handler = self._handler()
+        root = logging.getLogger()
+        loggers = [logging.getLogger("distkern"), logging.getLogger("distkern.cli")]
+        levels = [logger.level for logger in loggers]
+        root.addHandler(handler)
+        self.adjust(self.verbosity)
+        try:
+            yield
+        finally:
+            root.removeHandler(handler)
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
+
+    def _handler(self) -> logging.Handler:
+        if self.live:
+            from rich.logging import RichHandler
+
+            return RichHandler(console=self.messages, show_path=False, markup=False)
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        return handler
+
+
+def verbosity_options(command: Command) -> Command:
+    """Give a command ``-v`` and ``-q``, which act on the `Terminal` of the context."""
+    command = click.option(
+        "-q", "--quiet", is_flag=True, expose_value=False, callback=_quieter, help="Show errors only."
+    )(command)
+    return click.option(
+        "-v",
+        "--verbose",
+        count=True,
+        expose_value=False,
+        callback=_louder,
+        help="Show what every room logs; twice: debugging too.",
+    )(command)
+
+
+def _louder(context: click.Context, _: click.Parameter, count: int) -> None:
+    if count:
+        terminal_of(context).adjust(count)
+
+
+def _quieter(context: click.Context, _: click.Parameter, quiet: bool) -> None:
+    if quiet:
+        terminal_of(context).adjust(-1)
+
+
+def terminal_of(context: click.Context) -> Terminal:
+    """Return the terminal of a command's context."""
+    return context.ensure_object(Terminal)

@@ -1,0 +1,65 @@
+"""Reads the TOML of a job file and the settings of ``--set``."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from distkern.errors import JobError
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises
+    ------
+    JobError
+        The file is missing, cannot be read or is not TOML; names the file and the line.
+    """
+    try:
+        text = path.read_bytes().decode()
+    except FileNotFoundError:
+        raise JobError(f"there is no job file {path}", kind="job-file-missing") from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise JobError(f"{path}, line {line}: not UTF-8 text", kind="job-file-syntax") from None
+    except OSError as error:
+        raise JobError(
+            f"cannot read the job file {path}: {error.strerror}", kind="job-file-missing"
+        ) from None
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        last = f"at line {text.count(chr(10)) + 1}, the end of the file"
+        reason = str(error).replace("at end of document", last)
+        raise JobError(f"{path} is not valid TOML: {reason}", kind="job-file-syntax") from None
+
+
+def override(document: dict[str, Any], setting: str) -> None:
+    """Put one ``section.key=value`` into a document.
+
+    Parameters
+    ----------
+    document : dict
+        Sections of a job file, changed in place.
+    setting : str
+        The value is TOML; what is not TOML, such as a bare word, counts as a string.
+    """
+    key, equals, text = setting.partition("=")
+    section, dot, name = (part.strip() for part in key.partition("."))
+    if not (equals and dot and section and name):
+        raise JobError(
+            f"--set {setting}: write section.key=value, as in --set model.sigma=4", kind="invalid-job"
+        )
+    table = document.setdefault(section, {})
+    if isinstance(table, dict):
+        table[name] = _toml_value(text.strip())
+
+
+def _toml_value(text: str) -> Any:
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return parsed["value"] if len(parsed) == 1 else text

@@ -1,0 +1,54 @@
+"""``distkern train``: a job file in, a model store, a run directory and a summary out."""
+
+from __future__ import annotations
+
+import click
+
+from distkern.cli.terminal import terminal_of, verbosity_options
+
+
+@click.command()
+@click.argument("job_file", metavar="JOB.toml")
+@click.option(
+    "--set",
+    "overrides",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Replace a value of the job file, as in --set model.sigma=4; may be repeated.",
+)
+@click.option("--scheduler", metavar="ADDR", help="Train on the dask cluster at this address.")
+@click.option("--workers", type=int, metavar="N", help="Train on N worker processes started for this run.")
+@click.option(
+    "--memory", metavar="SIZE", help='Memory of each worker, or of this process without workers: "2GiB".'
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+@click.option("--overwrite", is_flag=True, help="Replace the model and the run that the job names.")
+@verbosity_options
+@click.pass_context
+def train(
+    context: click.Context,
+    job_file: str,
+    overrides: tuple[str, ...],
+    scheduler: str | None,
+    workers: int | None,
+    memory: str | None,
+    as_json: bool,
+    overwrite: bool,
+) -> None:
+    """Train the model that JOB.toml describes.
+
+    The job file has the sections [data] (train and test, or x and y), [model] (method and any parameter of
+    the estimator), [cluster] (workers and memory, or scheduler) and [output] (model and run).
+    """
+    from distkern.cli.job import load_job
+    from distkern.cli.training import run_job
+
+    flags = {"scheduler": scheduler, "workers": workers, "memory": memory}
+    job = load_job(job_file, overrides, {name: value for name, value in flags.items() if value is not None})
+    result = run_job(job, terminal_of(context), overwrite=overwrite)
+    if as_json:
+        from distkern.cli.render import print_json
+
+        print_json(result.record())
+    else:
+        result.show()

@@ -1,0 +1,128 @@
+"""What a training tells its subscribers while it runs.
+
+An event is a frozen dataclass; a subscriber is any callable that takes one. The progress bar, the JSON lines
+of a run directory and user callbacks are all ordinary subscribers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from time import time
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Base of all events."""
+
+    timestamp: float = field(default_factory=time)
+    """Seconds since the epoch when the event was made."""
+
+    def as_record(self) -> dict[str, Any]:
+        """Return the event as a flat JSON-ready mapping, its type under ``event``."""
+        return {"event": type(self).__name__, **asdict(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStarted(Event):
+    """Shapes are known and the first exchange is about to start."""
+
+    run_id: str
+    """Name of this run, unique on the cluster."""
+    n_rows: int
+    """Rows of the training data."""
+    n_features: int
+    """Columns of X."""
+    n_targets: int
+    """Columns of the encoded target."""
+    n_problems: int
+    """Factor sets trained in lockstep: 1 for shared centres, one a class for one-vs-rest."""
+    n_blocks: int
+    """Blocks the rows are cut into."""
+    max_centers: int
+    """Most centres any problem may select."""
+    workers: int
+    """Workers at the start (1 for the serial executor)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundDone(Event):
+    """One panel was accepted."""
+
+    round: int
+    """Round number from 0."""
+    n_centers: int
+    """Centres selected so far (the largest count over problems)."""
+    lambda_: float
+    """Regularisation after the last step (the largest over problems)."""
+    gcv: float
+    """Generalised cross validation after the last step (mean over problems)."""
+    residual_max: float
+    """Largest absolute residual of any row before this round."""
+    seconds: float
+    """Seconds since the run started."""
+    validation: float | None = None
+    """Mean squared residual on the held-out rows, where there are any."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerLost(Event):
+    """A worker left; its blocks were placed elsewhere."""
+
+    worker: str
+    """Address of the worker."""
+    blocks: tuple[int, ...]
+    """Blocks it looked after."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlocksReplayed(Event):
+    """Blocks were rebuilt from the run log."""
+
+    worker: str
+    """Address of the worker that rebuilt them."""
+    blocks: tuple[int, ...]
+    """Blocks that were rebuilt."""
+    messages: int
+    """Log messages replayed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunEnded(Event):
+    """Selection is over and the model is ready."""
+
+    n_centers: int
+    """Centres of the returned model (the union over problems)."""
+    stop_reason: str
+    """Value of the `StopReason`."""
+    seconds: float
+    """Seconds since the run started."""
+
+
+Subscriber = Callable[[Event], None]
+
+
+class EventBus:
+    """Hands each event to all subscribers; a subscriber that fails is logged and dropped.
+
+    Parameters
+    ----------
+    subscribers : iterable of callable
+        Called in order with each event.
+    """
+
+    def __init__(self, subscribers: Iterable[Subscriber] = ()) -> None:
+        self._subscribers = list(subscribers)
+
+    def emit(self, event: Event) -> None:
+        """Deliver `event`."""
+        for subscriber in tuple(self._subscribers):
+            try:
+                subscriber(event)
+            except Exception:
+                logger.exception("subscriber %r failed and gets no more events", subscriber)
+                self._subscribers.remove(subscriber)

@@ -1,0 +1,245 @@
+"""The small half of the thin factors: U, s, z and lambda, and the algebra that extends them by a panel.
+
+K_m = [1 k_1 ... k_m] = Q_m U_m with orthogonal, not normalised columns q_j of Q. The rows of Q live with the data;
+everything here is m numbers wide and never sees a row. Q is extended in two passes: candidates are projected
+once when they enter the pool, and the panel chosen from them a second time here, through Gram matrices only.
+
+Notation follows the paper (Andelic et al., IJCAI-07, eqs 10, 17-20) and the thesis (3.54, 3.76-3.84).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from distkern.regularization import gcv, reestimate_lambda
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PanelUpdate:
+    """How formed columns F become columns of Q, and what that does to the coefficients.
+
+    Q_new = F combine - Q correct, with F of width p (the formed panel) and k <= p columns kept.
+    """
+
+    kept: tuple[int, ...]
+    """Panel positions that are kept, ascending; the others depend on the rest."""
+    combine: Array
+    """(p, k): combination of the formed columns."""
+    correct: Array
+    """(m + 1, k): second orthogonalisation pass against Q."""
+    s: Array
+    """(k,): squared norms of the new columns."""
+    z: Array
+    """(k, T): their products with the targets."""
+    u_top: Array
+    """(m + 1, k): what the second pass adds to the coefficients of the kept columns in the old basis."""
+    u_new: Array
+    """(k, k): unit upper triangular part of U for the kept columns."""
+    survivors: Array
+    """(k, p): maps elimination multipliers of the p formed columns to coefficients in the new basis."""
+    restore: Array | None
+    """(p, p): multiples of F to give back to the surviving candidates, None if every column was kept."""
+
+
+def finish_panel(
+    cross: Array,
+    gram: Array,
+    products: Array,
+    s: Array,
+    residual_products: Array,
+    lower: Array,
+    column_norms: Array,
+    dependent: float,
+) -> PanelUpdate:
+    """Orthogonalise a formed panel a second time, in coefficient space.
+
+    Parameters
+    ----------
+    cross : array, shape (m + 1, p)
+        Q'F; small, as F was projected once already.
+    gram : array, shape (p, p)
+        F'F.
+    products : array, shape (p, T)
+        F'E with the current residual E.
+    s : array, shape (m + 1,)
+        q_j'q_j of the columns in Q.
+    residual_products : array, shape (m + 1, T)
+        Q'E, not zero where lambda > 0.
+    lower : array, shape (p, p)
+        Unit upper triangular; pool columns of the panel are F @ lower.
+    column_norms : array, shape (p,)
+        |k_j|^2 of the panel's kernel columns.
+    dependent : float
+        A column with |q|^2 <= dependent * |k|^2 is not kept.
+
+    Returns
+    -------
+    PanelUpdate
+        "Twice is enough": Q_new is orthogonal to Q and within itself to rounding.
+    """
+    second = cross / s[:, None]
+    orthogonal_gram = gram - cross.T @ second
+    orthogonal_gram = (orthogonal_gram + orthogonal_gram.T) / 2
+    orthogonal_products = products - second.T @ residual_products
+    p = len(gram)
+
+    base = np.eye(p)
+    kept, unit_lower, pivots = _skipping_ldl(orthogonal_gram, dependent * column_norms)
+    relation = lower
+    if len(kept) < p:
+        # F of a later column was formed against the dropped one: start again from the pool columns themselves.
+        pool_gram = lower.T @ orthogonal_gram @ lower
+        kept, unit_lower, pivots = _skipping_ldl(pool_gram, dependent * column_norms)
+        base = lower[:, kept]
+        relation = np.eye(len(kept))
+    to_q = solve_triangular(unit_lower, base.T, lower=True, unit_diagonal=True).T
+    correct = second @ to_q
+    survivors = (to_q.T @ orthogonal_gram) / pivots[:, None]
+    restore = None if len(kept) == p else np.eye(p) - to_q @ survivors
+    return PanelUpdate(
+        kept=tuple(kept),
+        combine=to_q,
+        correct=correct,
+        s=pivots,
+        z=to_q.T @ orthogonal_products,
+        u_top=second @ base @ relation,
+        u_new=unit_lower.T @ relation,
+        survivors=survivors,
+        restore=restore,
+    )
+
+
+def _skipping_ldl(gram: Array, limits: Array) -> tuple[list[int], Array, Array]:
+    """LDL' of the largest leading-order subset whose pivots exceed `limits`: (kept, unit L, D)."""
+    p = len(gram)
+    kept: list[int] = []
+    lower = np.zeros((p, p))
+    pivots = np.zeros(p)
+    for j in range(p):
+        k = len(kept)
+        # Row j of L D by forward substitution over the kept columns.
+        row = gram[kept, j].copy()
+        for i in range(k):
+            row[i] -= lower[i, :i] @ row[:i]
+        multipliers = row / pivots[:k]
+        pivot = gram[j, j] - multipliers @ row
+        if not pivot > limits[j]:
+            continue
+        lower[k, :k] = multipliers
+        lower[k, k] = 1.0
+        pivots[k] = pivot
+        kept.append(j)
+    k = len(kept)
+    return kept, lower[:k, :k], pivots[:k]
+
+
+class Factors:
+    """U, s, z and the lambda path of one problem, grown a column at a time.
+
+    Parameters
+    ----------
+    weight_sum : float
+        Sum of the row weights, the M of the formulas; also s_0, the squared norm of the first column.
+    target_norms : array, shape (T,)
+        y'y of each centred target.
+    capacity : int
+        Most centres.
+    regularization : {"gcv", "gcv-per-target", "none"} or float
+        How lambda follows the path: re-estimated a step at a time, zero, or fixed.
+    """
+
+    def __init__(
+        self, weight_sum: float, target_norms: Array, capacity: int, regularization: str | float = "gcv"
+    ) -> None:
+        n_targets = len(target_norms)
+        self.weight_sum = weight_sum
+        self.target_norms = target_norms
+        self.regularization = regularization
+        self.n_columns = 1
+        self._u = np.zeros((capacity + 1, capacity + 1))
+        self._u[0, 0] = 1.0
+        self._s = np.zeros(capacity + 1)
+        self._s[0] = weight_sum
+        self._z = np.zeros((capacity + 1, n_targets))
+        self._residual_products = np.zeros((capacity + 1, n_targets))
+        n_lambdas = n_targets if regularization == "gcv-per-target" else 1
+        fixed = 0.0 if isinstance(regularization, str) else float(regularization)
+        self.lambdas = np.full((capacity + 1, n_lambdas), fixed)
+
+    @property
+    def s(self) -> Array:
+        """Squared column norms of Q, shape (m + 1,)."""
+        return self._s[: self.n_columns]
+
+    @property
+    def z(self) -> Array:
+        """Q'Y, shape (m + 1, T)."""
+        return self._z[: self.n_columns]
+
+    @property
+    def u(self) -> Array:
+        """U, shape (m + 1, m + 1), unit upper triangular."""
+        return self._u[: self.n_columns, : self.n_columns]
+
+    @property
+    def residual_products(self) -> Array:
+        """Q'E for the residual the rows hold now, shape (m + 1, T)."""
+        return self._residual_products[: self.n_columns]
+
+    @property
+    def lambda_(self) -> Array:
+        """Regularisation after the last step, shape (1,) or (T,)."""
+        return np.asarray(self.lambdas[self.n_columns - 1])
+
+    def condition(self) -> float:
+        """Condition number of Q, max sqrt(s) / min sqrt(s)."""
+        return float(np.sqrt(self.s.max() / self.s.min()))
+
+    def append(self, u_column: Array, s: float, z: Array) -> tuple[Array, float]:
+        """Add one column, re-estimate lambda once and return (residual step, GCV).
+
+        Parameters
+        ----------
+        u_column : array, shape (m + 1,)
+            Coefficients of the kernel column on the columns already in Q.
+        s : float
+            q'q of the new column.
+        z : array, shape (T,)
+            q'Y.
+
+        Returns
+        -------
+        step : array, shape (T,)
+            E loses q times this: z / (lambda + s) (thesis 3.82).
+        gcv : float
+            Generalised cross validation with the new lambda.
+        """
+        m = self.n_columns
+        self._u[:m, m] = u_column
+        self._u[m, m] = 1.0
+        self._s[m] = s
+        self._z[m] = z
+        self.n_columns = m + 1
+        if isinstance(self.regularization, str) and self.regularization != "none":
+            self.lambdas[m] = reestimate_lambda(
+                self.s, self.z, self.target_norms, self.lambdas[m - 1], self.weight_sum
+            )
+        lam = self.lambdas[m]
+        step = z / (lam + s)
+        self._residual_products[m] = z - s * step
+        return step, float(gcv(self.s, self.z, self.target_norms, lam, self.weight_sum).sum())
+
+    def weights(self, n_centers: int) -> Array:
+        """Weights of the first `n_centers` centres in the kernel basis, shape (n_centers + 1, T).
+
+        Row 0 is the intercept on centred targets. Solves U a = z / (lambda + s) (thesis 3.83, 3.84).
+        """
+        k = n_centers + 1
+        scaled = self._z[:k] / (self.lambdas[n_centers] + self._s[:k, None])
+        return np.asarray(solve_triangular(self._u[:k, :k], scaled, unit_diagonal=True))

@@ -1,0 +1,333 @@
+"""Kernel functions, computed block by block with one matrix product each.
+
+A kernel is a frozen value. Rows and centres arrive with one dtype, float32 or float64; the result keeps it.
+Neither scaling nor centring happens here; a stationary kernel depends on differences only, so its caller
+can subtract the mean of X from both, and should: ``|x|^2 - 2 x.c + |c|^2`` cancels far from the origin.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import difflib
+import math
+import numbers
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from distkern.errors import JobError
+
+__all__ = ["Gaussian", "Kernel", "Linear", "Polynomial", "Sigmoid", "kernel_from_parameters", "make_kernel"]
+
+FloatArray = npt.NDArray[np.floating[Any]]
+
+_SLAB = 32768
+"""Elements of a block worked on at a time where a scratch copy is needed."""
+
+
+class Kernel(ABC):
+    """Base of all kernels; subclass it (as a frozen dataclass) to bring your own.
+
+    A subclass defines `name`, `block` and `diagonal`. Value (i, j) of a block must depend on row i and
+    centre j only, and `block` must be deterministic.
+    """
+
+    name: ClassVar[str]
+    """Name in job files and stored models."""
+
+    stationary: ClassVar[bool] = False
+    """True when k(x + t, c + t) = k(x, c), so that the data may be shifted."""
+
+    @abstractmethod
+    def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the kernel between rows and centres.
+
+        Parameters
+        ----------
+        X : array, shape (n_rows, n_features)
+            Rows, float32 or float64.
+        C : array, shape (n_centers, n_features)
+            Centres, of the same dtype as `X`.
+        out : array, shape (n_rows, n_centers), optional
+            Where to put the result, of the same dtype; allocated by default.
+
+        Returns
+        -------
+        array, shape (n_rows, n_centers)
+            `out`, or the new array.
+        """
+
+    @abstractmethod
+    def diagonal(self, X: FloatArray) -> FloatArray:
+        """Compute k(x, x) for every row of `X`, shape (n_rows, n_features); the result is (n_rows,)."""
+
+    def parameters(self) -> dict[str, float | int]:
+        """Return what `kernel_from_parameters` needs beside the name: the dataclass fields."""
+        kernel: Any = self
+        if not dataclasses.is_dataclass(kernel):
+            return {}
+        return {field.name: getattr(kernel, field.name) for field in dataclasses.fields(kernel)}
+
+
+@dataclass(frozen=True)
+class Gaussian(Kernel):
+    """The kernel exp(-|x - c|^2 / (2 sigma^2)).
+
+    Raises
+    ------
+    JobError
+        `sigma` is not a finite number above 0.
+    """
+
+    name: ClassVar[str] = "gaussian"
+    stationary: ClassVar[bool] = True
+
+    sigma: float
+    """Width, in units of the features."""
+
+    def __post_init__(self) -> None:
+        _set_float(self, "sigma", above_zero=True)
+
+    def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the kernel between rows and centres; see `Kernel.block`."""
+        K = _inner_products(X, C, out)
+        # -|x - c|^2 / 2 = x.c - |x|^2 / 2 - |c|^2 / 2, which rounding can leave slightly above 0.
+        K -= (0.5 * _squared_norms(X))[:, np.newaxis]
+        K -= 0.5 * _squared_norms(C)
+        np.minimum(K, 0.0, out=K)
+        limits = np.finfo(K.dtype)
+        scale = min(max(1.0 / self.sigma / self.sigma, float(limits.tiny)), float(limits.max))
+        with np.errstate(over="ignore"):
+            K *= K.dtype.type(scale)
+        return np.exp(K, out=K)
+
+    def diagonal(self, X: FloatArray) -> FloatArray:
+        """Return ones: k(x, x) = 1."""
+        return np.ones(len(X), dtype=X.dtype)
+
+
+@dataclass(frozen=True)
+class Polynomial(Kernel):
+    """The kernel (x.c + offset)^degree.
+
+    Raises
+    ------
+    JobError
+        `degree` is not a whole number of at least 1, or `offset` is not finite.
+    """
+
+    name: ClassVar[str] = "polynomial"
+
+    degree: int = 3
+    """Power, at least 1."""
+
+    offset: float = 1.0
+    """Constant added to the inner product."""
+
+    def __post_init__(self) -> None:
+        degree: Any = self.degree
+        if isinstance(degree, bool) or not isinstance(degree, numbers.Integral) or degree < 1:
+            raise _invalid(self.name, "degree", degree, "a whole number of at least 1")
+        object.__setattr__(self, "degree", int(degree))
+        _set_float(self, "offset")
+
+    def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the kernel between rows and centres; see `Kernel.block`."""
+        K = _inner_products(X, C, out)
+        K += K.dtype.type(self.offset)
+        step = max(1, _SLAB // max(1, K.shape[1]))
+        for start in range(0, len(K), step):
+            _raise_to_power(K[start : start + step], self.degree)
+        return K
+
+    def diagonal(self, X: FloatArray) -> FloatArray:
+        """Compute k(x, x) for every row; see `Kernel.diagonal`."""
+        values = _squared_norms(X) + X.dtype.type(self.offset)
+        _raise_to_power(values, self.degree)
+        return values
+
+
+@dataclass(frozen=True)
+class Sigmoid(Kernel):
+    """The kernel tanh(kappa x.c + theta).
+
+    Raises
+    ------
+    JobError
+        `kappa` or `theta` is not finite, or `kappa` is 0, which makes every column constant.
+    """
+
+    name: ClassVar[str] = "sigmoid"
+
+    kappa: float = 1.0
+    """Factor of the inner product, not 0."""
+
+    theta: float = 0.0
+    """Constant added to the scaled inner product."""
+
+    def __post_init__(self) -> None:
+        _set_float(self, "kappa")
+        _set_float(self, "theta")
+        if self.kappa == 0.0:
+            raise _invalid(self.name, "kappa", self.kappa, "a finite number other than 0")
+
+    def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the kernel between rows and centres; see `Kernel.block`."""
+        return self._squash(_inner_products(X, C, out))
+
+    def diagonal(self, X: FloatArray) -> FloatArray:
+        """Compute k(x, x) for every row; see `Kernel.diagonal`."""
+        return self._squash(_squared_norms(X))
+
+    def _squash(self, values: FloatArray) -> FloatArray:
+        values *= values.dtype.type(self.kappa)
+        values += values.dtype.type(self.theta)
+        return np.tanh(values, out=values)
+
+
+@dataclass(frozen=True)
+class Linear(Kernel):
+    """The kernel x.c."""
+
+    name: ClassVar[str] = "linear"
+
+    def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the kernel between rows and centres; see `Kernel.block`."""
+        return _inner_products(X, C, out)
+
+    def diagonal(self, X: FloatArray) -> FloatArray:
+        """Compute k(x, x) for every row; see `Kernel.diagonal`."""
+        return _squared_norms(X)
+
+
+_KERNELS: dict[str, Any] = {kind.name: kind for kind in (Gaussian, Polynomial, Sigmoid, Linear)}
+
+
+def kernel_from_parameters(name: str, params: Mapping[str, float | int]) -> Kernel:
+    """Build a kernel from its name and parameters: the inverse of `Kernel.parameters`.
+
+    Parameters
+    ----------
+    name : str
+        "gaussian", "polynomial", "sigmoid" or "linear".
+    params : mapping
+        Parameters by name; those with a default may be left out.
+
+    Returns
+    -------
+    Kernel
+        A new kernel, equal to the one the parameters were taken from.
+
+    Raises
+    ------
+    JobError
+        The name or a parameter is unknown, a parameter is missing or out of its range.
+    """
+    kind = _KERNELS.get(name)
+    if kind is None:
+        known = ", ".join(f'"{key}"' for key in _KERNELS)
+        raise JobError(
+            f"kernel {name!r} is unknown{_nearest(name, _KERNELS)}: the kernels are {known}; "
+            "any other is given as a Kernel object",
+            kind="invalid-parameter",
+        )
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    for key in params:
+        if key not in fields:
+            known = ", ".join(fields) or "none"
+            raise JobError(
+                f"kernel {name!r} has no parameter {key!r}{_nearest(key, fields)}: its parameters: {known}",
+                kind="invalid-parameter",
+            )
+    for key, field in fields.items():
+        if key not in params and field.default is dataclasses.MISSING:
+            raise JobError(
+                f"kernel {name!r} needs a value for {key}, and none is given: set {key}",
+                kind="invalid-parameter",
+            )
+    made: Kernel = kind(**params)
+    return made
+
+
+def make_kernel(kernel: str | Kernel, sigma: float | None) -> Kernel:
+    """Turn the `kernel` and `sigma` settings of an estimator into a kernel.
+
+    Parameters
+    ----------
+    kernel : str or Kernel
+        A name, "gaussian", "polynomial", "sigmoid" or "linear", or a kernel, which is returned as it is.
+    sigma : float or None
+        Width for "gaussian"; the others do not use it.
+
+    Returns
+    -------
+    Kernel
+        The kernel, with default parameters except for `sigma`.
+
+    Raises
+    ------
+    JobError
+        The name is unknown, or `sigma` is missing or not a finite number above 0 for "gaussian".
+    """
+    if isinstance(kernel, Kernel):
+        return kernel
+    if not isinstance(kernel, str):
+        raise JobError(
+            f"kernel is {kernel!r}, but must be the name of a kernel or a Kernel object: set kernel",
+            kind="invalid-parameter",
+        )
+    return kernel_from_parameters(
+        kernel, {"sigma": sigma} if kernel == Gaussian.name and sigma is not None else {}
+    )
+
+
+def _inner_products(X: FloatArray, C: FloatArray, out: FloatArray | None) -> FloatArray:
+    assert X.dtype == C.dtype, f"X is {X.dtype} and C is {C.dtype}"
+    # On a matrix and its own transpose numpy calls a symmetric product, with other bits than the general
+    # one; the result must not depend on who owns the memory.
+    if np.may_share_memory(X, C):
+        C = C.copy()
+    return np.asarray(np.matmul(X, C.T, out=out))
+
+
+def _squared_norms(X: FloatArray) -> FloatArray:
+    return np.asarray(np.einsum("ij,ij->i", X, X))
+
+
+def _raise_to_power(values: FloatArray, degree: int) -> None:
+    # Multiplications instead of np.power, which is many times slower and rounds differently by machine.
+    if degree == 1:
+        return
+    base = values.copy()
+    for bit in bin(degree)[3:]:
+        values *= values
+        if bit == "1":
+            values *= base
+
+
+def _set_float(kernel: Kernel, field: str, *, above_zero: bool = False) -> None:
+    value: Any = getattr(kernel, field)
+    number = math.nan
+    if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
+        with contextlib.suppress(OverflowError):
+            number = float(value)
+    if not math.isfinite(number) or (above_zero and number <= 0.0):
+        raise _invalid(kernel.name, field, value, f"a finite number{' above 0' if above_zero else ''}")
+    object.__setattr__(kernel, field, number)
+
+
+def _invalid(kernel: str, field: str, value: object, limit: str) -> JobError:
+    return JobError(
+        f"{field} of the {kernel} kernel is {value!r}, but must be {limit}: set {field}",
+        kind="invalid-parameter",
+    )
+
+
+def _nearest(word: str, known: Mapping[str, object]) -> str:
+    match = difflib.get_close_matches(str(word), known, n=1)
+    return f" (did you mean {match[0]!r}?)" if match else ""

@@ -1,0 +1,169 @@
+"""Choice of lambda by generalised cross-validation, from the factors' small numbers alone.
+
+With orthogonal columns q_j everything follows from s_j = q_j'q_j, z_j = q_j'y and y'y, in O(m T) a step. The
+smoother is P = I - Q (Q'Q + lambda I)^-1 Q', ss = |P y|^2 and tr = trace(P). Column 0 is the constant:
+s_0 = W, the sum of the row weights, and z_0 = 0 because targets are centred. W stands for the number of rows,
+so that a weight equals repeated rows.
+
+Throughout, ``lam`` has shape (1,) when the T targets share one lambda, their ss and sums added up, or (T,)
+when each has its own; results have the shape of ``lam`` unless said otherwise.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["charged_gcv", "effective_trace", "gcv", "reestimate_lambda", "residual_sum_of_squares"]
+
+FloatArray = npt.NDArray[np.float64]
+
+_LAMBDA_LIMIT = 1e6
+"""Largest lambda, in units of the largest s: beyond it the model is the mean."""
+
+
+def residual_sum_of_squares(s: FloatArray, z: FloatArray, yy: FloatArray, lam: FloatArray) -> FloatArray:
+    """Compute ss = |P y|^2 of every target, clipped at 0 (thesis eq. 3.80, 3.85).
+
+    ss = y'y - 2 sum z^2/(lambda + s) + sum s z^2/(lambda + s)^2.
+
+    Parameters
+    ----------
+    s : array, shape (m + 1,)
+        Squared norms of the orthogonal columns.
+    z : array, shape (m + 1, T)
+        Products of the columns with the targets.
+    yy : array, shape (T,)
+        Squared norms of the centred targets.
+    lam : array, shape (1,) or (T,)
+        Regularisation, at least 0.
+
+    Returns
+    -------
+    array, shape (T,)
+        Weighted sums of squared residuals, at least 0 however much the sums cancel.
+    """
+    inverse = _inverse(s, lam)
+    weights = np.ascontiguousarray(z) * inverse
+    # Both sums in one, z^2/(l+s) (1 + l/(l+s)): every term is positive, and one subtraction remains.
+    explained = (weights * z * (1.0 + lam * inverse)).sum(axis=0)
+    return np.asarray(np.maximum(yy - explained, 0.0))
+
+
+def effective_trace(s: FloatArray, lam: FloatArray, W: float, charge: float = 1.0) -> FloatArray:
+    """Compute the effective number of free rows, with selected centres charged for having been selected.
+
+    For a charge of 1 this is trace(P) = W - sum_j s_j/(lambda + s_j), the constant column included (thesis
+    eq. 3.85). For any other charge c it is the stop rule's W - 1 - c sum_{j>=1} s_j/(lambda + s_j), which
+    counts the constant as one degree of freedom whatever lambda is.
+
+    Parameters
+    ----------
+    s : array, shape (m + 1,)
+        Squared norms of the orthogonal columns, the constant first.
+    lam : array, shape (1,) or (T,)
+        Regularisation, at least 0.
+    W : float
+        Sum of the row weights.
+    charge : float
+        Degrees of freedom a selected centre counts for.
+
+    Returns
+    -------
+    array, shape of `lam`
+        The trace, possibly 0 or less.
+    """
+    total = _denominators(s, lam)
+    # A quotient, not a product with the inverse: without lambda every share is exactly 1.
+    shares = np.divide(s[:, np.newaxis], total, out=np.zeros_like(total), where=total > 0.0)
+    if charge == 1.0:
+        return np.asarray(W - shares.sum(axis=0))
+    return np.asarray(W - 1.0 - charge * shares[1:].sum(axis=0))
+
+
+def gcv(s: FloatArray, z: FloatArray, yy: FloatArray, lam: FloatArray, W: float) -> FloatArray:
+    """Compute GCV = W ss/tr^2 (thesis eq. 3.85); a shared lambda adds up the targets' ss.
+
+    Parameters
+    ----------
+    s, z, yy, lam
+        As for `residual_sum_of_squares`.
+    W : float
+        Sum of the row weights.
+
+    Returns
+    -------
+    array, shape of `lam`
+        The score; infinite where the trace is not above 0.
+    """
+    return charged_gcv(s, z, yy, lam, W, charge=1.0)
+
+
+def charged_gcv(
+    s: FloatArray, z: FloatArray, yy: FloatArray, lam: FloatArray, W: float, charge: float = 2.0
+) -> FloatArray:
+    """Compute GCV_c = W ss/tr_c^2, the score of the stop rule; see `effective_trace` for tr_c.
+
+    Parameters
+    ----------
+    s, z, yy, lam
+        As for `residual_sum_of_squares`.
+    W : float
+        Sum of the row weights.
+    charge : float
+        Degrees of freedom a selected centre counts for.
+
+    Returns
+    -------
+    array, shape of `lam`
+        The score; infinite where the trace is not above 0.
+    """
+    trace = effective_trace(s, lam, W, charge)
+    ss = _over_targets(residual_sum_of_squares(s, z, yy, lam), lam)
+    score = np.full(lam.shape, np.inf)
+    return np.asarray(np.divide(W * ss, trace * trace, out=score, where=trace > 0.0))
+
+
+def reestimate_lambda(s: FloatArray, z: FloatArray, yy: FloatArray, lam: FloatArray, W: float) -> FloatArray:
+    """Take one fixed-point step towards the lambda that minimises GCV (thesis eq. 3.88, 3.89).
+
+    lambda <- dtr ss / (tr sum (z/(lambda + s))^2/(lambda + s)) with dtr = sum s/(lambda + s)^2.
+
+    Parameters
+    ----------
+    s, z, yy, lam
+        As for `residual_sum_of_squares`.
+    W : float
+        Sum of the row weights.
+
+    Returns
+    -------
+    array, shape of `lam`
+        The new lambda, between 0 and 10^6 max s. The old one stays where the step is undefined: the trace is
+        not above 0, or no column has a product with the targets.
+    """
+    inverse = _inverse(s, lam)
+    weights = np.ascontiguousarray(z) * inverse
+    trace = effective_trace(s, lam, W)
+    ss = _over_targets(residual_sum_of_squares(s, z, yy, lam), lam)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        trace_slope = (s[:, np.newaxis] * inverse * inverse).sum(axis=0)
+        curvature = _over_targets((weights * weights * inverse).sum(axis=0), lam)
+        step = (trace_slope / trace) * (ss / curvature)
+    defined = (trace > 0.0) & (curvature > 0.0) & ~np.isnan(step)
+    return np.where(defined, np.clip(step, 0.0, _LAMBDA_LIMIT * s.max()), lam)
+
+
+def _denominators(s: FloatArray, lam: FloatArray) -> FloatArray:
+    # A column of squared norm 0 has z = 0 too: without lambda its 0/0 counts as 0, marked by a total of 0.
+    total = s[:, np.newaxis] + lam
+    return np.where(total < np.finfo(np.float64).tiny, 0.0, total)
+
+
+def _inverse(s: FloatArray, lam: FloatArray) -> FloatArray:
+    total = _denominators(s, lam)
+    return np.asarray(np.divide(1.0, total, out=np.zeros_like(total), where=total > 0.0))
+
+
+def _over_targets(values: FloatArray, lam: FloatArray) -> FloatArray:
+    return values.sum(keepdims=True) if lam.shape == (1,) else values

@@ -1,0 +1,195 @@
+"""Choosing a panel of centres from a pool of orthogonalised candidates.
+
+The driver knows the pool's Gram matrix S = P'P and products R = P'E of the candidates P (already orthogonal to
+Q); it picks the candidate with the largest error reduction sum_t R_jt^2 / S_jj, eliminates it from the others
+and repeats (classical orthogonal least squares, Chen, Cowan and Grant 1991), without touching a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Candidates picked from the pool, in order.
+
+    The formed columns are F = P[:, slots] @ inverse(lower); the surviving pool columns lose F @ multipliers.
+    """
+
+    slots: NDArray[np.int64]
+    """(p,): pool slots of the picked candidates."""
+    lower: Array
+    """(p, p): unit upper triangular, P[:, slots] = F @ lower."""
+    multipliers: Array
+    """(p, B): what each pool column holds of each formed column; zero for the panel's own slots."""
+
+
+class Pool:
+    """Candidates that wait, orthogonalised, for a later round.
+
+    Parameters
+    ----------
+    capacity : int
+        Number of slots B.
+    n_columns : int
+        Most columns of Q, for the coefficients.
+    n_targets : int
+        Number of targets T.
+    dependent : float
+        A candidate with |P_j|^2 <= dependent * |k_j|^2 depends on Q's columns and is dropped for good.
+    """
+
+    def __init__(self, capacity: int, n_columns: int, n_targets: int, dependent: float) -> None:
+        self.capacity = capacity
+        self.dependent = dependent
+        self.rows = np.full(capacity, -1, dtype=np.int64)
+        self.features: list[NDArray[np.generic] | None] = [None] * capacity
+        self.norms = np.ones(capacity)
+        self.coefficients = np.zeros((n_columns, capacity))
+        self.gram = np.zeros((capacity, capacity))
+        self.products = np.zeros((capacity, n_targets))
+
+    @property
+    def active(self) -> NDArray[np.bool_]:
+        """Which slots hold a candidate, shape (B,)."""
+        return self.rows >= 0
+
+    def scores(self) -> Array:
+        """Error reduction of each candidate, -inf for empty slots, shape (B,)."""
+        scores = np.full(self.capacity, -np.inf)
+        active = self.active
+        diagonal = self.gram.diagonal()[active]
+        reduction = np.square(self.products[active]).sum(axis=1)
+        scores[active] = np.where(diagonal > 0, reduction / np.where(diagonal > 0, diagonal, 1.0), -np.inf)
+        return scores
+
+    def drop_dependent(self) -> int:
+        """Empty the slots whose candidate depends on Q; return how many."""
+        dependent = self.active & ~(self.gram.diagonal() > self.dependent * self.norms)
+        slots = np.flatnonzero(dependent)
+        self.clear(slots)
+        return len(slots)
+
+    def clear(self, slots: NDArray[np.int64]) -> None:
+        """Empty `slots`."""
+        self.rows[slots] = -1
+        self.gram[slots, :] = 0.0
+        self.gram[:, slots] = 0.0
+        self.products[slots] = 0.0
+        for slot in slots:
+            self.features[slot] = None
+
+    def make_room(self, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return `count` slots for new candidates, evicting the lowest scores, and the rows evicted."""
+        free = np.flatnonzero(~self.active)[:count]
+        missing = count - len(free)
+        if missing <= 0:
+            return free, np.empty(0, dtype=np.int64)
+        occupied = np.flatnonzero(self.active)
+        order = np.lexsort((self.rows[occupied], self.scores()[occupied]))
+        evicted = np.sort(occupied[order[:missing]])
+        rows = self.rows[evicted]
+        self.clear(evicted)
+        return np.concatenate([free, evicted]), rows
+
+    def insert(
+        self,
+        slots: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        features: NDArray[np.generic],
+        norms: Array,
+        coefficients: Array,
+    ) -> None:
+        """Put projected candidates into `slots`; `merge_gram` brings their products."""
+        self.rows[slots] = rows
+        self.norms[slots] = norms
+        self.coefficients[: len(coefficients), slots] = coefficients
+        self.coefficients[len(coefficients) :, slots] = 0.0
+        for slot, row in zip(slots, features, strict=True):
+            self.features[slot] = row
+
+    def merge_gram(self, slots: NDArray[np.int64], gram: Array, products: Array) -> None:
+        """Set S and R of new candidates from gram (B, n) = P'P[:, slots] and products (n, T)."""
+        inactive = ~self.active
+        self.gram[:, slots] = gram
+        self.gram[slots, :] = gram.T
+        self.gram[np.ix_(slots, slots)] = (gram[slots] + gram[slots].T) / 2
+        self.gram[inactive, :] = 0.0
+        self.gram[:, inactive] = 0.0
+        self.products[slots] = products
+
+    def replace_gram(self, gram: Array, products: Array) -> None:
+        """Set S and R of all candidates from products recomputed over the rows."""
+        active = self.active
+        both = active[:, None] & active[None, :]
+        self.gram[...] = np.where(both, (gram + gram.T) / 2, 0.0)
+        self.products[...] = np.where(active[:, None], products, 0.0)
+
+    def pick(self, count: int) -> Panel:
+        """Pick up to `count` candidates by error reduction and eliminate them from the rest.
+
+        S and R of the survivors are updated in place; the picked slots stay filled until `clear`.
+        """
+        picked: list[int] = []
+        multipliers: list[Array] = []
+        gram, products = self.gram, self.products
+        available = self.active
+        limits = self.dependent * self.norms
+        for _ in range(count):
+            diagonal = gram.diagonal()
+            usable = available & (diagonal > limits)
+            if not usable.any():
+                break
+            scores = np.full(self.capacity, -np.inf)
+            scores[usable] = np.square(products[usable]).sum(axis=1) / diagonal[usable]
+            best = scores.max()
+            ties = np.flatnonzero(scores == best)
+            j = int(ties[np.argmin(self.rows[ties])])
+            factor = gram[j] / gram[j, j]
+            factor[~available] = 0.0
+            products -= np.outer(factor, products[j])
+            gram -= np.outer(factor, gram[j])
+            available[j] = False
+            picked.append(j)
+            multipliers.append(factor)
+        slots = np.array(picked, dtype=np.int64)
+        table = np.array(multipliers).reshape(len(picked), self.capacity)
+        lower = np.triu(table[:, slots], k=1) + np.eye(len(picked))
+        table[:, slots] = 0.0
+        return Panel(slots, lower, table)
+
+    def absorb(self, multipliers: Array, correct: Array, survivors: Array) -> None:
+        """Express the survivors' kernel columns in the basis extended by a finished panel.
+
+        Parameters
+        ----------
+        multipliers : array, shape (p, B)
+            Elimination multipliers of the panel.
+        correct : array, shape (m + 1, k)
+            Second pass of the panel.
+        survivors : array, shape (k, p)
+            From `PanelUpdate`.
+        """
+        held = survivors @ multipliers
+        m, k = correct.shape
+        self.coefficients[:m] += correct @ held
+        self.coefficients[m : m + k] = held
+
+    def give_back(self, restored: Array, gram: Array, products: Array) -> None:
+        """Undo the elimination of formed columns that were not kept.
+
+        Parameters
+        ----------
+        restored : array, shape (p, B)
+            Multiples of F returned to each pool column.
+        gram, products : arrays, shape (p, p) and (p, T)
+            F'F and F'E.
+        """
+        self.gram += restored.T @ gram @ restored
+        self.products += restored.T @ products

@@ -1,0 +1,102 @@
+"""Why a training ended, and the rules that end it along the path."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class StopReason(StrEnum):
+    """Why selection ended."""
+
+    MAX_CENTERS = "max-centers"
+    LAMBDA_CONVERGED = "lambda-converged"
+    GCV_RISEN = "gcv-risen"
+    VALIDATION_RISEN = "validation-risen"
+    ILL_CONDITIONED = "ill-conditioned"
+    CANDIDATES_EXHAUSTED = "candidates-exhausted"
+    RESIDUAL_BELOW = "residual-below"
+
+    @property
+    def advice(self) -> str:
+        """One sentence on what the reason means for the user."""
+        return _ADVICE[self]
+
+
+_ADVICE = {
+    StopReason.MAX_CENTERS: "The limit max_centers was reached; raise it if the error is still falling.",
+    StopReason.LAMBDA_CONVERGED: "The regularisation stopped changing, the stop rule of the paper.",
+    StopReason.GCV_RISEN: "Generalised cross validation passed its minimum; the model at the minimum is kept.",
+    StopReason.VALIDATION_RISEN: "The held-out error passed its minimum; the model at the minimum is kept.",
+    StopReason.ILL_CONDITIONED: "The factors passed the condition limit; a smaller sigma or fewer centres helps.",
+    StopReason.CANDIDATES_EXHAUSTED: "No row is left whose kernel column is independent of the selected ones.",
+    StopReason.RESIDUAL_BELOW: "The largest residual fell below tol.",
+}
+
+
+class StopRule:
+    """Never stops; the base of the rules that watch one number along the path."""
+
+    watches_validation: bool = False
+
+    def observe(self, n_centers: int, value: float) -> StopReason | None:
+        """Take the watched number of the model with `n_centers` centres."""
+        return None
+
+    def best(self, n_centers: int) -> int:
+        """Centres to keep of a path that ended at `n_centers`."""
+        return n_centers
+
+
+class MinimumPassed(StopRule):
+    """Stops when the minimum of the watched number is too many centres old, and keeps the minimum.
+
+    Parameters
+    ----------
+    reason : StopReason
+        What to report.
+    patience : int, optional
+        Centres without a new minimum; ``max(20, 0.2 m)`` if not given.
+    """
+
+    def __init__(self, reason: StopReason, patience: int | None = None) -> None:
+        self.reason = reason
+        self.patience = patience
+        self.watches_validation = reason is StopReason.VALIDATION_RISEN
+        self._lowest = float("inf")
+        self._best = 0
+
+    def observe(self, n_centers: int, value: float) -> StopReason | None:
+        """Stop once `value` has not fallen below its minimum for the patience."""
+        if value < self._lowest:
+            self._lowest, self._best = value, n_centers
+        patience = max(20.0, 0.2 * n_centers) if self.patience is None else self.patience
+        return self.reason if n_centers - self._best >= patience else None
+
+    def best(self, n_centers: int) -> int:
+        """Centres at the minimum."""
+        return min(self._best, n_centers)
+
+
+class LambdaCalm(StopRule):
+    """Stops when lambda stops changing significantly, the rule of the paper's Algorithm 1.
+
+    Parameters
+    ----------
+    tol : float
+        Largest relative change that counts as calm.
+    patience : int
+        Calm steps in a row.
+    """
+
+    def __init__(self, tol: float, patience: int) -> None:
+        self.tol = tol
+        self.patience = patience
+        self._last = 0.0
+        self._calm = 0
+
+    def observe(self, n_centers: int, value: float) -> StopReason | None:
+        """Stop after `patience` steps with a relative change of at most `tol`."""
+        calm = value > 0 and abs(value - self._last) <= self.tol * value
+        self._calm = self._calm + 1 if calm else 0
+        self._last = value
+        return StopReason.LAMBDA_CONVERGED if self._calm >= self.patience else None

@@ -1,0 +1,201 @@
+"""What blocks answer, and how two answers become one.
+
+Everything here merges associatively up to rounding; the fixed tree of `distkern.scheduler.reduction` makes the
+rounding the same every time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.sampling import Shortlist
+from distkern.statistics import Moments
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+
+@dataclass
+class Drawn:
+    """The best rows so far, with their raw features where the block has them."""
+
+    top: Shortlist
+    race: Shortlist
+    rows: Rows
+    """(n,): ascending, the rows of both shortlists."""
+    features: NDArray[Any] | None
+    """(n, d): raw features of `rows`."""
+    sizes: tuple[int, int]
+    """Most rows of `top` and of `race`."""
+    largest: float
+    """Largest absolute residual of any row, drawn or not."""
+
+    @classmethod
+    def select(
+        cls,
+        top: Shortlist,
+        race: Shortlist,
+        rows: Rows,
+        features: NDArray[Any] | None,
+        sizes: tuple[int, int],
+        largest: float,
+    ) -> Drawn:
+        """Keep of `rows` (ascending, unique) and `features` what the shortlists name."""
+        named = np.union1d(top.rows, race.rows)
+        where = np.searchsorted(rows, named)
+        return cls(top, race, named, None if features is None else features[where], sizes, largest)
+
+    def merge(self, other: Drawn) -> Drawn:
+        """Merge the draws of disjoint sets of rows."""
+        rows = np.concatenate([self.rows, other.rows])
+        order = np.argsort(rows, kind="stable")
+        features = None
+        if self.features is not None and other.features is not None:
+            features = np.concatenate([self.features, other.features])[order]
+        return Drawn.select(
+            self.top.merge(other.top, self.sizes[0]),
+            self.race.merge(other.race, self.sizes[1]),
+            rows[order],
+            features,
+            self.sizes,
+            max(self.largest, other.largest),
+        )
+
+
+@dataclass
+class Sample:
+    """Rows drawn uniformly by weight, with their raw features and weights."""
+
+    shortlist: Shortlist
+    features: NDArray[Any]
+    """(n, d): in the order of the shortlist."""
+    weights: Array
+    """(n,): in the order of the shortlist."""
+    size: int
+
+    def merge(self, other: Sample) -> Sample:
+        """Merge the samples of disjoint sets of rows."""
+        merged = self.shortlist.merge(other.shortlist, self.size)
+        rows = np.concatenate([self.shortlist.rows, other.shortlist.rows])
+        order = np.argsort(rows, kind="stable")
+        where = order[np.searchsorted(rows, merged.rows, sorter=order)]
+        return Sample(
+            merged,
+            np.concatenate([self.features, other.features])[where],
+            np.concatenate([self.weights, other.weights])[where],
+            self.size,
+        )
+
+
+@dataclass
+class Labels:
+    """Labels seen and the row weight of each."""
+
+    values: NDArray[Any]
+    """Sorted distinct labels."""
+    weights: Array
+    """Weight sums, aligned with `values`."""
+
+    @classmethod
+    def count(cls, labels: NDArray[Any], weights: Array) -> Labels:
+        """Count one block of labels, shape (n,)."""
+        values, inverse = np.unique(labels, return_inverse=True)
+        return cls(values, np.bincount(inverse.ravel(), weights=weights, minlength=len(values)))
+
+    def merge(self, other: Labels) -> Labels:
+        """Merge two counts."""
+        values = np.union1d(self.values, other.values)
+        weights = np.zeros(len(values))
+        weights[np.searchsorted(values, self.values)] += self.weights
+        weights[np.searchsorted(values, other.values)] += other.weights
+        return Labels(values, weights)
+
+
+@dataclass
+class LoadAnswer:
+    """Statistics of the rows that were read."""
+
+    features: Moments
+    """Moments of the raw features over the rows that train."""
+    targets: Moments | None
+    """Moments of the target columns, for regression."""
+    labels: Labels | None
+    """Label counts, for classification."""
+    sample: Sample | None
+    """Rows drawn uniformly by weight."""
+    n_fit: int
+    """Rows that train."""
+    n_held: int
+    """Rows held out."""
+    bytes_read: int
+    """Bytes of the arrays that were read."""
+
+    def merge(self, other: LoadAnswer) -> LoadAnswer:
+        """Merge the statistics of disjoint sets of rows."""
+        return LoadAnswer(
+            features=self.features.merge(other.features),
+            targets=self.targets.merge(other.targets) if self.targets and other.targets else None,
+            labels=self.labels.merge(other.labels) if self.labels and other.labels else None,
+            sample=self.sample.merge(other.sample) if self.sample and other.sample else None,
+            n_fit=self.n_fit + other.n_fit,
+            n_held=self.n_held + other.n_held,
+            bytes_read=self.bytes_read + other.bytes_read,
+        )
+
+
+@dataclass
+class ProblemAnswer:
+    """Sums over rows for one problem, by name, and its draw."""
+
+    sums: dict[str, Array] = field(default_factory=dict)
+    """``cross`` (m + 1, w), ``gram`` (p, w), ``products`` (p, T), ``norms`` (n,), ``pool_gram`` (B, n),
+    ``pool_products`` (n, T), ``target_norms`` (T,), ``validation`` (k,): only those a step asks for."""
+    drawn: Drawn | None = None
+
+    def merge(self, other: ProblemAnswer) -> ProblemAnswer:
+        """Add the sums of `other` into this answer's arrays."""
+        for name, value in other.sums.items():
+            if name in self.sums:
+                self.sums[name] += value
+            else:
+                self.sums[name] = value
+        if self.drawn is None:
+            self.drawn = other.drawn
+        elif other.drawn is not None:
+            self.drawn = self.drawn.merge(other.drawn)
+        return self
+
+
+@dataclass
+class Answer:
+    """The answer to one message, over any set of blocks."""
+
+    problems: list[ProblemAnswer] = field(default_factory=list)
+    load: LoadAnswer | None = None
+    columns: dict[int, list[NDArray[Any] | None]] = field(default_factory=dict)
+    """Block number to kernel columns of each problem (`KernelColumns`)."""
+    rows: dict[int, NDArray[Any]] = field(default_factory=dict)
+    """Global row to raw features (`FetchRows`)."""
+
+    def merge(self, other: Answer) -> Answer:
+        """Merge `other` into this answer and return it."""
+        if not self.problems:
+            self.problems = other.problems
+        elif other.problems:
+            self.problems = [a.merge(b) for a, b in zip(self.problems, other.problems, strict=True)]
+        if self.load is None:
+            self.load = other.load
+        elif other.load is not None:
+            self.load = self.load.merge(other.load)
+        self.columns.update(other.columns)
+        self.rows.update(other.rows)
+        return self
+
+
+def merge_answers(left: Answer, right: Answer) -> Answer:
+    """Merge function of the reduction tree."""
+    return left.merge(right)

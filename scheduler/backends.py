@@ -1,0 +1,85 @@
+"""Where the factors live: with the workers, beside their rows, or in the driver.
+
+Either way the driver loop sees one `exchange`; the arithmetic on a tile is the same code in the same shapes, so
+the model has the same bits.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from distkern.scheduler.answers import Answer
+from distkern.scheduler.executors import Executor, SerialExecutor
+from distkern.scheduler.messages import Columns, FetchRows, KernelColumns, Message, Step
+from distkern.storage.source import BlockSource
+
+
+class Backend(Protocol):
+    """Runs the messages of one training."""
+
+    exchanges: int
+    """Driver-workers-driver exchanges so far."""
+
+    def exchange(self, message: Message) -> Answer:
+        """Send the next message and return the sum of the answers, drawn rows with their features."""
+        ...
+
+
+class WorkerFactors:
+    """`factors="workers"`: blocks hold everything; a message is one exchange."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self.exchanges = 0
+
+    def exchange(self, message: Message) -> Answer:
+        """Send the next message."""
+        self.exchanges += 1
+        return self._executor.exchange(message)
+
+
+class DriverFactors:
+    """`factors="driver"`: workers compute kernel columns, this process holds Q and E.
+
+    Parameters
+    ----------
+    executor : Executor
+        Workers with the features.
+    source : BlockSource
+        The same rows; this process reads targets and weights only.
+    """
+
+    def __init__(self, executor: Executor, source: BlockSource) -> None:
+        self._remote = executor
+        self._local = SerialExecutor(source, with_features=False)
+        self.exchanges = 0
+
+    def exchange(self, message: Message) -> Answer:
+        """Split the message: kernel columns and features from the workers, the rest here."""
+        handed_in = None
+        if isinstance(message, Step):
+            wanted: tuple[Columns | None, ...] = tuple(p and p.columns for p in message.problems)
+            if any(columns is not None for columns in wanted):
+                self.exchanges += 1
+                handed_in = self._remote.query(KernelColumns(wanted)).columns
+            answer = self._local.exchange(message, handed_in)
+        else:
+            self.exchanges += 1
+            remote = self._remote.exchange(message)
+            answer = self._local.exchange(message)
+            answer.load = remote.load
+        self._fetch_drawn(answer)
+        return answer
+
+    def _fetch_drawn(self, answer: Answer) -> None:
+        drawn = [p.drawn for p in answer.problems if p.drawn is not None]
+        if not drawn:
+            return
+        rows = np.unique(np.concatenate([d.rows for d in drawn]))
+        if len(rows):
+            self.exchanges += 1
+            features = self._remote.query(FetchRows(rows)).rows
+        for d in drawn:
+            d.features = np.array([features[int(row)] for row in d.rows]) if len(d.rows) else np.empty((0, 0))

@@ -1,0 +1,347 @@
+"""One block of one run: what it holds, and how messages change it.
+
+A block knows nothing of workers, versions or logs; `distkern.scheduler.memo` keeps those. It loads its rows once,
+then follows the run's messages; all that it holds can be rebuilt by applying the same messages again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.errors import DataError
+from distkern.sampling import Shortlist, race_keys, row_uniforms, uniforms_for_rows
+from distkern.scheduler import tiles
+from distkern.scheduler.answers import Answer, Labels, LoadAnswer, ProblemAnswer, Sample
+from distkern.scheduler.messages import Begin, Columns, FetchRows, Load, ProblemStep, Step
+from distkern.scheduler.tiles import SLAB, ProblemState, Tile, TileData
+from distkern.statistics import Moments
+from distkern.storage.source import BlockSource
+
+TILE_ROWS = 2048
+"""Rows of a tile: its share of K, Q and E stays in cache, and float32 partial sums stay short."""
+
+HOLDOUT_STREAM = 1 << 40
+"""Stream of the row draws that decides which rows are held out."""
+
+SAMPLE_STREAM = HOLDOUT_STREAM + 1
+"""Stream of the row draws for the median distance."""
+
+
+def cut_tiles(n_fit: int, n_held: int) -> list[Tile]:
+    """Cut a block into tiles of nearly equal size, training rows first."""
+    cut = []
+    for first, count, held_out in ((0, n_fit, False), (n_fit, n_held, True)):
+        parts = -(-count // TILE_ROWS)
+        edges = [first + count * i // parts for i in range(parts + 1)] if parts else []
+        cut += [Tile(a, b, held_out) for a, b in zip(edges, edges[1:], strict=False)]
+    return cut
+
+
+@dataclass(frozen=True)
+class PreparedStep:
+    """A step with its arrays in the run's dtype and its candidates in kernel space, shared by all blocks."""
+
+    problems: tuple[ProblemStep | None, ...]
+    centers: tuple[NDArray[Any] | None, ...]
+
+
+def prepare_columns(columns: Columns | None, begin: Begin) -> NDArray[Any] | None:
+    """Map candidates to kernel space, padded with zero rows to the batch width."""
+    if columns is None:
+        return None
+    centers = np.zeros((begin.batch, columns.features.shape[1]), dtype=begin.dtype)
+    begin.scaling.apply(columns.features, centers.dtype, out=centers[: len(columns.rows)])
+    return centers
+
+
+def prepare_step(step: Step, begin: Begin, *, with_centers: bool = True) -> PreparedStep:
+    """Cast and scale once what every tile needs."""
+    dtype = np.dtype(begin.dtype)
+    problems = tuple(None if p is None else _cast(p, dtype) for p in step.problems)
+    centers = tuple(
+        prepare_columns(p.columns, begin) if p is not None and with_centers else None for p in step.problems
+    )
+    return PreparedStep(problems, centers)
+
+
+def _cast(step: ProblemStep, dtype: np.dtype[Any]) -> ProblemStep:
+    if dtype == np.float64:
+        return step
+    changes: dict[str, Any] = {}
+    for part in ("append", "project", "form"):
+        message = getattr(step, part)
+        if message is not None:
+            arrays = {
+                f.name: value.astype(dtype)
+                for f in fields(message)
+                if isinstance(value := getattr(message, f.name), np.ndarray) and value.dtype == np.float64
+            }
+            changes[part] = replace(message, **arrays)
+    return replace(step, **changes)
+
+
+class Block:
+    """State of one block.
+
+    Parameters
+    ----------
+    source : BlockSource
+        Where the rows come from.
+    number : int
+        Block number.
+    with_features : bool
+        Whether this process computes kernel columns; without, they are handed in (`factors="driver"`).
+    with_factors : bool
+        Whether this process holds Q and E; without, it answers queries for kernel columns only.
+    """
+
+    def __init__(
+        self, source: BlockSource, number: int, *, with_features: bool = True, with_factors: bool = True
+    ) -> None:
+        self.number = number
+        self._source = source
+        self._with_features = with_features
+        self._with_factors = with_factors
+        self.data = TileData(np.empty(0, dtype=np.int64), None, None, None)
+        self.tiles: list[Tile] = []
+        self.begin: Begin | None = None
+        self.problems: list[ProblemState] = []
+        self._targets: NDArray[Any] = np.empty(0)
+        self._n_fit = 0
+        self._bytes_read = 0
+
+    def load(self, message: Load) -> None:
+        """Read the block, check it and separate the held-out rows."""
+        first, last = self._source.boundaries[self.number : self.number + 2]
+        rows = np.arange(first, last, dtype=np.int64)
+        features = self._source.read_features(self.number) if self._with_features else None
+        targets = self._source.read_targets(self.number)
+        weights = self._source.read_weights(self.number)
+        self._bytes_read = sum(a.nbytes for a in (features, targets, weights) if a is not None)
+        if features is not None:
+            check_finite(features, first, "X")
+        check_finite(targets, first, "y")
+        present = np.ones(len(rows), dtype=bool) if weights is None else weights > 0
+        held = np.zeros(len(rows), dtype=bool)
+        if message.holdout > 0:
+            held = row_uniforms(message.seed, HOLDOUT_STREAM, first, len(rows)) < message.holdout
+        fit_rows, held_rows = np.flatnonzero(present & ~held), np.flatnonzero(present & held)
+        self._n_fit = len(fit_rows)
+        order = np.concatenate([fit_rows, held_rows])
+        if len(order) != len(rows) or len(held_rows):
+            rows, targets = rows[order], targets[order]
+            features = None if features is None else features[order]
+            weights = None if weights is None else weights[order]
+        if weights is not None:
+            weights = weights.astype(np.float64)
+            weights[self._n_fit :] = 1.0
+        self.data = TileData(rows, weights, None if weights is None else np.sqrt(weights), features)
+        self._targets = targets
+        self.tiles = cut_tiles(self._n_fit, len(held_rows))
+
+    def load_answer(self, message: Load) -> Answer:
+        """Statistics of the rows that were read."""
+        fit = slice(0, self._n_fit)
+        rows, targets = self.data.rows[fit], self._targets[fit]
+        weights = None if self.data.weights is None else self.data.weights[fit]
+        mass = np.ones(len(rows)) if weights is None else weights
+        features = None if self.data.features is None else self.data.features[fit]
+        sample = None
+        if message.sample_rows and features is not None:
+            keys = race_keys(uniforms_for_rows(message.seed, SAMPLE_STREAM, rows), mass)
+            drawn = Shortlist.top(keys, rows, np.zeros(len(rows)), message.sample_rows)
+            where = np.searchsorted(rows, drawn.rows)
+            sample = Sample(drawn, features[where], mass[where], message.sample_rows)
+        columns = targets.reshape(len(targets), -1)
+        return Answer(
+            load=LoadAnswer(
+                features=Moments.empty(0) if features is None else Moments.from_rows(features, weights),
+                targets=None if message.classification else Moments.from_rows(columns, weights),
+                labels=Labels.count(targets, mass) if message.classification else None,
+                sample=sample,
+                n_fit=self._n_fit,
+                n_held=len(self.data.rows) - self._n_fit,
+                bytes_read=self._bytes_read,
+            )
+        )
+
+    def start(self, message: Begin) -> None:
+        """Allocate the arrays of every problem and set E = Y, Q = 1 (both times the root weights)."""
+        self.begin = message
+        if not self._with_factors:
+            return
+        dtype = np.dtype(message.dtype)
+        encoded = encode_targets(self._targets, message.classes, self._source.classes is not None)
+        encoded -= message.target_means
+        if self.data.roots is not None:
+            encoded *= self.data.roots[:, None]
+        self._targets = np.empty(0)
+        n = len(encoded)
+        self.problems = []
+        for columns in message.problems:
+            residual = np.zeros((n, max(len(columns), 2)), dtype=dtype)
+            residual[:, : len(columns)] = encoded[:, list(columns)]
+            slab = np.zeros((n, SLAB), dtype=dtype)
+            slab[:, 0] = 1.0 if self.data.roots is None else self.data.roots
+            self.problems.append(
+                ProblemState(
+                    work=np.zeros((n, message.panel + message.batch), dtype=dtype),
+                    pool=np.zeros((n, message.pool), dtype=dtype),
+                    residual=residual,
+                    taken=np.zeros(n, dtype=bool),
+                    slabs=[slab],
+                )
+            )
+
+    def start_answer(self, message: Begin, tile: Tile) -> Answer:
+        """Target norms and first draw of a tile."""
+        answer = Answer()
+        if not self._with_factors or tile.held_out:
+            return answer
+        for columns, state in zip(message.problems, self.problems, strict=True):
+            residual = state.residual[tile.start : tile.stop, : len(columns)]
+            norms = np.square(residual, dtype=np.float64).sum(axis=0)
+            drawn = None if message.draw is None else tiles.draw(self.data, state, tile, message.draw)
+            answer.problems.append(ProblemAnswer({"target_norms": norms}, drawn))
+        return answer
+
+    def prepare(self, step: PreparedStep) -> None:
+        """Make room in Q and mark drawn and released rows, before the tiles run."""
+        for state, op in zip(self.problems, step.problems, strict=True):
+            if op is None:
+                continue
+            if op.append is not None:
+                state.validation = {}
+                columns = len(op.append.correct) + op.append.combine.shape[1]
+                while len(state.slabs) * SLAB < columns:
+                    state.slabs.append(np.zeros((len(state.taken), SLAB), dtype=state.work.dtype))
+                state.n_columns = columns
+            if op.columns is not None:
+                self._mark(state, op.columns.rows, True)
+                self._mark(state, op.columns.released, False)
+
+    def _mark(self, state: ProblemState, rows: NDArray[np.int64], taken: bool) -> None:
+        own = self.data.rows[: self._n_fit]
+        if len(rows) and len(own):
+            where = np.minimum(np.searchsorted(own, rows), len(own) - 1)
+            state.taken[where[own[where] == rows]] = taken
+
+    def step(self, step: PreparedStep, tile: Tile, handed_in: list[NDArray[Any] | None] | None) -> None:
+        """Apply a prepared step to one tile; `handed_in` holds kernel columns computed elsewhere."""
+        assert self.begin is not None
+        begin, panel = self.begin, self.begin.panel
+        for number, (state, op) in enumerate(zip(self.problems, step.problems, strict=True)):
+            if op is None:
+                continue
+            if op.append is not None:
+                tiles.append(state, tile, op.append, panel)
+            if op.project is not None:
+                tiles.project(state, tile, op.project, panel)
+            if op.form is not None:
+                tiles.form(state, tile, op.form, panel)
+            elif op.columns is not None:
+                state.work[tile.start : tile.stop, :panel] = 0.0
+            if op.columns is not None:
+                if handed_in is not None:
+                    columns = handed_in[number]
+                    assert columns is not None
+                    columns = columns[tile.start : tile.stop]
+                else:
+                    centers = step.centers[number]
+                    assert centers is not None
+                    columns = tiles.kernel_columns(self.data, tile, op.columns, begin, centers)
+                state.work[tile.start : tile.stop, panel:] = columns
+            elif op.form is not None:
+                state.work[tile.start : tile.stop, panel:] = 0.0
+
+    def step_answer(self, step: PreparedStep, tile: Tile) -> Answer:
+        """Answer of one tile after the step's effect."""
+        assert self.begin is not None
+        answers = []
+        for columns, state, op in zip(self.begin.problems, self.problems, step.problems, strict=True):
+            if op is None:
+                answers.append(ProblemAnswer())
+            else:
+                answers.append(tiles.answer(self.data, state, tile, op, self.begin, len(columns)))
+        return Answer(problems=answers)
+
+    def columns(self, message: tuple[Columns | None, ...]) -> list[NDArray[Any] | None]:
+        """Kernel columns of each problem over the whole block (`KernelColumns`)."""
+        assert self.begin is not None
+        result: list[NDArray[Any] | None] = []
+        for columns in message:
+            centers = prepare_columns(columns, self.begin)
+            if columns is None or centers is None:
+                result.append(None)
+                continue
+            out = np.empty((len(self.data.rows), len(centers)), dtype=centers.dtype)
+            for tile in self.tiles:
+                out[tile.start : tile.stop] = tiles.kernel_columns(
+                    self.data, tile, columns, self.begin, centers
+                )
+            result.append(out)
+        return result
+
+    def fetch(self, message: FetchRows) -> dict[int, NDArray[Any]]:
+        """Raw features of those of the rows that this block trains on (`FetchRows`)."""
+        assert self.data.features is not None
+        own = self.data.rows[: self._n_fit]
+        where = np.searchsorted(own, message.rows)
+        return {
+            int(row): self.data.features[i]
+            for row, i in zip(message.rows, where, strict=True)
+            if i < len(own) and own[i] == row
+        }
+
+
+def encode_targets(
+    targets: NDArray[Any], classes: NDArray[Any] | None, are_codes: bool
+) -> NDArray[np.float64]:
+    """Targets as columns: values for regression, +-1 a class for classification (one column for two classes).
+
+    Parameters
+    ----------
+    targets : array, shape (n,) or (n, T)
+        Values, labels, or codes into `classes`.
+    classes : array, shape (n_classes,), or None
+        Sorted labels; None for regression.
+    are_codes : bool
+        Whether `targets` already are codes.
+    """
+    if classes is None:
+        return targets.reshape(len(targets), -1).astype(np.float64)
+    codes = targets if are_codes else np.searchsorted(classes, targets)
+    if len(classes) == 2:
+        return np.where(codes == 1, 1.0, -1.0)[:, None]
+    encoded = np.full((len(codes), len(classes)), -1.0)
+    encoded[np.arange(len(codes)), codes] = 1.0
+    return encoded
+
+
+def check_finite(array: NDArray[Any], first_row: int, name: str) -> None:
+    """Refuse NaN and infinity, naming the first bad row and column.
+
+    Raises
+    ------
+    DataError
+        A value is not finite.
+    """
+    if array.dtype.kind not in "fc":
+        return
+    columns = array.reshape(len(array), -1)
+    # A sum is finite only if every addend is, short of overflow; the exact look is needed only if it is not.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(columns.sum(dtype=np.float64)):
+            return
+    bad = np.argwhere(~np.isfinite(columns))
+    if len(bad):
+        row, column = bad[0]
+        raise DataError(
+            f"{name} holds {columns[row, column]} at row {first_row + row}, column {column} (counted from 0); "
+            "training needs finite values: clean the data, or ingest it with a missing-value policy",
+            kind="not-finite",
+        )

@@ -1,0 +1,86 @@
+"""What the driver needs of an executor, and the serial one."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from distkern.errors import DistkernError
+from distkern.scheduler import rounds
+from distkern.scheduler.answers import Answer, merge_answers
+from distkern.scheduler.block import Block
+from distkern.scheduler.messages import Message, Query, canonical
+from distkern.scheduler.reduction import TreeReducer
+from distkern.scheduler.rounds import HandedIn
+from distkern.storage.source import BlockSource
+
+
+class Executor(Protocol):
+    """Runs messages over all blocks of a run, in order, and answers with their sum."""
+
+    @property
+    def n_workers(self) -> int:
+        """Workers that hold blocks now."""
+        ...
+
+    def exchange(self, message: Message) -> Answer:
+        """Send the next message of the log and return the sum of the answers."""
+        ...
+
+    def query(self, query: Query) -> Answer:
+        """Ask without changing anything."""
+        ...
+
+    def peak_rss(self) -> int:
+        """Largest resident set of any worker process so far, in bytes; 0 if blocks live in this process."""
+        ...
+
+    def close(self) -> None:
+        """Free the run's memory."""
+        ...
+
+
+class SerialExecutor:
+    """All blocks in this process.
+
+    Parameters
+    ----------
+    source : BlockSource
+        Training rows.
+    with_features : bool
+        False where kernel columns are handed in.
+    """
+
+    n_workers = 1
+
+    def __init__(self, source: BlockSource, *, with_features: bool = True) -> None:
+        self._blocks = [
+            Block(source, number, with_features=with_features) for number in range(len(source.boundaries) - 1)
+        ]
+
+    def exchange(self, message: Message, handed_in: HandedIn | None = None) -> Answer:
+        """Apply the next message to all blocks and return the sum of the answers."""
+        numbers = range(len(self._blocks))
+        nodes = rounds.apply_message(self._blocks, canonical(message), numbers, len(numbers), handed_in)
+        return total(nodes, len(numbers))
+
+    def query(self, query: Query) -> Answer:
+        """Ask without changing anything."""
+        return rounds.ask(self._blocks, canonical(query))
+
+    def peak_rss(self) -> int:
+        """Return 0: the blocks live in the driver's process."""
+        return 0
+
+    def close(self) -> None:
+        """Free the blocks."""
+        self._blocks = []
+
+
+def total(nodes: dict[tuple[int, int], Answer], n_blocks: int) -> Answer:
+    """Root of the reduction tree of a run."""
+    reducer: TreeReducer[Answer] = TreeReducer(n_blocks, merge_answers)
+    reducer.add_nodes(nodes)
+    try:
+        return reducer.root()
+    except LookupError as error:
+        raise DistkernError(f"blocks are missing from an answer: {error}", kind="internal") from None

@@ -1,0 +1,254 @@
+"""The driver's messages: what every block does, in order, and what it answers.
+
+A message is a frozen tree of dataclasses, numbers and arrays. Its effect changes a block's state once; its answer is a
+function of the state after the effect, so a repeat is answered again. `digest` names a message by content;
+chained digests name a state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.kernels import Kernel
+from distkern.scaling import FeatureScaling
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Load:
+    """Read the block, refuse what is not finite, and answer with its statistics."""
+
+    classification: bool
+    """Whether targets are labels; the answer then counts them."""
+    sample_rows: int
+    """Rows to draw, for the median distance; 0 for none."""
+    seed: int
+    """Key of the row draws."""
+    holdout: float
+    """Fraction of rows held out for the validation stop rule; they take no part in any sum."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Answer with the rows most worth being candidates."""
+
+    seed: int
+    """Key of the row draws."""
+    round: int
+    """Stream of the row draws."""
+    n_top: int
+    """Rows with the largest residual."""
+    n_race: int
+    """Rows of a weighted draw without replacement."""
+    by_residual: bool
+    """Race with probability proportional to the squared residual; else to the row weight."""
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Fix everything the steps need and start with E = Y and Q = 1."""
+
+    scaling: FeatureScaling
+    """Raw features to kernel space."""
+    kernel: Kernel
+    """The kernel."""
+    dtype: str
+    """"float64" or "float32": dtype of K, Q and E."""
+    epsilon: float
+    """Added to a kernel column at its own row (thesis, K + epsilon I)."""
+    classes: NDArray[Any] | None
+    """Sorted labels for classification."""
+    target_means: Array
+    """(T,): subtracted from the encoded targets."""
+    problems: tuple[tuple[int, ...], ...]
+    """Target columns of each problem; each has its own factors."""
+    pool: int
+    """Pool slots B of a problem."""
+    panel: int
+    """Width of the formed panel."""
+    batch: int
+    """Width of a batch of new candidates."""
+    draw: Draw | None
+    """First draw."""
+
+
+@dataclass(frozen=True)
+class Append:
+    """Finish the formed panel and add it to Q; E follows (thesis 3.82)."""
+
+    combine: Array
+    """(panel, k)."""
+    correct: Array
+    """(m + 1, k)."""
+    steps: Array
+    """(k, T): z / (lambda + s) of each step."""
+    restore: Array | None
+    """(panel, B): multiples of F given back to the pool."""
+
+
+@dataclass(frozen=True)
+class Project:
+    """Orthogonalise the batch of kernel columns against Q and put it into pool slots."""
+
+    coefficients: Array
+    """(m + 1, batch)."""
+    slots: Rows
+    """(n,): pool slot of each column of the batch."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """Form the columns of a panel from the pool and eliminate them from the rest."""
+
+    slots: Rows
+    """(n,)."""
+    combine: Array
+    """(n, panel)."""
+    multipliers: Array
+    """(panel, B)."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Compute the kernel columns of new candidates."""
+
+    rows: Rows
+    """(n,): global rows."""
+    features: NDArray[Any]
+    """(n, d): raw features of those rows."""
+    released: Rows
+    """Rows that left the pool unaccepted and may be drawn again."""
+
+
+@dataclass(frozen=True)
+class ProblemStep:
+    """What one problem does in a step, in the order of the fields."""
+
+    append: Append | None = None
+    project: Project | None = None
+    form: Form | None = None
+    columns: Columns | None = None
+    draw: Draw | None = None
+    refresh: bool = False
+    """Answer with S and R of the whole pool."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One exchange: a step of every problem that is still running."""
+
+    problems: tuple[ProblemStep | None, ...]
+
+    @property
+    def name(self) -> str:
+        """Return what the dashboard calls the tasks of this step."""
+        for field, name in (
+            ("columns", "kernel-columns"),
+            ("form", "form-panel"),
+            ("append", "append-panel"),
+            ("project", "project-candidates"),
+        ):
+            if any(p is not None and getattr(p, field) is not None for p in self.problems):
+                return name
+        return "residual-argmax"
+
+
+Message = Load | Begin | Step
+
+
+@dataclass(frozen=True)
+class KernelColumns:
+    """Question without effect: the kernel columns themselves, block by block (`factors="driver"`)."""
+
+    problems: tuple[Columns | None, ...]
+
+
+@dataclass(frozen=True)
+class FetchRows:
+    """Question without effect: raw features of some rows."""
+
+    rows: Rows
+    """Ascending global rows."""
+
+
+Query = KernelColumns | FetchRows
+
+
+def message_name(message: Message | Query) -> str:
+    """Return what the dashboard calls the tasks of `message`."""
+    if isinstance(message, Step):
+        return message.name
+    return _NAMES[type(message)]
+
+
+_NAMES: dict[type, str] = {
+    Load: "load-blocks",
+    Begin: "begin-run",
+    KernelColumns: "kernel-columns",
+    FetchRows: "fetch-rows",
+}
+
+
+def digest(message: Message) -> bytes:
+    """Hash a message by content, independent of process and memory layout."""
+    state = hashlib.blake2b(digest_size=16)
+    for piece in _pieces(message):
+        state.update(piece)
+    return state.digest()
+
+
+def chain(previous: bytes, message_digest: bytes) -> bytes:
+    """Return the hash of the log extended by one message."""
+    return hashlib.blake2b(previous + message_digest, digest_size=16).digest()
+
+
+GENESIS = bytes(16)
+"""Hash of the empty log."""
+
+
+def _pieces(value: Any) -> Iterator[bytes]:
+    if isinstance(value, Kernel):
+        yield f"kernel {value.name} {sorted(value.parameters().items())!r}".encode()
+    elif is_dataclass(value) and not isinstance(value, type):
+        yield type(value).__qualname__.encode()
+        for field in fields(value):
+            yield field.name.encode()
+            yield from _pieces(getattr(value, field.name))
+    elif isinstance(value, np.ndarray):
+        array = np.ascontiguousarray(value)
+        yield f"array {array.dtype.str} {array.shape}".encode()
+        yield repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
+    elif isinstance(value, tuple):
+        yield f"tuple {len(value)}".encode()
+        for item in value:
+            yield from _pieces(item)
+    elif value is None or isinstance(value, (bool, int, float, str, bytes)):
+        yield f"{type(value).__name__} {value!r};".encode()
+    else:
+        raise TypeError(f"messages hold no {type(value).__name__}")
+
+
+def canonical(message: Any) -> Any:
+    """Return `message` with every array C-contiguous and aligned.
+
+    dask delivers unaligned arrays and memory order changes small products, so both executors pass what they
+    receive through here.
+    """
+    if isinstance(message, Kernel):
+        return message
+    if is_dataclass(message) and not isinstance(message, type):
+        changed = {f.name: canonical(getattr(message, f.name)) for f in fields(message) if f.init}
+        return type(message)(**changed)
+    if isinstance(message, np.ndarray):
+        return np.require(message, requirements=["C", "A"])
+    if isinstance(message, tuple):
+        return tuple(canonical(item) for item in message)
+    return message

@@ -1,0 +1,68 @@
+"""Sums that do not depend on who computed what: a fixed binary tree over block (or tile) numbers.
+
+Node (level, i) covers leaves i * 2^level up to (i + 1) * 2^level. A node is merged from its two children, left first,
+whatever the order of arrival; a node whose sibling lies past the last leaf moves up unchanged. A worker sends
+the nodes that are complete among its own leaves, and the driver merges the rest, so the additions made and
+their order are the same for any placement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+Node = tuple[int, int]
+
+
+class TreeReducer(Generic[T]):
+    """Merge values as they arrive.
+
+    Parameters
+    ----------
+    n_leaves : int
+        Leaves of the whole tree, not only those added here.
+    merge : callable
+        ``merge(left, right)``; may reuse `left`.
+    """
+
+    def __init__(self, n_leaves: int, merge: Callable[[T, T], T]) -> None:
+        self._n_leaves = n_leaves
+        self._merge = merge
+        self._nodes: dict[Node, T] = {}
+        self._top = max(n_leaves - 1, 0).bit_length()
+
+    def add(self, value: T, index: int, level: int = 0) -> None:
+        """Add the value of one node, usually a leaf, and merge upwards as far as possible."""
+        while level < self._top:
+            sibling = index ^ 1
+            if sibling << level < self._n_leaves:
+                other = self._nodes.pop((level, sibling), None)
+                if other is None:
+                    break
+                value = self._merge(value, other) if index < sibling else self._merge(other, value)
+            level, index = level + 1, index >> 1
+        self._nodes[level, index] = value
+
+    def add_nodes(self, nodes: Mapping[Node, T] | Iterable[tuple[Node, T]]) -> None:
+        """Add the nodes another reducer sent."""
+        items = nodes.items() if isinstance(nodes, Mapping) else nodes
+        for (level, index), value in items:
+            self.add(value, index, level)
+
+    def nodes(self) -> dict[Node, T]:
+        """Return the complete subtrees so far."""
+        return dict(self._nodes)
+
+    def root(self) -> T:
+        """Return the value of the whole tree.
+
+        Raises
+        ------
+        LookupError
+            A leaf is missing.
+        """
+        try:
+            return self._nodes[self._top, 0]
+        except KeyError:
+            raise LookupError(f"incomplete reduction: have nodes {sorted(self._nodes)}") from None

@@ -1,0 +1,455 @@
+"""The selection loop of one problem, as a state machine: `next_step` says what to do, `receive` takes the answer.
+
+Two machines share the factors and the stop rules. `PoolSelector` keeps a pool of orthogonalised candidates and
+accepts the best few a round by error reduction; it needs two exchanges a panel, since the next candidates are drawn
+while the last panel is applied. `ResidualSelector` is the paper's Algorithm 1, the row with the largest residual,
+in three exchanges a step. Neither knows who holds the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.factors import Factors, PanelUpdate, finish_panel
+from distkern.regularization import charged_gcv
+from distkern.sampling import combine_draws
+from distkern.scheduler.answers import Drawn, ProblemAnswer
+from distkern.scheduler.messages import Append, Columns, Draw, Form, ProblemStep, Project
+from distkern.selection import Panel, Pool
+from distkern.stopping import LambdaCalm, MinimumPassed, StopReason, StopRule
+
+Array = NDArray[np.float64]
+
+REFRESH_ROUNDS = 8
+"""Rounds between recomputations of the pool's Gram matrix in float32; float64 carries it by elimination."""
+
+HISTORY_DTYPE = np.dtype(
+    [
+        ("center", np.int64),
+        ("lambda_", np.float64),
+        ("gcv", np.float64),
+        ("residual_max", np.float64),
+        ("q_norm", np.float64),
+        ("round", np.int64),
+        ("problem", np.int64),
+    ]
+)
+"""A row per accepted centre; residual_max is the largest absolute residual when its panel was chosen."""
+
+
+@dataclass(frozen=True)
+class SelectionSettings:
+    """How centres are chosen and when that ends; widths are already fitted to the number of rows."""
+
+    max_centers: int
+    criterion: str
+    sampler: str
+    pool: int
+    panel: int
+    batch: int
+    all_rows: bool
+    """Every row is a candidate from the start, nothing is drawn."""
+    regularization: str | float
+    stop: str | None
+    tol: float | None
+    patience: int | None
+    seed: int
+    single_precision: bool
+
+    @property
+    def dependent(self) -> float:
+        """A column with |q|^2 below this times |k|^2 depends on the others."""
+        return 1e-10 if self.single_precision else 1e-14
+
+    @property
+    def condition_limit(self) -> float:
+        """Largest condition number of Q."""
+        return 1e6 if self.single_precision else 1e10
+
+    def stop_rule(self) -> StopRule:
+        """Make a fresh stop rule for one problem."""
+        if self.stop == "gcv":
+            return MinimumPassed(StopReason.GCV_RISEN, self.patience)
+        if self.stop == "validation":
+            return MinimumPassed(StopReason.VALIDATION_RISEN, self.patience)
+        if self.stop == "lambda":
+            return LambdaCalm(1e-2 if self.tol is None else self.tol, self.patience or 5)
+        return StopRule()
+
+    def draw(self, round_: int) -> Draw:
+        """Return the draw of new candidates for a round."""
+        size = self.pool if round_ == 0 else self.batch
+        if self.criterion == "residual":
+            return Draw(self.seed, round_, 1, 0, True)
+        if self.all_rows:
+            return Draw(self.seed, round_, self.pool if round_ == 0 else 0, 0, True)
+        n_top = {"top-residual": size, "mixture": size // 2}.get(self.sampler, 0)
+        n_race = 0 if self.sampler == "top-residual" else size
+        return Draw(self.seed, round_, n_top, n_race, self.sampler != "uniform")
+
+
+@dataclass
+class _Queue:
+    """Rows that were drawn and have no kernel column yet."""
+
+    rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    features: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))
+
+    def take(self, count: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        rows, features = self.rows[:count], self.features[:count]
+        self.rows, self.features = self.rows[count:], self.features[count:]
+        return rows, features
+
+
+@dataclass
+class _Forming:
+    """A panel that was sent to be formed."""
+
+    panel: Panel
+    rows: NDArray[np.int64]
+    features: list[NDArray[Any]]
+    norms: Array
+    coefficients: Array
+
+
+class Selector:
+    """Common part: factors, history and stopping.
+
+    Parameters
+    ----------
+    settings : SelectionSettings
+        Shared by all problems.
+    problem : int
+        Number of the problem, for the history.
+    weight_sum : float
+        Sum of the row weights.
+    held_out : int
+        Held-out rows, for the validation stop rule.
+    """
+
+    def __init__(self, settings: SelectionSettings, problem: int, weight_sum: float, held_out: int) -> None:
+        self.settings = settings
+        self.problem = problem
+        self.round = 0
+        self.reason: StopReason | None = None
+        self.rows: list[int] = []
+        self.features: list[NDArray[Any]] = []
+        self.history: list[tuple[Any, ...]] = []
+        self.gcv = float("nan")
+        self.residual_max = float("inf")
+        self.validation: float | None = None
+        self._rule = settings.stop_rule()
+        self._weight_sum = weight_sum
+        self._held_out = held_out
+        self._factors: Factors | None = None
+        self._queue = _Queue()
+        self._forming: _Forming | None = None
+        self._appending: Append | None = None
+
+    @property
+    def factors(self) -> Factors:
+        """The factors so far."""
+        assert self._factors is not None
+        return self._factors
+
+    @property
+    def n_centers(self) -> int:
+        """Centres accepted so far."""
+        return len(self.rows)
+
+    @property
+    def best(self) -> int:
+        """Centres to keep when the path has ended."""
+        return self._rule.best(self.n_centers)
+
+    def begin(self, answer: ProblemAnswer) -> None:
+        """Take the answer to `Begin`: target norms and the first draw."""
+        self._factors = Factors(
+            self._weight_sum,
+            answer.sums["target_norms"],
+            self.settings.max_centers,
+            self.settings.regularization,
+        )
+        self._start(len(self._factors.target_norms))
+        self._enqueue(answer.drawn)
+
+    def next_step(self) -> ProblemStep | None:
+        """Return what to do next, or None when the path has ended (`reason` then says why)."""
+        raise NotImplementedError
+
+    def receive(self, answer: ProblemAnswer) -> None:
+        """Take the answer to the last step."""
+        raise NotImplementedError
+
+    def _start(self, n_targets: int) -> None:
+        self._pool = Pool(
+            self.settings.pool, self.settings.max_centers + 1, n_targets, self.settings.dependent
+        )
+
+    def _enqueue(self, drawn: Drawn | None) -> None:
+        assert drawn is not None
+        assert drawn.features is not None
+        self.residual_max = drawn.largest
+        request = self.settings.draw(self.round)
+        size = max(request.n_top, request.n_race)
+        rows = combine_draws(drawn.top, drawn.race, request.n_top, size)
+        self._queue = _Queue(rows, drawn.features[np.searchsorted(drawn.rows, rows)])
+        tol = self.settings.tol
+        if tol is not None and self.settings.stop != "lambda" and drawn.largest <= tol:
+            self.reason = StopReason.RESIDUAL_BELOW
+
+    def _form(self, panel: Panel) -> Form:
+        pool, width = self._pool, self.settings.panel
+        n = len(panel.slots)
+        features = [pool.features[slot] for slot in panel.slots]
+        assert all(f is not None for f in features)
+        self._forming = _Forming(
+            panel,
+            pool.rows[panel.slots].copy(),
+            [f for f in features if f is not None],
+            pool.norms[panel.slots].copy(),
+            pool.coefficients[: self.factors.n_columns, panel.slots].copy(),
+        )
+        pool.clear(panel.slots)
+        combine = np.zeros((n, width))
+        combine[:, :n] = np.linalg.inv(panel.lower)
+        multipliers = np.zeros((width, pool.capacity))
+        multipliers[:n] = panel.multipliers
+        return Form(panel.slots, combine, multipliers)
+
+    def _accept(self, answer: ProblemAnswer) -> PanelUpdate:
+        """Finish the formed panel: extend the factors, the history and the pool's coefficients."""
+        assert self._forming is not None
+        forming, self._forming = self._forming, None
+        n = len(forming.rows)
+        sums, factors, settings = answer.sums, self.factors, self.settings
+        gram, products = sums["gram"][:n, :n], sums["products"][:n]
+        update = finish_panel(
+            sums["cross"][:, :n],
+            gram,
+            products,
+            factors.s.copy(),
+            factors.residual_products.copy(),
+            forming.panel.lower,
+            forming.norms,
+            settings.dependent,
+        )
+        steps = np.zeros((len(update.kept), products.shape[1]))
+        for i, position in enumerate(update.kept):
+            column = np.concatenate(
+                [forming.coefficients[:, position] + update.u_top[:, i], update.u_new[:i, i]]
+            )
+            steps[i] = self._append(
+                forming.rows[position], forming.features[position], column, update.s[i], update.z[i]
+            )
+            if self.reason is not None:
+                return update
+        restore = None
+        if update.restore is not None:
+            restored = update.restore @ forming.panel.multipliers
+            self._pool.give_back(restored, gram, products)
+            restore = _pad_rows(restored, settings.panel)
+        self._pool.absorb(forming.panel.multipliers, update.correct, update.survivors)
+        if update.kept or restore is not None:
+            combine = _pad_rows(update.combine, settings.panel)
+            self._appending = Append(combine, update.correct, steps, restore)
+        if self.n_centers >= settings.max_centers and not self._rule.watches_validation:
+            self.reason = StopReason.MAX_CENTERS
+        return update
+
+    def _append(self, row: int, features: NDArray[Any], column: Array, s: float, z: Array) -> Array:
+        factors, settings = self.factors, self.settings
+        if np.sqrt(max(factors.s.max(), s) / min(factors.s.min(), s)) > settings.condition_limit:
+            self.reason = StopReason.ILL_CONDITIONED
+            return np.zeros_like(z)
+        step, gcv = factors.append(column, s, z)
+        if not np.isfinite(gcv) and settings.regularization != "none":
+            # No degrees of freedom are left: GCV has no meaning from here on.
+            factors.n_columns -= 1
+            self.reason = StopReason.CANDIDATES_EXHAUSTED
+            return np.zeros_like(z)
+        self.gcv = gcv
+        self.rows.append(int(row))
+        self.features.append(features)
+        self.history.append(
+            (
+                row,
+                float(factors.lambda_.max()),
+                gcv,
+                self.residual_max,
+                float(np.sqrt(s)),
+                self.round,
+                self.problem,
+            )
+        )
+        if settings.stop == "gcv":
+            lam = factors.lambda_
+            value = charged_gcv(factors.s, factors.z, factors.target_norms, lam, self._weight_sum)
+            self.reason = self._rule.observe(self.n_centers, float(value.sum()))
+        elif settings.stop == "lambda":
+            self.reason = self._rule.observe(self.n_centers, float(factors.lambda_.max()))
+        return step
+
+    def _watch_validation(self, answer: ProblemAnswer) -> None:
+        squares = answer.sums.get("validation")
+        if squares is None or not self._held_out:
+            return
+        for i, square in enumerate(squares):
+            self.validation = float(square / self._held_out)
+            if self._rule.watches_validation and self.reason is None:
+                n_centers = self.n_centers - len(squares) + i + 1
+                self.reason = self._rule.observe(n_centers, self.validation)
+        if self.n_centers >= self.settings.max_centers:
+            self.reason = self.reason or StopReason.MAX_CENTERS
+
+
+class PoolSelector(Selector):
+    """Accepts the best candidates of a pool by error reduction, a panel a round."""
+
+    def _start(self, n_targets: int) -> None:
+        super()._start(n_targets)
+        self._filling = True
+        self._finishing = False
+        self._batch: tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64]] | None = None
+        self._projecting: tuple[Array, Array] | None = None
+        self._refreshing = False
+
+    def next_step(self) -> ProblemStep | None:
+        """Alternate between forming a panel beside new kernel columns, and applying both."""
+        if self.reason is not None:
+            return None
+        return self._finish_step() if self._finishing else self._form_step()
+
+    def _form_step(self) -> ProblemStep | None:
+        form, pool = None, self._pool
+        if not self._filling:
+            pool.drop_dependent()
+            panel = pool.pick(min(self.settings.panel, self.settings.max_centers - self.n_centers))
+            if len(panel.slots):
+                form = self._form(panel)
+        columns = None
+        if len(self._queue.rows):
+            rows, features = self._queue.take(self.settings.batch)
+            slots, released = pool.make_room(len(rows))
+            self._batch = rows, features, slots
+            columns = Columns(rows, features, released)
+        if form is None and columns is None:
+            self.reason = StopReason.CANDIDATES_EXHAUSTED
+            return None
+        return ProblemStep(form=form, columns=columns)
+
+    def _finish_step(self) -> ProblemStep:
+        settings, append, project = self.settings, self._appending, None
+        self._appending = None
+        if self._batch is not None and self._projecting is not None:
+            slots = self._batch[2]
+            project = Project(self._projecting[0], slots)
+        drained = not len(self._queue.rows)
+        self._refreshing = (
+            settings.single_precision
+            and append is not None
+            and self.round % REFRESH_ROUNDS == REFRESH_ROUNDS - 1
+        )
+        draw = settings.draw(self.round + 1) if drained else None
+        return ProblemStep(append=append, project=project, draw=draw, refresh=self._refreshing)
+
+    def receive(self, answer: ProblemAnswer) -> None:
+        """Take the answer to the last step."""
+        if self._finishing:
+            self._receive_finish(answer)
+        else:
+            self._receive_form(answer)
+        self._finishing = not self._finishing
+
+    def _receive_form(self, answer: ProblemAnswer) -> None:
+        width, factors = self.settings.panel, self.factors
+        cross, gram = answer.sums["cross"][:, width:], answer.sums["gram"][:, width:]
+        s = factors.s.copy()
+        coefficients = cross / s[:, None]
+        if self._forming is not None:
+            n = len(self._forming.rows)
+            update = self._accept(answer)
+            if self.reason is not None:
+                return
+            if update.kept:
+                products = update.combine.T @ gram[:n] - update.correct.T @ cross
+                coefficients = np.concatenate([coefficients, products / update.s[:, None]])
+        if self._batch is not None:
+            self._projecting = coefficients, answer.sums["norms"]
+
+    def _receive_finish(self, answer: ProblemAnswer) -> None:
+        self._watch_validation(answer)
+        if self._batch is not None and self._projecting is not None:
+            rows, features, slots = self._batch
+            coefficients, norms = self._projecting
+            n = len(rows)
+            self._pool.insert(slots, rows, features, norms[:n], coefficients[:, :n])
+            self._pool.merge_gram(slots, answer.sums["pool_gram"][:, :n], answer.sums["pool_products"][:n])
+        if self._refreshing:
+            self._pool.replace_gram(answer.sums["all_gram"], answer.sums["all_products"])
+        self._batch = self._projecting = None
+        if not len(self._queue.rows):
+            self.round += 1
+            self._filling = False
+            if self.reason is None:
+                self._enqueue(answer.drawn)
+
+
+class ResidualSelector(Selector):
+    """Accepts the row with the largest residual, one a round (Algorithm 1 of the paper)."""
+
+    def _start(self, n_targets: int) -> None:
+        super()._start(n_targets)
+        self._phase = "columns"
+        self._candidate: tuple[int, NDArray[Any]] | None = None
+        self._coefficients = np.empty((0, 0))
+        self._norm = 0.0
+
+    def next_step(self) -> ProblemStep | None:
+        """Kernel column, then both orthogonalisation passes, then the update and the next argmax."""
+        if self.reason is not None:
+            return None
+        if self._phase == "columns":
+            if not len(self._queue.rows):
+                self.reason = StopReason.CANDIDATES_EXHAUSTED
+                return None
+            rows, features = self._queue.take(1)
+            self._candidate = int(rows[0]), features[0]
+            return ProblemStep(columns=Columns(rows, features, np.empty(0, dtype=np.int64)))
+        if self._phase == "form":
+            slot = np.zeros(1, dtype=np.int64)
+            panel = Panel(slot, np.eye(1), np.zeros((1, self._pool.capacity)))
+            assert self._candidate is not None
+            row, features = self._candidate
+            self._pool.insert(
+                slot, np.array([row]), features[None], np.array([self._norm]), self._coefficients[:, :1]
+            )
+            return ProblemStep(project=Project(self._coefficients, slot), form=self._form(panel))
+        append, self._appending = self._appending, None
+        return ProblemStep(append=append, draw=self.settings.draw(self.round + 1))
+
+    def receive(self, answer: ProblemAnswer) -> None:
+        """Take the answer to the last step."""
+        if self._phase == "columns":
+            self._coefficients = answer.sums["cross"][:, self.settings.panel :] / self.factors.s[:, None]
+            self._norm = float(answer.sums["norms"][0])
+            self._phase = "form"
+        elif self._phase == "form":
+            self._accept(answer)
+            self._phase = "append"
+        else:
+            self._watch_validation(answer)
+            self.round += 1
+            self._phase = "columns"
+            if self.reason is None:
+                self._enqueue(answer.drawn)
+
+
+def _pad_rows(matrix: Array, rows: int) -> Array:
+    padded = np.zeros((rows, matrix.shape[1]))
+    padded[: len(matrix)] = matrix
+    return padded

@@ -1,0 +1,121 @@
+"""One tile pool a process, and single-threaded BLAS while tiles run.
+
+Bits must not depend on a BLAS thread count, so a tile's products run on one thread and parallelism comes from
+several tiles at once. The pool and the BLAS limit are shared by all trainings of the process.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_lock = threading.Lock()
+_pool: ThreadPoolExecutor | None = None
+_pool_pid = 0
+_pool_width = 0
+_controller: ThreadpoolController | None = None
+_limiter: Any = None
+_limit_users = 0
+
+
+def available_cores() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def set_pool_width(width: int) -> None:
+    """Make the tile pool at least `width` threads wide (a dask worker passes its thread count)."""
+    global _pool, _pool_width
+    with _lock:
+        if width > _pool_width:
+            _pool, _pool_width = None, width
+
+
+def tile_pool() -> tuple[ThreadPoolExecutor, int]:
+    """Return the process's pool and its width."""
+    global _pool, _pool_pid, _pool_width
+    with _lock:
+        if _pool is None or _pool_pid != os.getpid():
+            _pool_width = _pool_width or available_cores()
+            _pool = ThreadPoolExecutor(_pool_width, thread_name_prefix="distkern-tile")
+            _pool_pid = os.getpid()
+        return _pool, _pool_width
+
+
+@contextmanager
+def single_threaded_blas() -> Iterator[None]:
+    """Hold every BLAS of the process to one thread; nested and concurrent uses share one limit."""
+    global _controller, _limiter, _limit_users
+    with _lock:
+        if _limit_users == 0:
+            if _controller is None:
+                import scipy.linalg  # noqa: F401  its BLAS must be loaded before the controller looks
+
+                _controller = ThreadpoolController()
+            _limiter = _controller.limit(limits=1, user_api="blas")
+        _limit_users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _limit_users -= 1
+            if _limit_users == 0:
+                _limiter.restore_original_limits()
+                _limiter = None
+
+
+def map_tiles(function: Callable[[T], R], tiles: Iterable[T]) -> Iterator[R]:
+    """Apply `function` to every tile on the pool; yield results in the order of `tiles`.
+
+    At most a few results wait unread, so memory stays bounded. The first exception is raised after every
+    started tile has ended, so that no thread still writes to a state that is being dropped.
+    """
+    pool, width = tile_pool()
+    if width == 1:
+        yield from map(function, tiles)
+        return
+    waiting: list[Any] = []
+    try:
+        for tile in tiles:
+            waiting.append(pool.submit(function, tile))
+            if len(waiting) > 2 * width:
+                yield waiting.pop(0).result()
+        while waiting:
+            yield waiting.pop(0).result()
+    finally:
+        for future in waiting:
+            future.cancel()
+        for future in waiting:
+            if not future.cancelled():
+                future.exception()
+
+
+class Workspace(threading.local):
+    """Scratch arrays of one thread, allocated once and handed out again by name."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[tuple[str, str], NDArray[Any]] = {}
+
+    def array(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return an uninitialised C-ordered array; valid until the same name is asked for again."""
+        size = int(np.prod(shape))
+        key = (name, dtype.str)
+        buffer = self._buffers.get(key)
+        if buffer is None or buffer.size < size:
+            buffer = np.empty(max(size, 1), dtype=dtype)
+            self._buffers[key] = buffer
+        return buffer[:size].reshape(shape)
+
+
+workspace = Workspace()

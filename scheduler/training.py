@@ -1,0 +1,362 @@
+"""The driver loop: load, begin, then steps until every problem's path has ended.
+
+The same loop serves every method, executor and place of the factors. It owns no rows; its memory is the factors,
+the pools' Gram matrices and the run log.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.errors import DataError
+from distkern.events import EventBus, RoundDone, RunEnded, RunStarted
+from distkern.kernels import Kernel, make_kernel
+from distkern.scaling import FeatureScaling
+from distkern.scheduler.answers import LoadAnswer
+from distkern.scheduler.backends import Backend
+from distkern.scheduler.messages import Begin, Load, Step
+from distkern.scheduler.selectors import (
+    HISTORY_DTYPE,
+    PoolSelector,
+    ResidualSelector,
+    SelectionSettings,
+    Selector,
+)
+from distkern.scheduler.threads import single_threaded_blas
+from distkern.statistics import weighted_median_distance
+from distkern.stopping import StopReason
+from distkern.storage.source import BlockSource
+
+logger = logging.getLogger(__name__)
+
+Array = NDArray[np.float64]
+
+MEDIAN_SAMPLE = 1000
+"""Rows drawn for the median-distance rule."""
+
+HOLDOUT_FRACTION = 0.1
+"""Fraction of rows held out for the validation stop rule."""
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """Everything that decides the model, apart from the data."""
+
+    classification: bool
+    kernel: str | Kernel
+    sigma: float | str
+    """Width, or "median"."""
+    standardize: bool
+    dtype: str
+    epsilon: float
+    one_vs_rest: bool
+    max_centers: int
+    criterion: str
+    sampler: str
+    candidates: int
+    panel: int
+    regularization: str | float
+    stop: str | None
+    tol: float | None
+    patience: int | None
+    seed: int
+
+    def selection(self, n_rows: int) -> SelectionSettings:
+        """Fit the widths of pool, panel and batch to the number of training rows."""
+        residual = self.criterion == "residual"
+        all_rows = not residual and (self.sampler == "all" or n_rows <= self.candidates)
+        pool = 2 if residual else max(2, n_rows if all_rows else self.candidates)
+        batch = 2 if residual else max(2, min(max(self.panel, self.candidates // 4), pool))
+        panel = 2 if residual else max(2, min(self.panel, pool))
+        return SelectionSettings(
+            max_centers=min(self.max_centers, n_rows),
+            criterion=self.criterion,
+            sampler=self.sampler,
+            pool=pool,
+            panel=panel,
+            batch=batch,
+            all_rows=all_rows,
+            regularization=self.regularization,
+            stop=self.stop,
+            tol=self.tol,
+            patience=self.patience,
+            seed=self.seed,
+            single_precision=self.dtype == "float32",
+        )
+
+
+@dataclass(frozen=True)
+class Path:
+    """The nested path of one problem and the prefix that is kept."""
+
+    n_centers: int
+    """Centres to keep."""
+    rows: NDArray[np.int64]
+    """(m,): row of every centre of the path."""
+    features: NDArray[Any]
+    """(m, d): their raw features."""
+    u: Array
+    """(m + 1, m + 1): U."""
+    s: Array
+    """(m + 1,)."""
+    z: Array
+    """(m + 1, T)."""
+    lambdas: Array
+    """(m + 1, 1 or T): lambda after each step."""
+    gcv: Array
+    """(m,): GCV after each step."""
+    reason: StopReason
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What a training leaves."""
+
+    paths: list[Path]
+    problems: tuple[tuple[int, ...], ...]
+    """Target columns of each path."""
+    kernel: Kernel
+    scaling: FeatureScaling
+    target_means: Array
+    classes: NDArray[Any] | None
+    history: NDArray[Any]
+    reason: StopReason
+    summary: dict[str, Any]
+    """Counts of the run: rows, rounds, exchanges, kernel columns, bytes, seconds."""
+
+
+def train(
+    job: TrainingJob, source: BlockSource, backend: Backend, events: EventBus, n_workers: int = 1
+) -> TrainingResult:
+    """Run one training.
+
+    Parameters
+    ----------
+    job : TrainingJob
+        What to train.
+    source : BlockSource
+        The rows, as the backend's blocks read them.
+    backend : Backend
+        Where blocks and factors live.
+    events : EventBus
+        Told of rounds.
+    n_workers : int
+        For the first event.
+
+    Returns
+    -------
+    TrainingResult
+
+    Raises
+    ------
+    DataError
+        The rows cannot be trained on.
+    """
+    with single_threaded_blas():
+        return _train(job, source, backend, events, n_workers)
+
+
+def _train(
+    job: TrainingJob, source: BlockSource, backend: Backend, events: EventBus, n_workers: int
+) -> TrainingResult:
+    started = perf_counter()
+    load = Load(
+        classification=job.classification,
+        sample_rows=MEDIAN_SAMPLE if job.sigma == "median" else 0,
+        seed=job.seed,
+        holdout=HOLDOUT_FRACTION if job.stop == "validation" else 0.0,
+    )
+    loaded = backend.exchange(load).load
+    assert loaded is not None
+    weight_sum = check_statistics(loaded, source)
+    classes = encoded_classes(loaded, source, job)
+    scaling, kernel = fit_kernel_space(loaded, job)
+    means = target_means(loaded, classes, source.classes is not None)
+    n_targets = len(means)
+    problems = tuple((t,) for t in range(n_targets)) if job.one_vs_rest else (tuple(range(n_targets)),)
+    settings = job.selection(loaded.n_fit)
+    begin = Begin(
+        scaling=scaling,
+        kernel=kernel,
+        dtype=job.dtype,
+        epsilon=job.epsilon,
+        classes=classes,
+        target_means=means,
+        problems=problems,
+        pool=settings.pool,
+        panel=settings.panel,
+        batch=settings.batch,
+        draw=settings.draw(0),
+    )
+    events.emit(
+        RunStarted(
+            run_id=uuid.uuid4().hex[:8],
+            n_rows=source.n_rows,
+            n_features=source.n_features,
+            n_targets=n_targets,
+            n_problems=len(problems),
+            n_blocks=len(source.boundaries) - 1,
+            max_centers=settings.max_centers,
+            workers=n_workers,
+        )
+    )
+    machine = ResidualSelector if job.criterion == "residual" else PoolSelector
+    selectors: list[Selector] = [
+        machine(settings, i, weight_sum, loaded.n_held) for i in range(len(problems))
+    ]
+    for selector, answer in zip(selectors, backend.exchange(begin).problems, strict=True):
+        selector.begin(answer)
+    kernel_columns, rounds = run_steps(selectors, backend, events, started)
+    paths = [make_path(selector, source.n_features) for selector in selectors]
+    reason = max(zip(selectors, paths, strict=True), key=lambda pair: pair[0].n_centers)[1].reason
+    seconds = perf_counter() - started
+    n_union = len(np.unique(np.concatenate([path.rows[: path.n_centers] for path in paths])))
+    events.emit(RunEnded(n_centers=n_union, stop_reason=str(reason), seconds=seconds))
+    return TrainingResult(
+        paths=paths,
+        problems=problems,
+        kernel=kernel,
+        scaling=scaling,
+        target_means=means,
+        classes=classes,
+        history=np.array([row for s in selectors for row in s.history], dtype=HISTORY_DTYPE),
+        reason=reason,
+        summary={
+            "n_rows": source.n_rows,
+            "n_features": source.n_features,
+            "n_targets": n_targets,
+            "rounds": rounds,
+            "exchanges": backend.exchanges,
+            "kernel_columns": kernel_columns,
+            "bytes_read": loaded.bytes_read,
+            "seconds": seconds,
+        },
+    )
+
+
+def run_steps(
+    selectors: list[Selector], backend: Backend, events: EventBus, started: float
+) -> tuple[int, int]:
+    """Step all problems in lockstep until each has ended; return kernel columns and rounds."""
+    kernel_columns = 0
+    rounds = -1
+    while True:
+        steps = tuple(selector.next_step() for selector in selectors)
+        if all(step is None for step in steps):
+            break
+        kernel_columns += sum(len(s.columns.rows) for s in steps if s is not None and s.columns is not None)
+        answer = backend.exchange(Step(steps))
+        for selector, step, part in zip(selectors, steps, answer.problems, strict=True):
+            if step is not None:
+                selector.receive(part)
+        latest = max(selector.round for selector in selectors)
+        if latest > rounds and any(selector.n_centers for selector in selectors):
+            rounds = latest
+            events.emit(_round_event(selectors, rounds, perf_counter() - started))
+    return kernel_columns, max(selector.round for selector in selectors)
+
+
+def _round_event(selectors: list[Selector], round_: int, seconds: float) -> RoundDone:
+    validation = [s.validation for s in selectors if s.validation is not None]
+    started = [s for s in selectors if s.n_centers]
+    return RoundDone(
+        round=round_,
+        n_centers=max(s.n_centers for s in selectors),
+        lambda_=max(float(s.factors.lambda_.max()) for s in selectors),
+        gcv=float(np.mean([s.gcv for s in started])),
+        residual_max=max(s.residual_max for s in selectors),
+        seconds=seconds,
+        validation=float(np.mean(validation)) if validation else None,
+    )
+
+
+def check_statistics(loaded: LoadAnswer, source: BlockSource) -> float:
+    """Refuse data that no model can be fitted to; return the sum of the row weights."""
+    weight_sum = loaded.features.count
+    if loaded.n_fit < 2:
+        raise DataError(
+            f"{loaded.n_fit} sample(s) with a positive weight are left for training; at least 2 are needed",
+            kind="too-few-rows",
+        )
+    if not (loaded.features.m2 > 0).any():
+        raise DataError(
+            f"all {len(loaded.features.m2)} features are constant over the training rows: "
+            "there is nothing to learn from; check which columns were taken as features",
+            kind="constant-features",
+        )
+    if loaded.labels is not None and np.count_nonzero(loaded.labels.weights > 0) < 2:
+        only = loaded.labels.values[0]
+        only = only if source.classes is None else source.classes[only]
+        raise DataError(
+            f"the target holds one class only ({only!r}); a classifier needs at least two classes",
+            kind="one-class",
+        )
+    if weight_sum <= 2:
+        raise DataError(
+            f"the row weights sum to {weight_sum:g}; the formulas count weights as rows and need a sum above 2: "
+            "scale sample_weight so that an ordinary row counts 1, or give more rows",
+            kind="weight-sum",
+        )
+    return weight_sum
+
+
+def encoded_classes(loaded: LoadAnswer, source: BlockSource, job: TrainingJob) -> NDArray[Any] | None:
+    """Sorted labels that the encoding uses, None for regression."""
+    if not job.classification:
+        return None
+    assert loaded.labels is not None
+    return loaded.labels.values if source.classes is None else source.classes
+
+
+def fit_kernel_space(loaded: LoadAnswer, job: TrainingJob) -> tuple[FeatureScaling, Kernel]:
+    """Choose the scaling of the features and the kernel's width."""
+    prototype = make_kernel(job.kernel, 1.0 if isinstance(job.sigma, str) else job.sigma)
+    scaling = FeatureScaling.fit(
+        loaded.features, standardize=job.standardize, shift_allowed=prototype.stationary
+    )
+    if job.sigma == "median" and job.kernel == "gaussian":
+        assert loaded.sample is not None
+        sample = scaling.apply(loaded.sample.features, np.dtype(np.float64))
+        order = np.argsort(loaded.sample.shortlist.rows)
+        whole = len(order) == loaded.n_fit
+        weights = loaded.sample.weights[order] if whole else None
+        return scaling, make_kernel("gaussian", weighted_median_distance(sample[order], weights))
+    return scaling, prototype
+
+
+def target_means(loaded: LoadAnswer, classes: NDArray[Any] | None, are_codes: bool) -> Array:
+    """Weighted mean of every encoded target column, shape (T,)."""
+    if classes is None:
+        assert loaded.targets is not None
+        return loaded.targets.mean
+    assert loaded.labels is not None
+    weights = np.zeros(len(classes))
+    seen = loaded.labels.values
+    weights[seen if are_codes else np.searchsorted(classes, seen)] = loaded.labels.weights
+    means = 2 * weights / weights.sum() - 1
+    return means[1:] if len(classes) == 2 else means
+
+
+def make_path(selector: Selector, n_features: int) -> Path:
+    """Freeze what a selector has built."""
+    m, factors = selector.n_centers, selector.factors
+    assert selector.reason is not None
+    features = np.array(selector.features) if m else np.empty((0, n_features))
+    return Path(
+        n_centers=selector.best,
+        rows=np.array(selector.rows, dtype=np.int64),
+        features=features,
+        u=factors.u[: m + 1, : m + 1].copy(),
+        s=factors.s[: m + 1].copy(),
+        z=factors.z[: m + 1].copy(),
+        lambdas=factors.lambdas[: m + 1].copy(),
+        gcv=np.array([row[2] for row in selector.history]),
+        reason=selector.reason,
+    )

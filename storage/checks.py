@@ -1,0 +1,194 @@
+"""What may be stored: numeric dtypes, finite values, weights that make sense."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.errors import DataError
+
+__all__ = [
+    "check_rows_agree",
+    "check_weights",
+    "column_name",
+    "numeric_dtype",
+    "require_finite",
+    "to_numeric",
+]
+
+
+def numeric_dtype(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:
+    """Return the dtype in which numbers of a given dtype are stored and read.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+        dtype of the data.
+    what : str
+        Name of the data for the message.
+
+    Returns
+    -------
+    numpy.dtype
+        float32, float64 and integers as they are in native byte order, bool as uint8, other real floats
+        as float64.
+
+    Raises
+    ------
+    DataError
+        ``not-numeric``: the dtype holds no real numbers.
+    """
+    if dtype.kind == "b":
+        return np.dtype(np.uint8)
+    if dtype.kind in "iu" or dtype.newbyteorder("=") in (np.dtype(np.float32), np.dtype(np.float64)):
+        return dtype.newbyteorder("=")
+    if dtype.kind == "f":
+        return np.dtype(np.float64)
+    raise DataError(
+        f"{what} has dtype {dtype}: only real numbers can be trained on, encode or drop what is not a number",
+        kind="not-numeric",
+    )
+
+
+def to_numeric(values: Any, what: str) -> NDArray[Any]:
+    """Return an array of a dtype that can be stored, converting objects that hold numbers.
+
+    Parameters
+    ----------
+    values : array-like
+        Numbers.
+    what : str
+        Name of the data for the message.
+
+    Returns
+    -------
+    numpy.ndarray
+        Array of the dtype that `numeric_dtype` names.
+
+    Raises
+    ------
+    DataError
+        ``not-numeric``: the values are no real numbers, or the rows have different lengths.
+    """
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind == "O":
+            array = array.astype(np.float64)
+    except (TypeError, ValueError) as cause:
+        raise DataError(
+            f"{what} is no array of numbers ({cause}): encode or drop what is not a number",
+            kind="not-numeric",
+        ) from cause
+    return array.astype(numeric_dtype(array.dtype, what), copy=False)
+
+
+def column_name(column: int, names: Sequence[str] | None) -> str:
+    """Say which column: by name where there are names, else by number from 0."""
+    return f"column {names[column]!r}" if names else f"column {column} (counted from 0)"
+
+
+def require_finite(
+    values: NDArray[Any], what: str, first_row: int = 0, names: Sequence[str] | None = None
+) -> None:
+    """Refuse NaN and infinity, naming the first one by row and column.
+
+    Parameters
+    ----------
+    values : array, shape (n_rows,) or (n_rows, n_columns)
+        Numbers; other dtypes pass.
+    what : str
+        Name of the data for the message.
+    first_row : int
+        Row number of ``values[0]`` in the whole data, from 0.
+    names : sequence of str, optional
+        Column names.
+
+    Raises
+    ------
+    DataError
+        ``not-finite``.
+    """
+    if values.dtype.kind != "f":
+        return
+    with np.errstate(all="ignore"):
+        if math.isfinite(values.sum()):
+            return
+    bad = ~np.isfinite(values)
+    if not bad.any():
+        return
+    position = np.unravel_index(int(np.argmax(bad)), values.shape)
+    place = f"row {first_row + int(position[0])} (counted from 0)"
+    if values.ndim > 1:
+        place += f", {column_name(int(position[1]), names)}"
+    raise DataError(
+        f"{what} holds {values[position]} in {place}: every value must be finite, so fill it in or leave the "
+        f"row out (distkern ingest does either with --missing mean or --missing drop)",
+        kind="not-finite",
+    )
+
+
+def check_rows_agree(n_rows: int, n_targets: int, what: str = "y") -> None:
+    """Refuse a target or weight array that has another number of rows than X.
+
+    Parameters
+    ----------
+    n_rows, n_targets : int
+        Rows of X and of the other array.
+    what : str
+        Name of the other array.
+
+    Raises
+    ------
+    DataError
+        ``shape-mismatch``.
+    """
+    if n_rows != n_targets:
+        raise DataError(
+            f"X has {n_rows} rows but {what} has {n_targets}: give one entry of {what} for each row of X",
+            kind="shape-mismatch",
+        )
+
+
+def check_weights(weights: Any, n_rows: int, first_row: int = 0) -> NDArray[np.float64]:
+    """Return row weights as a contiguous float64 array.
+
+    Parameters
+    ----------
+    weights : array-like, shape (n_rows,)
+        Weights, finite and at least 0.
+    n_rows : int
+        Rows they belong to.
+    first_row : int
+        Row number of ``weights[0]``, from 0.
+
+    Returns
+    -------
+    array, shape (n_rows,)
+        The weights.
+
+    Raises
+    ------
+    DataError
+        ``shape-mismatch`` or ``invalid-weights``.
+    """
+    numeric = to_numeric(weights, "sample_weight")
+    if numeric.ndim != 1:
+        raise DataError(
+            f"sample_weight has shape {numeric.shape}: it must be one-dimensional, one weight for each row",
+            kind="shape-mismatch",
+        )
+    check_rows_agree(n_rows, len(numeric), "sample_weight")
+    result = np.ascontiguousarray(numeric, dtype=np.float64)
+    bad = ~((result >= 0.0) & (result < np.inf))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise DataError(
+            f"sample_weight is {result[row]} in row {first_row + row} (counted from 0): a weight must be "
+            f"finite and at least 0",
+            kind="invalid-weights",
+        )
+    return result

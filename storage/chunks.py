@@ -1,0 +1,201 @@
+"""Zarr arrays written in whole chunks by one owner, with a checksum of every chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+from zarr.buffer.cpu import NDBuffer
+from zarr.codecs import BloscCodec
+
+from distkern.errors import DataError
+from distkern.storage.checks import numeric_dtype
+
+__all__ = ["ChunkAppender", "checksum", "create_array", "read_rows", "read_slab"]
+
+
+def checksum(rows: NDArray[Any]) -> str:
+    """Return 16 hexadecimal digits that depend on the values and dtype of some rows, not on the codec."""
+    little_endian = np.ascontiguousarray(rows, dtype=rows.dtype.newbyteorder("<"))
+    return blake2b(little_endian.data.cast("B"), digest_size=8).hexdigest()
+
+
+def create_array(
+    group: zarr.Group, name: str, shape: tuple[int, ...], chunk_rows: int, dtype: np.dtype[Any]
+) -> zarr.Array[Any]:
+    """Add an array to a group, chunked by whole rows and compressed with lz4.
+
+    Parameters
+    ----------
+    group : zarr.Group
+        Where to add it.
+    name : str
+        Name of the array.
+    shape : tuple of int
+        First the rows.
+    chunk_rows : int
+        Rows of a chunk.
+    dtype : numpy.dtype
+        Real or integer numbers.
+
+    Returns
+    -------
+    zarr.Array
+        The array. Chunks equal to the fill value are written too, so that a missing chunk is damage.
+    """
+    return group.create_array(
+        name,
+        shape=shape,
+        chunks=(chunk_rows, *shape[1:]),
+        dtype=dtype,
+        compressors=BloscCodec(cname="lz4", clevel=5, shuffle="shuffle"),
+        fill_value=np.nan if dtype.kind == "f" else 0,
+        config={"write_empty_chunks": True},
+    )
+
+
+class ChunkAppender:
+    """Collects rows and writes them to a zarr array, a whole chunk at a time.
+
+    Memory is one chunk, whatever the size of the appended pieces.
+
+    Parameters
+    ----------
+    array : zarr.Array
+        Array to fill from row 0; it grows when it is too short.
+    on_chunk : callable, optional
+        Called with the rows of each chunk before they are written.
+    """
+
+    def __init__(
+        self, array: zarr.Array[Any], on_chunk: Callable[[NDArray[Any]], None] | None = None
+    ) -> None:
+        self.array = array
+        self.checksums: list[str] = []
+        self._on_chunk = on_chunk
+        self._pending = np.empty(array.chunks, dtype=array.dtype)
+        self._fill = 0
+        self._written = 0
+
+    @property
+    def n_rows(self) -> int:
+        """Rows appended so far."""
+        return self._written + self._fill
+
+    def append(self, rows: NDArray[Any]) -> None:
+        """Add rows of shape (n,) + the row shape of the array."""
+        size = len(self._pending)
+        start = 0
+        while start < len(rows):
+            if self._fill == 0 and len(rows) - start >= size:
+                self._write(rows[start : start + size])
+                start += size
+                continue
+            count = min(size - self._fill, len(rows) - start)
+            self._pending[self._fill : self._fill + count] = rows[start : start + count]
+            self._fill += count
+            start += count
+            if self._fill == size:
+                self._fill = 0
+                self._write(self._pending)
+
+    def finish(self) -> None:
+        """Write the rows that do not fill a chunk and cut the array to the rows it has."""
+        rows, self._fill = self._fill, 0
+        if rows:
+            self._write(self._pending[:rows])
+        if self.array.shape[0] != self._written:
+            self.array.resize((self._written, *self.array.shape[1:]))
+
+    def _write(self, rows: NDArray[Any]) -> None:
+        rows = np.ascontiguousarray(rows, dtype=self.array.dtype)
+        if self._on_chunk is not None:
+            self._on_chunk(rows)
+        self.checksums.append(checksum(rows))
+        stop = self._written + len(rows)
+        if stop > self.array.shape[0]:
+            # Doubling: resizing visits every chunk, so growing chunk by chunk would be quadratic.
+            self.array.resize((max(stop, 2 * self.array.shape[0]), *self.array.shape[1:]))
+        self.array[self._written : stop] = rows
+        self._written = stop
+
+
+def read_slab(array: zarr.Array[Any], start: int, stop: int, what: str) -> NDArray[Any]:
+    """Read consecutive rows into a fresh C-contiguous array in native byte order.
+
+    Parameters
+    ----------
+    array : zarr.Array
+        Array of any format, chunking and order.
+    start, stop : int
+        First row and the row after the last.
+    what : str
+        Name of the array for the message.
+
+    Returns
+    -------
+    numpy.ndarray
+        Array of shape (stop - start,) + the row shape.
+
+    Raises
+    ------
+    DataError
+        ``unreadable``: a chunk cannot be read or decoded.
+    """
+    selection = (slice(start, stop), *(slice(None),) * (array.ndim - 1))
+    try:
+        if array.dtype.kind in "fiu" and array.dtype.isnative:
+            # A given output halves the copying and fixes the memory order, which F-ordered arrays need.
+            out = np.empty((stop - start, *array.shape[1:]), dtype=array.dtype)
+            array.get_basic_selection(selection, out=NDBuffer.from_numpy_array(out))
+            return _stored_form(out, what)
+        return _stored_form(np.asarray(array.get_basic_selection(selection)), what)
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError) as cause:
+        raise _unreadable(array, what, f"rows {start} to {stop - 1}", cause) from cause
+
+
+def read_rows(array: zarr.Array[Any], rows: NDArray[np.int64], what: str) -> NDArray[Any]:
+    """Read single rows, in the order given, into a fresh C-contiguous array in native byte order.
+
+    Parameters
+    ----------
+    array : zarr.Array
+        Array of any format, chunking and order.
+    rows : array, shape (n,)
+        Row numbers from 0; repeats are allowed.
+    what : str
+        Name of the array for the message.
+
+    Returns
+    -------
+    numpy.ndarray
+        Array of shape (n,) + the row shape.
+
+    Raises
+    ------
+    DataError
+        ``unreadable``: a chunk cannot be read or decoded.
+    """
+    selection: Any = (np.asarray(rows, dtype=np.int64), *(slice(None),) * (array.ndim - 1))
+    try:
+        return _stored_form(np.asarray(array.get_orthogonal_selection(selection)), what)
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError) as cause:
+        raise _unreadable(array, what, "single rows", cause) from cause
+
+
+def _stored_form(values: NDArray[Any], what: str) -> NDArray[Any]:
+    if values.dtype.kind in "fiub":
+        return np.ascontiguousarray(values, dtype=numeric_dtype(values.dtype, what))
+    return np.ascontiguousarray(values)
+
+
+def _unreadable(array: zarr.Array[Any], what: str, rows: str, cause: Exception) -> DataError:
+    return DataError(
+        f"{rows} of {what} ({array.store_path}) cannot be read: {cause}; a chunk is damaged or missing, "
+        f"write the store again",
+        kind="unreadable",
+    )

@@ -1,0 +1,121 @@
+"""Facts about any store, for ``distkern info``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from distkern.errors import DataError
+from distkern.storage.dataset import open_dataset
+from distkern.storage.formats import appearance, identify, store_attributes
+from distkern.storage.model_store import read_model
+from distkern.storage.opening import open_arrays
+from distkern.storage.run_directory import RunDirectory
+
+__all__ = ["describe"]
+
+
+def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Tell what is at a path and its facts, as JSON values.
+
+    Parameters
+    ----------
+    path : path-like
+        A dataset, model, run, prediction store or plain zarr array.
+
+    Returns
+    -------
+    dict
+        ``kind`` (``dataset``, ``model``, ``run``, ``predictions`` or ``zarr-array``), ``path``, and the
+        facts of that kind; sizes in bytes.
+
+    Raises
+    ------
+    DataError
+        ``missing`` or ``unknown-store``; and what opening a dataset or an array raises.
+    StoreError, RunError
+        What opening a model or a run raises.
+    """
+    kind = identify(path)
+    facts = {"kind": kind, "path": os.path.abspath(path)}
+    if kind == "dataset":
+        return facts | _dataset(path)
+    if kind == "model":
+        return facts | _model(path)
+    if kind == "run":
+        return facts | _run(path)
+    if kind == "predictions":
+        attributes = store_attributes(path) or {}
+        return facts | {
+            "complete": attributes.get("complete") is True,
+            "n_rows": attributes.get("n_rows"),
+            "class_labels": attributes.get("class_labels"),
+        }
+    if kind == "zarr-array":
+        return facts | _array(path)
+    if kind == "missing":
+        raise DataError(f"there is nothing at {path}: check the name", kind="missing")
+    raise DataError(
+        f"{path} is {appearance(path)}: distkern info knows datasets, models, runs, prediction stores "
+        f"and zarr arrays",
+        kind="unknown-store",
+    )
+
+
+def _dataset(path: str | os.PathLike[str]) -> dict[str, Any]:
+    dataset = open_dataset(path)
+    labels = dataset.class_labels
+    return {
+        "n_rows": dataset.n_rows,
+        "n_features": dataset.n_features,
+        "n_targets": 1 if dataset.y.ndim == 1 else int(dataset.y.shape[1]),
+        "task": dataset.task,
+        "dtype": str(dataset.X.dtype),
+        "chunk_rows": int(dataset.X.chunks[0]),
+        "n_chunks": int(dataset.X.cdata_shape[0]),
+        "bytes": dataset.nbytes,
+        "stored_bytes": _stored_bytes(path),
+        "class_labels": None if labels is None else labels.tolist(),
+        "class_counts": None if dataset.class_counts is None else list(dataset.class_counts),
+        "feature_names": None if dataset.feature_names is None else list(dataset.feature_names),
+        "feature_mean": dataset.feature_mean.tolist(),
+        "feature_std": dataset.feature_std.tolist(),
+        "notes": dict(dataset.notes),
+    }
+
+
+def _model(path: str | os.PathLike[str]) -> dict[str, Any]:
+    meta, arrays = read_model(path)
+    return {
+        "meta": meta,
+        "arrays": {
+            name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in arrays.items()
+        },
+        "stored_bytes": _stored_bytes(path),
+    }
+
+
+def _run(path: str | os.PathLike[str]) -> dict[str, Any]:
+    run = RunDirectory.open(path)
+    last: dict[str, Any] | None = None
+    count = 0
+    for last in run.events():  # noqa: B007
+        count += 1
+    return {"job": run.job, "n_events": count, "last_event": last, "summary": run.summary}
+
+
+def _array(path: str | os.PathLike[str]) -> dict[str, Any]:
+    array, _ = open_arrays(path, path)
+    return {
+        "shape": list(array.shape),
+        "dtype": str(array.dtype),
+        "chunks": list(array.chunks),
+        "zarr_format": int(array.metadata.zarr_format),
+        "bytes": int(array.nbytes),
+        "stored_bytes": _stored_bytes(path),
+    }
+
+
+def _stored_bytes(path: str | os.PathLike[str]) -> int:
+    return sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file())

@@ -1,0 +1,187 @@
+"""Models on disk: ``NAME.npy`` files and ``model.json``, which describes each of them; no pickles.
+
+The description is written last and the directory appears in one step. Reading trusts nothing: names, sizes
+and headers are compared with the description before anything of that size is allocated.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.errors import StoreError
+from distkern.storage.formats import appearance, has_kind, require_version
+from distkern.storage.json_files import dump_json, read_json, write_json
+from distkern.storage.npy_header import read_npy_header
+from distkern.storage.publish import check_destination, publish_directory
+
+__all__ = ["check_model_destination", "read_model", "write_model"]
+
+FORMAT_VERSION = 1
+_DESCRIPTION = "model.json"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KINDS = "biufU"
+
+
+def check_model_destination(path: str | os.PathLike[str], overwrite: bool = False) -> None:
+    """Refuse a place where `write_model` would fail, before the training that makes the model.
+
+    Parameters
+    ----------
+    path : path-like
+        Where the model shall be.
+    overwrite : bool
+        Whether a model there may be replaced.
+
+    Raises
+    ------
+    StoreError
+        ``exists`` or ``foreign``.
+    """
+    check_destination(path, overwrite, StoreError, lambda old: has_kind(old, "model"))
+
+
+def write_model(
+    path: str | os.PathLike[str],
+    meta: dict[str, Any],
+    arrays: dict[str, NDArray[Any]],
+    overwrite: bool = False,
+) -> None:
+    """Write a model store; the same input gives the same bytes.
+
+    Parameters
+    ----------
+    path : path-like
+        Where the directory shall be; appears only when it is complete.
+    meta : dict
+        JSON values.
+    arrays : dict of str to numpy.ndarray
+        Arrays of bool, numbers or text by name (letters, digits and underscores).
+    overwrite : bool
+        Whether to replace a model at `path`.
+
+    Raises
+    ------
+    StoreError
+        ``exists``, ``foreign``, ``not-writable`` or ``disk-full``.
+    TypeError, ValueError
+        A name, dtype or meta value cannot be stored.
+    """
+    dump_json(meta)
+    for name, array in arrays.items():
+        if not _NAME.fullmatch(name) or array.dtype.kind not in _KINDS:
+            raise ValueError(f"array {name!r} of dtype {array.dtype} cannot be part of a model store")
+    with publish_directory(path, overwrite, StoreError, lambda old: has_kind(old, "model")) as folder:
+        entries = {}
+        for name, array in arrays.items():
+            little_endian = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+            file = folder / f"{name}.npy"
+            np.save(file, little_endian, allow_pickle=False)
+            entries[name] = {
+                "shape": list(array.shape),
+                "dtype": little_endian.dtype.str,
+                "sha256": _digest(file),
+            }
+        description = {"format_version": FORMAT_VERSION, "kind": "model", "meta": meta, "arrays": entries}
+        write_json(folder / _DESCRIPTION, description)
+
+
+def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Read a model store and check it against its description.
+
+    Parameters
+    ----------
+    path : path-like
+        The directory.
+
+    Returns
+    -------
+    meta : dict
+        The JSON values.
+    arrays : dict of str to numpy.ndarray
+        The arrays.
+
+    Raises
+    ------
+    StoreError
+        ``missing``, ``not-a-model``, ``incomplete``, ``newer-version`` or ``corrupt``.
+    """
+    folder = Path(path)
+    if not folder.exists():
+        raise StoreError(f"there is no model at {path}: check the name", kind="missing")
+    if not (folder / _DESCRIPTION).is_file():
+        if folder.is_dir() and any(folder.glob("*.npy")):
+            raise StoreError(
+                f"{path} holds arrays but no {_DESCRIPTION}, so it is part of a model only: copy the whole "
+                f"directory, or train again",
+                kind="incomplete",
+            )
+        raise StoreError(f"{path} is {appearance(folder)}, not a model", kind="not-a-model")
+    description = read_json(folder / _DESCRIPTION)
+    if not isinstance(description, dict):
+        _corrupt(path, f"{_DESCRIPTION} is not readable as JSON")
+    if description.get("kind") != "model":
+        raise StoreError(f"{path} holds a {_DESCRIPTION} of another program, not a model", kind="not-a-model")
+    require_version(path, description, FORMAT_VERSION, StoreError)
+    meta, entries = description.get("meta"), description.get("arrays")
+    if not isinstance(meta, dict) or not isinstance(entries, dict):
+        _corrupt(path, f"{_DESCRIPTION} lacks its meta or arrays part")
+    extra = {file.stem for file in folder.glob("*.npy")} - set(entries)
+    if extra:
+        _corrupt(path, f"{sorted(extra)[0]}.npy is not described in {_DESCRIPTION}")
+    return meta, {name: _read_array(path, folder, name, entry) for name, entry in entries.items()}
+
+
+def _read_array(path: str | os.PathLike[str], folder: Path, name: str, entry: Any) -> NDArray[Any]:
+    if not _NAME.fullmatch(name):
+        _corrupt(path, f"array name {name!r} is not allowed")
+    shape, dtype = _declared(path, name, entry)
+    file = folder / f"{name}.npy"
+    if file.is_symlink() or not file.is_file():
+        raise StoreError(
+            f"{path} lacks the file {name}.npy: copy the whole directory, or train again", kind="incomplete"
+        )
+    with file.open("rb") as stream:
+        try:
+            header = read_npy_header(stream)
+        except ValueError as cause:
+            _corrupt(path, f"{name}.npy has no npy header ({cause})")
+        if (header.shape, header.dtype, header.fortran_order) != (shape, dtype, False):
+            _corrupt(path, f"{name}.npy holds {header.dtype} {header.shape}, described is {dtype} {shape}")
+        expected = stream.tell() + int(np.prod(shape, dtype=object)) * dtype.itemsize
+        if file.stat().st_size != expected:
+            _corrupt(path, f"{name}.npy has {file.stat().st_size} bytes, not {expected}")
+        if _digest(file) != entry["sha256"]:
+            _corrupt(path, f"{name}.npy differs from what was written")
+        stream.seek(0)
+        return np.asarray(np.load(stream, allow_pickle=False)).astype(dtype.newbyteorder("="), copy=False)
+
+
+def _declared(path: str | os.PathLike[str], name: str, entry: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    try:
+        shape, dtype = tuple(entry["shape"]), np.dtype(entry["dtype"])
+        valid = all(type(size) is int and size >= 0 for size in shape) and dtype.kind in _KINDS
+        valid = valid and isinstance(entry["sha256"], str)
+    except (KeyError, TypeError, ValueError):
+        valid = False
+    if not valid:
+        _corrupt(path, f"the description of {name} cannot be used")
+    return shape, dtype
+
+
+def _digest(file: Path) -> str:
+    digest = sha256()
+    with file.open("rb") as stream:
+        while piece := stream.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _corrupt(path: str | os.PathLike[str], why: str) -> NoReturn:
+    raise StoreError(f"{path} is a damaged model: {why}; train again or fetch a fresh copy", kind="corrupt")

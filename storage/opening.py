@@ -1,0 +1,103 @@
+"""From what a user hands in to a block source."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import zarr
+
+from distkern.errors import DataError
+from distkern.storage.checks import require_finite
+from distkern.storage.chunks import read_slab
+from distkern.storage.dataset import Dataset
+from distkern.storage.formats import appearance, identify, is_url
+from distkern.storage.source import BlockSource
+from distkern.storage.sources import ArraySource, DatasetSource, ZarrSource
+
+__all__ = ["as_source", "open_arrays"]
+
+
+def as_source(X: Any, y: Any = None, sample_weight: Any = None) -> BlockSource:
+    """Return a block source for whatever holds the training rows.
+
+    Parameters
+    ----------
+    X : Dataset, zarr.Array or array-like
+        A dataset, which brings its targets, or features of shape (n_rows, n_features).
+    y : zarr.Array or array-like, shape (n_rows,) or (n_rows, n_targets), optional
+        Targets; left out exactly where X is a dataset.
+    sample_weight : zarr.Array or array-like, shape (n_rows,), optional
+        Row weights, finite and at least 0.
+
+    Returns
+    -------
+    BlockSource
+        The rows; zarr arrays are not read yet.
+
+    Raises
+    ------
+    DataError
+        ``target``, ``shape-mismatch``, ``not-numeric``, ``not-finite`` or ``invalid-weights``.
+    """
+    if isinstance(X, Dataset):
+        if y is not None:
+            raise DataError("y is given, but X is a dataset with its own targets: leave y out", kind="target")
+        return DatasetSource(X, sample_weight)
+    if y is None:
+        raise DataError("y is missing: give the targets of the rows of X", kind="target")
+    if isinstance(X, zarr.Array):
+        return ZarrSource(X, y, sample_weight)
+    source = ArraySource(X, _in_memory(y, "y"), _in_memory(sample_weight, "sample_weight"))
+    require_finite(source.X, "X")
+    require_finite(source.y, "y")
+    return source
+
+
+def open_arrays(
+    x_path: str | os.PathLike[str], y_path: str | os.PathLike[str]
+) -> tuple[zarr.Array[Any], zarr.Array[Any]]:
+    """Open two plain zarr arrays for reading.
+
+    Parameters
+    ----------
+    x_path, y_path : path-like
+        Local paths, or URLs where fsspec knows them, of zarr arrays of format 2 or 3.
+
+    Returns
+    -------
+    X, y : zarr.Array
+        The arrays, for `as_source`.
+
+    Raises
+    ------
+    DataError
+        ``missing`` or ``not-an-array``.
+    """
+    return _open_array(x_path), _open_array(y_path)
+
+
+def _open_array(path: str | os.PathLike[str]) -> zarr.Array[Any]:
+    place = os.fspath(path)
+    if not is_url(place):
+        place = os.path.abspath(place)
+        if not os.path.exists(place):
+            raise DataError(f"there is no zarr array at {path}: check the name", kind="missing")
+        # An array inside a group is named by its own folder, so the folder itself tells.
+        if identify(place) != "zarr-array":
+            raise DataError(
+                f"{path} is {appearance(path)}, not a zarr array: name the array itself"
+                + (" (or the dataset as train =)" if identify(place) == "dataset" else ""),
+                kind="not-an-array",
+            )
+    try:
+        return zarr.open_array(place, mode="r")
+    except (OSError, ValueError, KeyError, TypeError, ImportError) as cause:
+        raise DataError(f"{path} cannot be opened as a zarr array: {cause}", kind="not-an-array") from cause
+
+
+def _in_memory(values: Any, what: str) -> Any:
+    if isinstance(values, zarr.Array):
+        return read_slab(values, 0, values.shape[0], what)
+    return values if values is None else np.asarray(values)

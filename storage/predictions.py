@@ -1,0 +1,230 @@
+"""Prediction stores: what ``distkern predict`` writes, block by block."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import zarr
+from numpy.typing import NDArray
+
+from distkern.errors import DataError
+from distkern.storage.blocks import chunk_rows_for
+from distkern.storage.chunks import ChunkAppender, create_array, read_slab
+from distkern.storage.formats import ATTRIBUTE, appearance, has_kind, require_version, store_attributes
+from distkern.storage.labels import CODE_DTYPE
+from distkern.storage.publish import publish_directory
+
+__all__ = ["PredictionWriter", "Predictions", "read_predictions"]
+
+FORMAT_VERSION = 1
+
+
+class PredictionWriter:
+    """Context manager that takes predictions in row order and leaves a complete store, or nothing.
+
+    The store is a zarr group with an array ``prediction`` and, on request, ``probability``. Class labels are
+    kept as codes into the attribute ``class_labels``.
+
+    Parameters
+    ----------
+    path : path-like
+        Where the store shall be.
+    n_rows : int
+        Rows that will come.
+    n_targets : int, optional
+        Columns of a regression with several targets; a one-dimensional prediction by default.
+    class_labels : numpy.ndarray, optional
+        Sorted labels of a classification.
+    probability : bool
+        Whether class probabilities come too, a column a class.
+    dtype : dtype-like
+        dtype of the numbers.
+    overwrite : bool
+        Whether to replace a prediction store at `path`.
+
+    Raises
+    ------
+    DataError
+        ``exists`` or ``foreign`` for the path; ``shape-mismatch`` where the rows do not fit.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        n_rows: int,
+        *,
+        n_targets: int | None = None,
+        class_labels: NDArray[Any] | None = None,
+        probability: bool = False,
+        dtype: npt.DTypeLike = np.float64,
+        overwrite: bool = False,
+    ) -> None:
+        if probability and class_labels is None:
+            raise ValueError("probabilities need class_labels")
+        self._n_rows = n_rows
+        self._labels = class_labels
+        self._dtype = np.dtype(dtype)
+        self._tail = () if n_targets is None else (n_targets,)
+        self._with_probability = probability
+        self._published = publish_directory(
+            path, overwrite, DataError, lambda old: has_kind(old, "predictions")
+        )
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        folder = self._stack.enter_context(self._published)
+        self._group = zarr.open_group(folder, mode="w", zarr_format=3)
+        dtype = self._dtype if self._labels is None else CODE_DTYPE
+        self._prediction = self._appender("prediction", self._tail, dtype)
+        self._probability: ChunkAppender | None = None
+        if self._with_probability and self._labels is not None:
+            self._probability = self._appender("probability", (len(self._labels),), self._dtype)
+        self._describe(False)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self._stack.__exit__(kind, error, trace)
+            return
+        with self._stack:
+            self._finish()
+
+    def append(self, prediction: Any, probability: Any = None) -> None:
+        """Add the predictions of the next rows.
+
+        Parameters
+        ----------
+        prediction : array-like, shape (n,) or (n, n_targets)
+            Numbers, or class labels.
+        probability : array-like, shape (n, n_classes), optional
+            Class probabilities; given exactly where the store was made with them.
+
+        Raises
+        ------
+        DataError
+            ``shape-mismatch``, or ``unknown-label`` for a label that is not a class.
+        """
+        values = np.asarray(prediction)
+        if values.shape[1:] != self._tail:
+            raise DataError(
+                f"the prediction has shape {values.shape}, the store keeps (n_rows, *{self._tail})",
+                kind="shape-mismatch",
+            )
+        self._prediction.append(values if self._labels is None else _codes(values, self._labels))
+        if (probability is not None) != (self._probability is not None):
+            raise ValueError("probability must be given exactly where the store was made with it")
+        if self._probability is not None:
+            shares = np.asarray(probability)
+            expected = (len(values), *self._probability.array.shape[1:])
+            if shares.shape != expected:
+                raise DataError(
+                    f"the probability has shape {shares.shape}, not {expected}", kind="shape-mismatch"
+                )
+            self._probability.append(shares)
+
+    def _finish(self) -> None:
+        if self._prediction.n_rows != self._n_rows:
+            raise DataError(
+                f"{self._prediction.n_rows} rows were predicted, {self._n_rows} were to come",
+                kind="shape-mismatch",
+            )
+        self._prediction.finish()
+        if self._probability is not None:
+            self._probability.finish()
+        self._describe(True)
+
+    def _appender(self, name: str, tail: tuple[int, ...], dtype: np.dtype[Any]) -> ChunkAppender:
+        row_bytes = dtype.itemsize * int(np.prod(tail, dtype=np.int64))
+        chunk_rows = max(1, min(chunk_rows_for(row_bytes, self._n_rows), self._n_rows))
+        return ChunkAppender(create_array(self._group, name, (self._n_rows, *tail), chunk_rows, dtype))
+
+    def _describe(self, complete: bool) -> None:
+        self._group.attrs[ATTRIBUTE] = {
+            "kind": "predictions",
+            "format_version": FORMAT_VERSION,
+            "complete": complete,
+            "n_rows": self._n_rows,
+            "class_labels": None if self._labels is None else self._labels.tolist(),
+            "class_labels_dtype": None if self._labels is None else self._labels.dtype.str,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """A prediction store read into memory."""
+
+    prediction: NDArray[Any]
+    """Numbers or class labels, shape (n_rows,) or (n_rows, n_targets)."""
+    probability: NDArray[Any] | None
+    """Class probabilities, shape (n_rows, n_classes), None where the store has none."""
+    class_labels: NDArray[Any] | None
+    """Labels of the columns of `probability`, None for a regression."""
+
+
+def read_predictions(path: str | os.PathLike[str]) -> Predictions:
+    """Read a prediction store.
+
+    Parameters
+    ----------
+    path : path-like
+        The store.
+
+    Returns
+    -------
+    Predictions
+        Its content.
+
+    Raises
+    ------
+    DataError
+        ``missing``, ``not-predictions``, ``incomplete``, ``newer-version`` or ``unreadable``.
+    """
+    if not os.path.exists(path):
+        raise DataError(f"there are no predictions at {path}: check the name", kind="missing")
+    facts = store_attributes(path) if has_kind(path, "predictions") else None
+    if facts is None:
+        raise DataError(f"{path} is {appearance(path)}, not a prediction store", kind="not-predictions")
+    require_version(path, facts, FORMAT_VERSION, DataError)
+    if facts.get("complete") is not True:
+        raise DataError(
+            f"{path} was not written to its end: run distkern predict again with --overwrite",
+            kind="incomplete",
+        )
+    group = zarr.open_group(os.path.abspath(path), mode="r")
+    prediction = _read(group, "prediction", path)
+    if prediction is None:
+        raise DataError(f"{path} lacks the array prediction: run distkern predict again", kind="unreadable")
+    labels = facts["class_labels"]
+    if labels is None:
+        return Predictions(prediction, None, None)
+    decoded = np.array(labels, dtype=facts["class_labels_dtype"])
+    return Predictions(decoded[prediction], _read(group, "probability", path), decoded)
+
+
+def _read(group: zarr.Group, name: str, path: str | os.PathLike[str]) -> NDArray[Any] | None:
+    array = group.get(name)
+    if not isinstance(array, zarr.Array):
+        return None
+    return read_slab(array, 0, array.shape[0], f"{name} of {os.fspath(path)}")
+
+
+def _codes(values: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
+    codes = np.minimum(np.searchsorted(labels, values), len(labels) - 1)
+    unknown = labels[codes] != values
+    if unknown.any():
+        raise DataError(
+            f"the prediction {values[unknown][:1].tolist()[0]!r} is none of the {len(labels)} class labels",
+            kind="unknown-label",
+        )
+    return codes

@@ -1,0 +1,155 @@
+"""Write a directory aside, then rename it into place: what has its final name is complete.
+
+A process that dies while it writes leaves only a hidden sibling ``.NAME.partial-XXXXXXXX`` behind, which no
+reader looks at.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from distkern.errors import DistkernError
+
+__all__ = ["check_destination", "publish_directory", "sync_file", "sync_folder"]
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def check_destination(
+    path: str | os.PathLike[str],
+    overwrite: bool,
+    error: type[DistkernError],
+    replaceable: Callable[[Path], bool],
+) -> Path:
+    """Refuse a destination that must not be written, before any work is done.
+
+    Parameters
+    ----------
+    path : path-like
+        Where the directory shall be.
+    overwrite : bool
+        Whether something of the same kind may be replaced.
+    error : type
+        Class of the errors raised.
+    replaceable : callable
+        Tells whether what is at a path is of the kind that will be written there.
+
+    Returns
+    -------
+    pathlib.Path
+        The absolute path.
+
+    Raises
+    ------
+    DistkernError
+        Of class `error`: ``exists`` without `overwrite`, ``foreign`` where something of another kind is
+        in the way.
+    """
+    absolute = Path(os.path.abspath(path))
+    if not os.path.lexists(absolute):
+        return absolute
+    if not overwrite:
+        raise error(
+            f"{path} exists already: name another place, or replace it with --overwrite (overwrite=True)",
+            kind="exists",
+        )
+    if absolute.is_symlink() or not replaceable(absolute):
+        raise error(
+            f"{path} exists and is not of the kind that would be written there, so it is not overwritten: "
+            f"name another place, or remove it first",
+            kind="foreign",
+        )
+    return absolute
+
+
+@contextmanager
+def publish_directory(
+    path: str | os.PathLike[str],
+    overwrite: bool,
+    error: type[DistkernError],
+    replaceable: Callable[[Path], bool],
+) -> Iterator[Path]:
+    """Yield an empty sibling directory; rename it to `path` if the body succeeds, remove it otherwise.
+
+    Parameters
+    ----------
+    path : path-like
+        Final name; missing parent directories are made.
+    overwrite, error, replaceable
+        As for `check_destination`, which runs first.
+
+    Yields
+    ------
+    pathlib.Path
+        The directory to write into.
+
+    Raises
+    ------
+    DistkernError
+        Of class `error`: what `check_destination` raises, ``not-writable`` where the directory cannot be
+        made, ``disk-full`` where the body or the rename runs out of space.
+    """
+    final = check_destination(path, overwrite, error, replaceable)
+    partial = final.with_name(f".{final.name}.partial-{secrets.token_hex(4)}")
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        partial.mkdir()
+    except OSError as cause:
+        raise error(f"cannot write {path}: {cause.strerror}", kind="not-writable") from cause
+    try:
+        yield partial
+        _sync_tree(partial)
+        check_destination(path, overwrite, error, replaceable)
+        _swap_in(partial, final)
+    except OSError as cause:
+        if isinstance(cause, DistkernError) or cause.errno not in _FULL:
+            raise
+        raise error(
+            f"no space is left to write {path} ({cause.strerror}): free space or name another place",
+            kind="disk-full",
+        ) from cause
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def sync_file(path: Path) -> None:
+    """Make the content of a file survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+sync_folder = sync_file
+"""Make the names in a directory survive a power cut."""
+
+
+def _sync_tree(root: Path) -> None:
+    for folder, _, names in os.walk(root):
+        for name in names:
+            sync_file(Path(folder, name))
+        sync_folder(Path(folder))
+
+
+def _swap_in(partial: Path, final: Path) -> None:
+    if not os.path.lexists(final):
+        partial.rename(final)
+        sync_folder(final.parent)
+        return
+    # Two renames, so that at every moment either the old or the new content exists in full.
+    old = final.with_name(f".{final.name}.old-{secrets.token_hex(4)}")
+    final.rename(old)
+    try:
+        partial.rename(final)
+    except BaseException:
+        old.rename(final)
+        raise
+    sync_folder(final.parent)
+    shutil.rmtree(old, ignore_errors=True)

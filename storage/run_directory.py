@@ -1,0 +1,184 @@
+"""Run directories: what was asked for, what happened, and how it ended.
+
+``job.json`` is written once, ``events.jsonl`` grows by a line an event, ``summary.json`` appears at the end.
+A process that is killed leaves at most one torn line, which readers skip and the next writer closes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from distkern.errors import RunError
+from distkern.storage.formats import appearance, has_kind, require_version
+from distkern.storage.json_files import dump_json, read_json, write_json
+from distkern.storage.publish import publish_directory
+
+__all__ = ["RunDirectory", "is_run"]
+
+FORMAT_VERSION = 1
+_JOB, _EVENTS, _SUMMARY = "job.json", "events.jsonl", "summary.json"
+
+
+def is_run(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a run directory is at a path."""
+    return has_kind(path, "run")
+
+
+class RunDirectory:
+    """The directory of one training; made by `create` or `open`.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The directory.
+    job : dict
+        What was asked for.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+        The directory.
+    job : dict
+        What was asked for.
+    """
+
+    def __init__(self, path: Path, job: dict[str, Any]) -> None:
+        self.path = path
+        self.job = job
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], job: dict[str, Any], overwrite: bool = False) -> Self:
+        """Make a run directory.
+
+        Parameters
+        ----------
+        path : path-like
+            Where it shall be.
+        job : dict
+            JSON values that say what is asked for.
+        overwrite : bool
+            Whether to replace a run directory at `path`.
+
+        Returns
+        -------
+        RunDirectory
+            The new run, without events.
+
+        Raises
+        ------
+        RunError
+            ``exists``, ``foreign``, ``not-writable`` or ``disk-full``.
+        """
+        with publish_directory(path, overwrite, RunError, is_run) as folder:
+            write_json(folder / _JOB, {"format_version": FORMAT_VERSION, "kind": "run", "job": job})
+            (folder / _EVENTS).touch()
+        return cls.open(path)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Self:
+        """Open a run directory, to read it or to go on with it.
+
+        Parameters
+        ----------
+        path : path-like
+            The directory.
+
+        Returns
+        -------
+        RunDirectory
+            The run.
+
+        Raises
+        ------
+        RunError
+            ``missing``, ``not-a-run``, ``newer-version`` or ``corrupt``.
+        """
+        folder = Path(os.path.abspath(path))
+        if not folder.exists():
+            raise RunError(f"there is no run at {path}: check the name", kind="missing")
+        if not is_run(folder):
+            raise RunError(f"{path} is {appearance(folder)}, not a run directory", kind="not-a-run")
+        description = read_json(folder / _JOB)
+        if not isinstance(description, dict) or not isinstance(description.get("job"), dict):
+            raise RunError(f"{path} is damaged: {_JOB} cannot be read; start the run again", kind="corrupt")
+        require_version(path, description, FORMAT_VERSION, RunError)
+        return cls(folder, description["job"])
+
+    def record(self, event: Mapping[str, Any]) -> None:
+        """Append one event as a line of JSON.
+
+        Parameters
+        ----------
+        event : mapping
+            JSON values, numpy scalars allowed.
+
+        Raises
+        ------
+        RunError
+            ``not-writable``.
+        """
+        line = dump_json(dict(event), indent=None) + "\n"
+        try:
+            with (self.path / _EVENTS).open("a+b") as stream:
+                # A torn last line of a killed process must not swallow this event.
+                if stream.tell() and not _ends_line(stream):
+                    line = "\n" + line
+                stream.write(line.encode())
+        except OSError as cause:
+            raise self._not_writable(_EVENTS, cause) from cause
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """Yield the recorded events in order; a torn line is skipped."""
+        try:
+            stream = (self.path / _EVENTS).open("rb")
+        except OSError:
+            return
+        with stream:
+            for line in stream:
+                try:
+                    event = json.loads(line)
+                except ValueError:
+                    continue
+                if isinstance(event, dict):
+                    yield event
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        """Write how the run ended, in one step.
+
+        Parameters
+        ----------
+        summary : mapping
+            JSON values, numpy scalars allowed.
+
+        Raises
+        ------
+        RunError
+            ``not-writable``.
+        """
+        try:
+            write_json(self.path / _SUMMARY, dict(summary))
+        except OSError as cause:
+            raise self._not_writable(_SUMMARY, cause) from cause
+
+    @property
+    def summary(self) -> dict[str, Any] | None:
+        """How the run ended; None while it runs or where it was cut short."""
+        summary = read_json(self.path / _SUMMARY)
+        return summary if isinstance(summary, dict) else None
+
+    def _not_writable(self, name: str, cause: OSError) -> RunError:
+        return RunError(f"cannot write {self.path / name}: {cause.strerror}", kind="not-writable")
+
+    def __repr__(self) -> str:
+        return (
+            f"<RunDirectory {self.path.name!r}: {'running or cut short' if self.summary is None else 'done'}>"
+        )
+
+
+def _ends_line(stream: Any) -> bool:
+    stream.seek(-1, os.SEEK_END)
+    return bool(stream.read(1) == b"\n")

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import distkern.cli
+
+ROOT = Path(distkern.cli.__file__).parents[2]
+
+
+@dataclass
+class Finished:
+    code: int
+    out: str
+    err: str
+
+
+Call = Callable[..., Finished]
+
+
+def environment() -> dict[str, str]:
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def tree(folder: Path) -> set[str]:
+    """Everything in a folder, to see what a command left behind."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def job_text(**sections: dict[str, object]) -> str:
+    """TOML of a job file; values are written as JSON, which TOML reads alike for what jobs hold."""
+    lines = []
+    for section, keys in sections.items():
+        lines += [f"[{section}]", *(f"{name} = {json.dumps(value)}" for name, value in keys.items())]
+    return "\n".join(lines)

@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import Call, job_text, tree
+
+
+@pytest.fixture
+def trained(blobs: Path, call: Call) -> Path:
+    (blobs / "job.toml").write_text(
+        job_text(
+            data={"train": "blobs.zarr"},
+            model={"sigma": 2.0, "max_centers": 20},
+            output={"model": "blobs.model", "run": "blobs.run"},
+        )
+    )
+    done = call("train", "job.toml")
+    assert done.code == 0, done.err
+    return blobs
+
+
+def csv(folder: Path, text: str, name: str = "rows.csv") -> str:
+    (folder / name).write_text(text)
+    return name
+
+
+def test_ingest_writes_a_store_and_says_what_is_in_it(here: Path, shell: Call) -> None:
+    csv(here, "a,b,y\n1,2,x\n3,4,z\n5,6,x\n7,8,z\n")
+    done = shell("ingest", "rows.csv", "--target", "y", "--out", "rows.zarr", "--task", "classification")
+    assert done.code == 0, done.err
+    for part in ("rows.zarr", "4", "2", "classification", "x, z"):
+        assert part in done.out
+    described = json.loads(shell("info", "rows.zarr", "--json").out)
+    assert described["n_rows"] == 4
+
+
+def test_ingest_passes_its_options_on(here: Path, call: Call) -> None:
+    from distkern.storage import open_dataset
+
+    csv(here, "a;b;c;y\n1;2;0;1.5\n3;;0;2.5\n5;6;0;3.5\n")
+    done = call(
+        *("ingest", "rows.csv", "--target", "y", "--out", "rows.zarr", "--task", "regression"),
+        *("--missing", "drop", "--drop", "c", "--delimiter", ";", "--chunk-rows", 2),
+    )
+    assert done.code == 0, done.err
+    data = open_dataset("rows.zarr")
+    assert (data.n_rows, data.n_features, data.task) == (2, 2, "regression")
+    assert data.X.chunks[0] == 2
+
+
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_ingest_takes_parts_of_npz(here: Path, call: Call, part: str) -> None:
+    from distkern.storage import open_dataset
+
+    rng = np.random.default_rng(0)
+    arrays = {"X_train": rng.random((8, 3)), "y_train": np.arange(8) % 2}
+    np.savez(here / "a.npz", **arrays, X_test=rng.random((6, 3)), y_test=np.arange(6) % 2)
+    done = call("ingest", "a.npz", "--part", part, "--out", "a.zarr", "--task", "classification")
+    assert done.code == 0, done.err
+    assert open_dataset("a.zarr").n_rows == {"train": 8, "test": 6}[part]
+
+
+def test_ingest_refuses_a_store_that_exists(here: Path, call: Call) -> None:
+    csv(here, "a,y\n1,2.5\n3,4.5\n")
+    arguments = ["ingest", "rows.csv", "--target", "y", "--out", "rows.zarr", "--task", "regression"]
+    assert call(*arguments).code == 0
+    again = call(*arguments)
+    assert again.code in (3, 6)
+    assert "rows.zarr" in again.err
+    assert "overwrite" in again.err
+    assert call(*arguments, "--overwrite").code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "part"),
+    [
+        ("a,b,y\n1,2,x\n3,nan,z\n5,6,x\n", "y", "nan"),
+        ("a,b,y\n1,2,x\n3,4,x\n", "y", "class"),
+        ("a,b,y\n1,2,x\n3\n", "y", "line"),
+        ("a,b,y\n1,2,x\n3,4,z\n", "tgt", "tgt"),
+    ],
+)
+def test_bad_rows_end_with_3_and_leave_nothing(
+    here: Path, call: Call, text: str, target: str, part: str
+) -> None:
+    csv(here, text)
+    before = tree(here)
+    done = call("ingest", "rows.csv", "--target", target, "--out", "o.zarr", "--task", "classification")
+    assert done.code == 3
+    assert part in done.err.lower()
+    assert done.out == ""
+    assert tree(here) == before
+
+
+def test_a_missing_source_is_named(here: Path, call: Call) -> None:
+    done = call("ingest", "nosuch.csv", "--target", "y", "--out", "o.zarr")
+    assert done.code == 3
+    assert "nosuch.csv" in done.err
+    assert tree(here) == set()
+
+
+@pytest.mark.parametrize("store", ["blobs.zarr", "blobs.model", "blobs.run"])
+def test_info_describes_each_kind_of_store(trained: Path, call: Call, store: str) -> None:
+    text = call("info", store)
+    assert text.code == 0, text.err
+    assert text.out.strip()
+    done = call("info", store, "--json")
+    assert isinstance(json.loads(done.out), dict)
+    assert done.out.count("\n") == 1
+
+
+def test_info_names_what_is_missing(call: Call) -> None:
+    done = call("info", "nosuch.zarr")
+    assert done.code in (3, 6)
+    assert "nosuch.zarr" in done.err
+
+
+def test_evaluate_agrees_with_the_model(trained: Path, call: Call) -> None:
+    from distkern.estimators import load_model
+    from distkern.storage import open_dataset
+
+    done = call("evaluate", "blobs.model", "blobs-test.zarr", "--json")
+    assert done.code == 0, done.err
+    record = json.loads(done.out)
+    data = open_dataset("blobs-test.zarr")
+    expected = np.mean(load_model("blobs.model").predict(np.asarray(data.X[:])) != data.targets())
+    assert record["error"] == pytest.approx(float(expected))
+    assert record["labels"] == ["ant", "bee", "cat"]
+    assert np.sum(record["confusion"]) == record["n_rows"] == 200
+    text = call("evaluate", "blobs.model", "blobs-test.zarr").out
+    for part in ("error", "precision", "ant", "predicted class"):
+        assert part in text
+
+
+def test_evaluate_a_regression(waves: Path, call: Call) -> None:
+    (waves / "job.toml").write_text(
+        job_text(
+            data={"train": "waves.zarr"},
+            model={"sigma": 0.5, "max_centers": 100},
+            output={"model": "w.model"},
+        )
+    )
+    assert call("train", "job.toml").code == 0
+    record = json.loads(call("evaluate", "w.model", "waves-test.zarr", "--json").out)
+    assert {"rmse", "mae", "r2"} <= set(record)
+    assert record["r2"] > 0.9
+    assert "rmse" in call("evaluate", "w.model", "waves-test.zarr").out
+
+
+def test_predict_writes_labels_and_probabilities(trained: Path, call: Call) -> None:
+    zarr = pytest.importorskip("zarr")
+    from distkern.estimators import load_model
+    from distkern.storage import open_dataset
+
+    done = call("predict", "blobs.model", "blobs-test.zarr", "--out", "out.zarr", "--proba")
+    assert done.code == 0, done.err
+    assert "200" in done.out
+    model, data = load_model("blobs.model"), open_dataset("blobs-test.zarr")
+    features = np.asarray(data.X[:])
+    written = zarr.open_group("out.zarr", mode="r")
+    assert len(list(written.arrays())) >= 2
+    shapes = {array.shape for _, array in written.arrays()}
+    assert (200, 3) in shapes
+    assert (200,) in shapes
+    probabilities = next(array for _, array in written.arrays() if array.shape == (200, 3))
+    assert np.allclose(probabilities[:], model.predict_proba(features))
+
+
+def test_predict_refuses_an_output_that_exists(trained: Path, call: Call) -> None:
+    arguments = ["predict", "blobs.model", "blobs-test.zarr", "--out", "out.zarr"]
+    assert call(*arguments).code == 0
+    again = call(*arguments)
+    assert again.code == 6
+    assert "out.zarr" in again.err
+    assert call(*arguments, "--overwrite").code == 0
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_another_number_of_features_is_refused_with_both(trained: Path, call: Call, command: str) -> None:
+    from distkern.storage import write_dataset
+
+    write_dataset(trained / "wide.zarr", np.ones((10, 7)), np.repeat(["ant", "bee"], 5))
+    done = call(command, "blobs.model", "wide.zarr", *(["--out", "out.zarr"] if command == "predict" else []))
+    assert done.code == 3
+    assert "7 features" in done.err
+    assert "4" in done.err
+    assert not (trained / "out.zarr").exists()
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_a_missing_model_ends_with_6(blobs: Path, call: Call, command: str) -> None:
+    done = call(command, "nosuch.model", "blobs.zarr", *(["--out", "o.zarr"] if command == "predict" else []))
+    assert done.code == 6
+    assert "nosuch.model" in done.err
+    assert not (blobs / "o.zarr").exists()
+
+
+def test_probabilities_of_a_regression_are_refused(waves: Path, call: Call) -> None:
+    (waves / "job.toml").write_text(
+        job_text(data={"train": "waves.zarr"}, model={"max_centers": 5}, output={"model": "w.model"})
+    )
+    assert call("train", "job.toml").code == 0
+    done = call("predict", "w.model", "waves-test.zarr", "--out", "o.zarr", "--proba")
+    assert done.code == 2
+    assert "proba" in done.err
+    assert not (waves / "o.zarr").exists()

@@ -1,0 +1,291 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import Call, Finished, job_text, tree
+
+KEYS = {
+    "model",
+    "run",
+    "n_rows",
+    "n_features",
+    "n_targets",
+    "n_centers",
+    "lambda",
+    "gcv",
+    "stop_reason",
+    "seconds",
+    "rounds",
+    "exchanges",
+    "kernel_columns",
+    "bytes_read",
+    "planned_peak_bytes",
+    "peak_rss_driver",
+    "peak_rss_worker",
+}
+
+BLOBS = {
+    "data": {"train": "blobs.zarr", "test": "blobs-test.zarr"},
+    "model": {"sigma": 2.0, "max_centers": 20},
+    "output": {"model": "blobs.model", "run": "blobs.run"},
+}
+
+
+def write_job(folder: Path, **sections: dict[str, Any]) -> Path:
+    path = folder / "job.toml"
+    path.write_text(job_text(**sections))
+    return path
+
+
+def refuse_constant(name: str) -> None:
+    raise AssertionError(f"{name} in JSON")
+
+
+def record_of(done: Finished) -> dict[str, Any]:
+    assert done.code == 0, done.err
+    record = json.loads(done.out.splitlines()[-1], parse_constant=refuse_constant)
+    assert isinstance(record, dict)
+    return record
+
+
+def test_json_is_the_last_line_and_has_exactly_the_keys(blobs: Path, shell: Call) -> None:
+    done = shell("train", write_job(blobs, **BLOBS), "--json")
+    record = record_of(done)
+    assert set(record) == KEYS | {"test"}
+    assert done.out.count("\n") == 1
+    assert (record["n_rows"], record["n_features"], record["n_targets"]) == (400, 4, 3)
+    assert 1 <= record["n_centers"] <= 20
+    assert (record["model"], record["run"]) == ("blobs.model", "blobs.run")
+    assert set(record["test"]) == {"error"}
+    assert 0 <= record["test"]["error"] < 0.1
+    assert record["seconds"] > 0
+    assert record["peak_rss_driver"] > 1e6
+    assert isinstance(record["stop_reason"], str)
+    assert "training on 400 rows" in done.err
+    assert "\x1b" not in done.err + done.out
+    assert (blobs / "blobs.model").is_dir()
+    assert (blobs / "blobs.run").is_dir()
+
+
+def test_the_saved_model_is_the_trained_one(blobs: Path, call: Call) -> None:
+    from distkern.estimators import load_model
+
+    record = record_of(call("train", write_job(blobs, **BLOBS), "--json"))
+    model = load_model("blobs.model")
+    assert model.n_centers_ == record["n_centers"]
+    assert list(model.classes_) == ["ant", "bee", "cat"]
+
+
+def test_without_json_the_summary_is_for_a_person(blobs: Path, call: Call) -> None:
+    done = call(
+        "train", write_job(blobs, **BLOBS), "--set", "model.stop=none", "--set", "model.max_centers=7"
+    )
+    assert done.code == 0, done.err
+    for part in ("400 x 4", "max-centers", "max_centers was reached", "blobs.model", "test error"):
+        assert part in done.out
+    assert "\x1b" not in done.out
+
+
+def test_without_output_nothing_is_saved_and_the_summary_says_so(blobs: Path, call: Call) -> None:
+    job = write_job(blobs, data={"train": "blobs.zarr"}, model={"max_centers": 5})
+    before = tree(blobs)
+    done = call("train", job)
+    assert done.code == 0, done.err
+    assert "not saved" in done.out
+    assert tree(blobs) == before
+    record = record_of(call("train", job, "--json"))
+    assert set(record) == KEYS
+    assert record["model"] is None
+    assert record["run"] is None
+
+
+def test_quiet_leaves_standard_error_empty(blobs: Path, call: Call) -> None:
+    done = call("train", write_job(blobs, **BLOBS), "--json", "-q")
+    assert record_of(done)["n_rows"] == 400
+    assert done.err == ""
+
+
+def test_regression_reports_rmse_in_the_units_of_y(waves: Path, call: Call) -> None:
+    job = write_job(
+        waves,
+        data={"train": "waves.zarr", "test": "waves-test.zarr"},
+        model={"sigma": 0.5, "max_centers": 120, "stop": "none"},
+    )
+    record = record_of(call("train", job, "--json"))
+    assert set(record["test"]) == {"rmse"}
+    assert 0.05 < record["test"]["rmse"] < 1.0
+    assert record["n_targets"] == 1
+
+
+def test_settings_reach_the_estimator(blobs: Path, call: Call) -> None:
+    record = record_of(
+        call(
+            "train",
+            write_job(blobs, **BLOBS),
+            "--json",
+            "--set",
+            "model.max_centers=3",
+            "--set",
+            "model.stop=none",
+        )
+    )
+    assert record["n_centers"] == 3
+    assert record["stop_reason"] == "max-centers"
+
+
+def test_npd_is_a_method(blobs: Path, call: Call) -> None:
+    job = write_job(blobs, **{**BLOBS, "model": {"method": "npd", "sigma": 2.0, "max_centers": 20}})
+    assert record_of(call("train", job, "--json"))["test"]["error"] < 0.2
+
+
+@pytest.mark.parametrize("dtype", ["i8", "f8", "U3", "?"])
+def test_plain_arrays_train_and_their_type_tells_the_task(here: Path, call: Call, dtype: str) -> None:
+    zarr = pytest.importorskip("zarr")
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 3))
+    y = (X[:, 0] > 0).astype(dtype)
+    for name, values in (("X", X), ("y", y), ("Xt", X[:50]), ("yt", y[:50])):
+        zarr.save_array(str(here / f"{name}.zarr"), values, zarr_format=2 if dtype == "U3" else 3)
+    job = write_job(
+        here,
+        data={"x": "X.zarr", "y": "y.zarr", "test_x": "Xt.zarr", "test_y": "yt.zarr"},
+        model={"sigma": 1.0, "max_centers": 20},
+    )
+    done = call("train", job, "--json")
+    assert set(record_of(done)["test"]) == {"rmse" if dtype == "f8" else "error"}
+    assert "names no task" in done.err
+
+
+def test_the_task_can_be_named(here: Path, call: Call) -> None:
+    zarr = pytest.importorskip("zarr")
+    X = np.linspace(0, 1, 100)[:, None]
+    zarr.save_array(str(here / "X.zarr"), X)
+    zarr.save_array(str(here / "y.zarr"), np.arange(100))
+    data = {"x": "X.zarr", "y": "y.zarr", "test_x": "X.zarr", "test_y": "y.zarr", "task": "regression"}
+    job = write_job(here, data=data, model={"max_centers": 10})
+    assert set(record_of(call("train", job, "--json"))["test"]) == {"rmse"}
+
+
+@pytest.mark.parametrize("taken", ["blobs.model", "blobs.run"])
+def test_outputs_that_exist_are_refused_before_training(blobs: Path, call: Call, taken: str) -> None:
+    (blobs / taken).mkdir()
+    (blobs / taken / "mine").write_text("keep me")
+    job = write_job(blobs, **BLOBS)
+    before = tree(blobs)
+    done = call("train", job)
+    assert done.code == 6
+    assert taken in done.err
+    assert "--overwrite" in done.err
+    assert "training on" not in done.err
+    assert tree(blobs) == before
+
+
+def test_overwrite_replaces_model_and_run(blobs: Path, call: Call) -> None:
+    job = write_job(blobs, **BLOBS)
+    assert call("train", job).code == 0
+    assert call("train", job).code == 6
+    record = record_of(
+        call(
+            "train", job, "--overwrite", "--json", "--set", "model.max_centers=3", "--set", "model.stop=none"
+        )
+    )
+    assert record["n_centers"] == 3
+
+
+@pytest.mark.parametrize(
+    ("sections", "code", "part"),
+    [
+        ({"data": {"train": "nosuch.zarr"}}, 3, "nosuch.zarr"),
+        ({"data": {"train": "blobs.zarr", "test": "nosuch.zarr"}}, 3, "nosuch.zarr"),
+        ({"data": {"x": "nosuchX.zarr", "y": "nosuchy.zarr"}}, 3, "nosuchX.zarr"),
+        ({"data": {}}, 2, "name the training data"),
+        ({"model": {"sigma": 2.0}}, 2, "name the training data"),
+        ({"data": {"train": "blobs.zarr"}, "model": {"sigmma": 2}}, 2, "did you mean 'sigma'"),
+        ({"data": {"train": "blobs.zarr"}, "model": {"sigma": "medain"}}, 2, "medain"),
+        ({"data": {"train": "blobs.zarr"}, "model": {"criterion": "bset"}}, 2, "bset"),
+        ({"data": {"train": "blobs.zarr"}, "model": {"kernel": {"name": "gausian"}}}, 2, "gausian"),
+    ],
+)
+def test_failures_have_their_code_and_leave_nothing(
+    blobs: Path, call: Call, sections: dict[str, Any], code: int, part: str
+) -> None:
+    model = sections.get("model", {})
+    text = job_text(data=sections["data"]) if "data" in sections else ""
+    text += "\n[model]\n" + "".join(f"{name} = {toml(value)}\n" for name, value in model.items())
+    text += '[output]\nmodel = "m"\nrun = "r"\n'
+    job = blobs / "job.toml"
+    job.write_text(text)
+    before = tree(blobs)
+    done = call("train", job)
+    assert done.code == code, done.err
+    assert part in done.err
+    assert done.out == ""
+    assert tree(blobs) == before
+
+
+def toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name} = {toml(item)}" for name, item in value.items()) + "}"
+    return json.dumps(value)
+
+
+def test_test_data_with_other_features_is_refused_before_training(blobs: Path, call: Call) -> None:
+    from distkern.storage import write_dataset
+
+    write_dataset(blobs / "wide.zarr", np.ones((10, 7)), np.repeat(["ant", "bee"], 5))
+    job = write_job(blobs, **{**BLOBS, "data": {"train": "blobs.zarr", "test": "wide.zarr"}})
+    done = call("train", job)
+    assert done.code == 3
+    assert "wide.zarr has 7 features" in done.err.replace("the test data ", "")
+    assert "has 4" in done.err
+    assert not (blobs / "blobs.run").exists()
+
+
+def test_bad_rows_found_while_training_leave_no_run(here: Path, call: Call) -> None:
+    zarr = pytest.importorskip("zarr")
+    X = np.ones((50, 2))
+    X[17, 1] = np.nan
+    zarr.save_array(str(here / "X.zarr"), X)
+    zarr.save_array(str(here / "y.zarr"), np.arange(50.0))
+    job = write_job(
+        here,
+        data={"x": "X.zarr", "y": "y.zarr"},
+        output={"model": "m", "run": "r"},
+    )
+    before = tree(here)
+    done = call("train", job)
+    assert done.code == 3
+    assert "17" in done.err
+    assert tree(here) == before
+
+
+def test_a_missing_job_file_ends_with_2(call: Call) -> None:
+    done = call("train", "nosuch.toml")
+    assert done.code == 2
+    assert "nosuch.toml" in done.err
+
+
+def test_no_scheduler_at_the_address_ends_with_5(blobs: Path, call: Call) -> None:
+    done = call("train", write_job(blobs, **BLOBS), "--scheduler", "tcp://127.0.0.1:9")
+    assert done.code == 5
+    assert "127.0.0.1:9" in done.err
+    assert not (blobs / "blobs.run").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_workers_give_the_same_model(blobs: Path, shell: Call) -> None:
+    from distkern.estimators import load_model
+
+    job = write_job(blobs, **BLOBS)
+    record_of(shell("train", job, "--json"))
+    alone = load_model("blobs.model")
+    record = record_of(shell("train", job, "--json", "--workers", 2, "--memory", "1GiB", "--overwrite"))
+    shared = load_model("blobs.model")
+    assert np.array_equal(alone.centers_, shared.centers_)
+    assert np.array_equal(alone.coef_, shared.coef_)
+    assert record["peak_rss_worker"] > 1e6

@@ -1,0 +1,116 @@
+"""Slow, dense references, straight from the equations; tests compare the engine to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def gaussian_gram(X: Array, sigma: float) -> Array:
+    """Full Gram matrix, one difference at a time (no cancellation)."""
+    return np.array([np.exp(-np.square(X - x).sum(axis=1) / (2 * sigma**2)) for x in X]).T
+
+
+def lambda_step(s: Array, z: Array, yy: float, lam: float, weight_sum: float) -> float:
+    """One GCV re-estimation (thesis 3.85-3.89) for one target, term by term."""
+    ss = yy - 2 * sum(zj**2 / (lam + sj) for sj, zj in zip(s, z, strict=True))
+    ss += sum(sj * zj**2 / (lam + sj) ** 2 for sj, zj in zip(s, z, strict=True))
+    trace = weight_sum - sum(sj / (lam + sj) for sj in s)
+    derivative = sum(sj / (lam + sj) ** 2 for sj in s)
+    penalty = sum((zj / (lam + sj)) ** 2 / (lam + sj) for sj, zj in zip(s, z, strict=True))
+    if trace <= 0 or penalty == 0:
+        return lam
+    return float(np.clip(derivative * max(ss, 0.0) / (trace * penalty), 0.0, 1e6 * max(s)))
+
+
+class DenseResidualOROLS:
+    """Algorithm 1 of the paper, one centre at a time, with the whole Gram matrix and a full Q.
+
+    Targets are centred; every column is orthogonalised twice; the row with the largest |residual| among those not
+    yet selected is next, ties to the lowest.
+    """
+
+    def __init__(self, gram: Array, y: Array, n_steps: int, *, regularize: bool = True) -> None:
+        n = len(y)
+        self.mean = y.mean()
+        target = y - self.mean
+        self.q = np.ones((n, 1))
+        self.u = np.ones((1, 1))
+        self.s, self.z = np.array([float(n)]), np.array([0.0])
+        self.lambdas = [0.0]
+        self.rows: list[int] = []
+        residual = target.copy()
+        free = np.ones(n, dtype=bool)
+        while len(self.rows) < n_steps and free.any():
+            i = int(np.argmax(np.where(free, np.abs(residual), -1.0)))
+            free[i] = False
+            k = gram[:, i]
+            c = self.q.T @ k / self.s
+            q = k - self.q @ c
+            second = self.q.T @ q / self.s
+            q = q - self.q @ second
+            c = c + second
+            if q @ q <= 1e-14 * (k @ k):
+                continue
+            m = len(self.s)
+            u = np.eye(m + 1)
+            u[:m, :m] = self.u
+            u[:m, m] = c
+            self.u = u
+            self.q = np.column_stack([self.q, q])
+            self.s = np.append(self.s, q @ q)
+            self.z = np.append(self.z, q @ target)
+            lam = self.lambdas[-1]
+            if regularize:
+                lam = lambda_step(self.s, self.z, float(target @ target), lam, n)
+            self.lambdas.append(lam)
+            self.rows.append(i)
+            residual = residual - q * self.z[-1] / (lam + self.s[-1])
+        self.residual = residual
+
+    def weights(self) -> Array:
+        """Intercept and weights (thesis 3.83, 3.84), the target's mean in the intercept."""
+        weights = np.linalg.solve(self.u, self.z / (self.lambdas[-1] + self.s))
+        weights[0] += self.mean
+        return weights
+
+
+def order_recursive_pseudoinverse(columns: list[Array]) -> Array:
+    """Pseudoinverse of [1 k_1 ... k_m], grown a column at a time (thesis 3.54, 3.56, 3.62)."""
+    n = len(columns[0])
+    matrix, inverse = np.ones((n, 1)), np.full((1, n), 1.0 / n)
+    for k in columns:
+        q = k - matrix @ (inverse @ k)
+        q_dagger = q / (q @ q)
+        inverse = np.vstack([inverse - np.outer(inverse @ k, q_dagger), q_dagger])
+        matrix = np.column_stack([matrix, k])
+    return inverse
+
+
+def greedy_error_reduction(columns: Array, basis: Array, target: Array, count: int) -> list[int]:
+    """Forward selection by error reduction: project everything anew at every step."""
+    chosen: list[int] = []
+    for _ in range(count):
+        q, _ = np.linalg.qr(np.column_stack([basis, columns[:, chosen]]))
+        projected = columns - q @ (q.T @ columns)
+        projected -= q @ (q.T @ projected)
+        residual = target - q @ (q.T @ target)
+        norms = np.square(projected).sum(axis=0)
+        usable = norms > 1e-14 * np.square(columns).sum(axis=0)
+        usable[chosen] = False
+        if not usable.any():
+            break
+        gains = np.full(columns.shape[1], -np.inf)
+        gains[usable] = np.square(projected[:, usable].T @ residual).sum(axis=1) / norms[usable]
+        chosen.append(int(np.argmax(gains)))
+    return chosen
+
+
+def numerical_gradient(function: Callable[[float], float], at: float) -> float:
+    """Central difference with a relative step."""
+    h = 1e-6 * max(abs(at), 1e-12)
+    return (function(at + h) - function(at - h)) / (2 * h)

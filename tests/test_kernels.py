@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import pickle
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial.distance import cdist
+
+from distkern.errors import JobError
+from distkern.kernels import (
+    Gaussian,
+    Kernel,
+    Linear,
+    Polynomial,
+    Sigmoid,
+    kernel_from_parameters,
+    make_kernel,
+)
+
+Array = npt.NDArray[Any]
+
+KERNELS: list[Kernel] = [
+    Gaussian(1.5),
+    Polynomial(),
+    Polynomial(1, 0.0),
+    Polynomial(2, -0.5),
+    Polynomial(11, 0.25),
+    Sigmoid(),
+    Sigmoid(-0.3, 0.2),
+    Linear(),
+]
+
+kernels = st.sampled_from(KERNELS)
+seeds = st.integers(0, 2**32 - 1)
+dtypes = st.sampled_from([np.float32, np.float64])
+sizes = st.integers(1, 40)
+
+
+def reference(kernel: Kernel, X: Array, C: Array) -> Array:
+    """Compute the definition in float64, distances from differences."""
+    X, C = X.astype(np.float64), C.astype(np.float64)
+    if isinstance(kernel, Gaussian):
+        return np.exp(-cdist(X, C, "sqeuclidean") / (2.0 * kernel.sigma**2))
+    products = (X[:, None, :] * C[None, :, :]).sum(axis=2)
+    if isinstance(kernel, Polynomial):
+        return np.asarray((products + kernel.offset) ** kernel.degree)
+    if isinstance(kernel, Sigmoid):
+        return np.tanh(kernel.kappa * products + kernel.theta)
+    return np.asarray(products)
+
+
+def tolerance(kernel: Kernel, X: Array, C: Array) -> float:
+    """Bound the rounding error of the definition computed through x.c in the dtype of X."""
+    norms = float(max(np.square(X, dtype=np.float64).sum(axis=1).max(), np.square(C).sum(axis=1).max()))
+    eps = float(np.finfo(X.dtype).eps) * (X.shape[1] + 4)
+    if isinstance(kernel, Gaussian):
+        return eps * (1.0 + norms / kernel.sigma**2)
+    if isinstance(kernel, Polynomial):
+        return eps * kernel.degree * (norms + abs(kernel.offset) + 1.0) ** kernel.degree
+    if isinstance(kernel, Sigmoid):
+        return eps * (1.0 + abs(kernel.kappa) * norms + abs(kernel.theta))
+    return eps * (1.0 + norms)
+
+
+def data(seed: int, n: int, m: int, d: int, dtype: Any, spread: float = 1.0) -> tuple[Array, Array]:
+    rng = np.random.default_rng(seed)
+    X = spread * rng.standard_normal((n, d))
+    X[:, 0] = 0.5
+    X[n // 2] = X[0]
+    C = X[rng.integers(0, n, m)]
+    C[::2] += spread * rng.standard_normal((len(C[::2]), d))
+    return X.astype(dtype), C.astype(dtype)
+
+
+@settings(deadline=None)
+@given(kernels, seeds, sizes, sizes, st.integers(1, 12), dtypes, st.sampled_from([1e-3, 1.0]))
+def test_block_and_diagonal_equal_the_definition(
+    kernel: Kernel, seed: int, n: int, m: int, d: int, dtype: Any, spread: float
+) -> None:
+    X, C = data(seed, n, m, d, dtype, spread)
+    K = kernel.block(X, C)
+    assert K.dtype == dtype
+    np.testing.assert_allclose(K, reference(kernel, X, C), rtol=0, atol=tolerance(kernel, X, C))
+    diagonal = kernel.diagonal(X)
+    assert diagonal.dtype == dtype
+    assert diagonal.shape == (n,)
+    expected = np.array([reference(kernel, x[None], x[None])[0, 0] for x in X])
+    np.testing.assert_allclose(diagonal, expected, rtol=0, atol=tolerance(kernel, X, X))
+
+
+@settings(deadline=None)
+@given(seeds, dtypes, st.floats(1e-6, 1e3), st.sampled_from([1e-30, 1e-8, 1e-4, 1.0]))
+def test_gaussian_survives_cancellation(seed: int, dtype: Any, sigma: float, gap: float) -> None:
+    rng = np.random.default_rng(seed)
+    C = rng.standard_normal((20, 5)).astype(dtype)
+    X = np.repeat(C, 3, axis=0) + (gap * rng.standard_normal((60, 5))).astype(dtype)
+    K = Gaussian(sigma).block(X, C)
+    assert (K <= 1.0).all()
+    assert (K >= 0.0).all()
+    np.testing.assert_allclose(
+        K, reference(Gaussian(sigma), X, C), rtol=0, atol=tolerance(Gaussian(sigma), X, C)
+    )
+
+
+@settings(deadline=None)
+@given(dtypes, st.sampled_from([5e-324, 1e-200, 1e-25, 1e25, 1e200, 1.7e308]))
+def test_gaussian_takes_any_width(dtype: Any, sigma: float) -> None:
+    X = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0], [-2.0, 1.0]], dtype=dtype)
+    K = Gaussian(sigma).block(X, X)
+    np.testing.assert_array_equal(K, np.ones((4, 4)) if sigma > 1.0 else cdist(X, X) == 0.0)
+
+
+@settings(deadline=None)
+@given(kernels, seeds, st.integers(2, 40), st.integers(1, 40), st.integers(1, 8), dtypes)
+def test_a_row_does_not_depend_on_other_rows(
+    kernel: Kernel, seed: int, n: int, m: int, d: int, dtype: Any
+) -> None:
+    X, C = data(seed, n, m, d, dtype)
+    row = seed % n
+    others = np.zeros_like(X)
+    others[row] = X[row]
+    assert kernel.block(X, C)[row].tobytes() == kernel.block(others, C)[row].tobytes()
+    assert kernel.diagonal(X)[row] == kernel.diagonal(others)[row]
+
+
+@settings(deadline=None)
+@given(kernels, seeds, sizes, dtypes)
+def test_bits_do_not_depend_on_who_owns_the_memory(kernel: Kernel, seed: int, n: int, dtype: Any) -> None:
+    X, _ = data(seed, n, 1, 7, dtype)
+    K = kernel.block(X, X)
+    assert K.tobytes() == kernel.block(X, X.copy()).tobytes()
+    m = max(1, n // 2)
+    assert kernel.block(X, X[:m]).tobytes() == kernel.block(X, X[:m].copy()).tobytes()
+    wide = np.full((n, 2 * m + 3), 7.0, dtype=dtype)
+    part = wide[:, 2 : m + 2]
+    assert kernel.block(X, X[:m], out=part) is part
+    np.testing.assert_array_equal(part, kernel.block(X, X[:m]))
+    assert (wide[:, :2] == 7.0).all()
+    assert (wide[:, m + 2 :] == 7.0).all()
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_block_writes_into_out_and_makes_no_temporary_of_its_size(kernel: Kernel) -> None:
+    X, C = data(0, 4000, 300, 4, np.float64)
+    out = np.empty((4000, 300))
+    kernel.block(X, C, out=out)
+    tracemalloc.start()
+    try:
+        assert kernel.block(X, C, out=out) is out
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < out.nbytes / 8
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_empty_blocks(kernel: Kernel) -> None:
+    assert kernel.block(np.zeros((0, 3)), np.ones((2, 3))).shape == (0, 2)
+    assert kernel.block(np.ones((2, 3)), np.zeros((0, 3))).shape == (2, 0)
+    assert kernel.diagonal(np.zeros((0, 3))).shape == (0,)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_a_kernel_is_a_value_that_travels(kernel: Kernel) -> None:
+    assert kernel_from_parameters(kernel.name, kernel.parameters()) == kernel
+    assert pickle.loads(pickle.dumps(kernel)) == kernel
+    assert hash(kernel) == hash(kernel_from_parameters(kernel.name, kernel.parameters()))
+    assert kernel.stationary == isinstance(kernel, Gaussian)
+    assert all(type(value) in (int, float) for value in kernel.parameters().values())
+
+
+def test_numbers_become_plain() -> None:
+    assert type(Gaussian(np.float32(2)).sigma) is float
+    assert type(Gaussian(2).sigma) is float
+    assert type(Polynomial(np.int64(2)).degree) is int  # type: ignore[arg-type]
+
+
+def test_make_kernel() -> None:
+    assert make_kernel("gaussian", 2.0) == Gaussian(2.0)
+    assert make_kernel("polynomial", None) == Polynomial(3, 1.0)
+    assert make_kernel("sigmoid", 2.0) == Sigmoid(1.0, 0.0)
+    assert make_kernel("linear", None) == Linear()
+    assert make_kernel(Polynomial(2), 4.0) == Polynomial(2)
+
+
+def test_a_kernel_of_the_user_takes_part() -> None:
+    @dataclass(frozen=True)
+    class Cosine(Kernel):
+        name: ClassVar[str] = "cosine"
+        period: float = 1.0
+
+        def block(self, X: Array, C: Array, out: Array | None = None) -> Array:
+            K: Array = np.matmul(X, C.T, out=out)
+            return np.cos(K, out=K)
+
+        def diagonal(self, X: Array) -> Array:
+            return np.cos(np.square(X).sum(axis=1))
+
+    kernel = Cosine(2.0)
+    assert make_kernel(kernel, None) is kernel
+    assert kernel.parameters() == {"period": 2.0}
+    assert not kernel.stationary
+
+    class Plain(Cosine):
+        pass
+
+    assert Plain().parameters() == {"period": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Gaussian(0.0), "sigma of the gaussian kernel is 0.0, but must be a finite number above 0"),
+        (lambda: Gaussian(-1.0), "sigma"),
+        (lambda: Gaussian(float("nan")), "sigma"),
+        (lambda: Gaussian(float("inf")), "sigma"),
+        (lambda: Gaussian(10**400), "sigma"),
+        (lambda: Gaussian(True), "sigma"),
+        (lambda: Gaussian("median"), "sigma of the gaussian kernel is 'median'"),  # type: ignore[arg-type]
+        (lambda: Polynomial(0), "degree of the polynomial kernel is 0, but must be a whole number"),
+        (lambda: Polynomial(2.5), "degree"),  # type: ignore[arg-type]
+        (lambda: Polynomial(True), "degree"),
+        (lambda: Polynomial(2, float("inf")), "offset"),
+        (lambda: Sigmoid(0.0), "kappa of the sigmoid kernel is 0.0"),
+        (lambda: Sigmoid(float("nan")), "kappa"),
+        (lambda: Sigmoid(1.0, float("nan")), "theta"),
+        (lambda: make_kernel("gaussian", None), "needs a value for sigma"),
+        (lambda: make_kernel("gausian", 1.0), "did you mean 'gaussian'"),
+        (lambda: make_kernel(3, 1.0), "set kernel"),  # type: ignore[arg-type]
+        (lambda: kernel_from_parameters("gaussian", {"sgma": 1.0}), "did you mean 'sigma'"),
+        (lambda: kernel_from_parameters("linear", {"sigma": 1.0}), "its parameters: none"),
+    ],
+)
+def test_bad_parameters_are_refused(make: Callable[[], Kernel], words: str) -> None:
+    with pytest.raises(JobError) as error:
+        make()
+    assert words in str(error.value)
+    assert error.value.kind == "invalid-parameter"

@@ -235,11 +235,24 @@ class Factors:
         self._residual_products[m] = z - s * step
         return step, float(gcv(self.s, self.z, self.target_norms, lam, self.weight_sum).sum())
 
-    def weights(self, n_centers: int) -> Array:
-        """Weights of the first `n_centers` centres in the kernel basis, shape (n_centers + 1, T).
 
-        Row 0 is the intercept on centred targets. Solves U a = z / (lambda + s) (thesis 3.83, 3.84).
-        """
-        k = n_centers + 1
-        scaled = self._z[:k] / (self.lambdas[n_centers] + self._s[:k, None])
-        return np.asarray(solve_triangular(self._u[:k, :k], scaled, unit_diagonal=True))
+def kernel_weights(u: Array, s: Array, z: Array, lam: Array) -> Array:
+    """Weights in the kernel basis: solve U a = z / (lambda + s) (thesis 3.83, 3.84).
+
+    Parameters
+    ----------
+    u : array, shape (m + 1, m + 1)
+        Unit upper triangular.
+    s : array, shape (m + 1,)
+        Squared column norms of Q.
+    z : array, shape (m + 1, T)
+        Q'Y.
+    lam : array, shape (1,) or (T,)
+        Regularisation.
+
+    Returns
+    -------
+    array, shape (m + 1, T)
+        Row 0 is the intercept on centred targets.
+    """
+    return np.asarray(solve_triangular(u, z / (lam + s[:, None]), unit_diagonal=True))

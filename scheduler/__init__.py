@@ -1,1 +1,26 @@
 """The engine: executors, rounds over a run log, and the driver. The only room that imports dask."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_EXPORTS = {
+    "TrainingJob": "training",
+    "TrainingResult": "training",
+    "Path": "training",
+    "run_training": "running",
+    "connect": "clients",
+    "current_client": "clients",
+    "local_client": "clients",
+    "DaskArraySource": "dask_arrays",
+    "is_dask_array": "dask_arrays",
+    "map_rows": "dask_arrays",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Lazy, so that a serial training never imports dask.
+    if name in _EXPORTS:
+        return getattr(importlib.import_module(f"distkern.scheduler.{_EXPORTS[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

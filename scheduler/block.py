@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.errors import DataError
 from distkern.sampling import Shortlist, race_keys, row_uniforms, uniforms_for_rows
 from distkern.scheduler import tiles
 from distkern.scheduler.answers import Answer, Labels, LoadAnswer, ProblemAnswer, Sample
@@ -115,16 +114,13 @@ class Block:
         self._bytes_read = 0
 
     def load(self, message: Load) -> None:
-        """Read the block, check it and separate the held-out rows."""
+        """Read the block and separate the held-out rows."""
         first, last = self._source.boundaries[self.number : self.number + 2]
         rows = np.arange(first, last, dtype=np.int64)
         features = self._source.read_features(self.number) if self._with_features else None
         targets = self._source.read_targets(self.number)
         weights = self._source.read_weights(self.number)
         self._bytes_read = sum(a.nbytes for a in (features, targets, weights) if a is not None)
-        if features is not None:
-            check_finite(features, first, "X")
-        check_finite(targets, first, "y")
         present = np.ones(len(rows), dtype=bool) if weights is None else weights > 0
         held = np.zeros(len(rows), dtype=bool)
         if message.holdout > 0:
@@ -320,28 +316,3 @@ def encode_targets(
     encoded = np.full((len(codes), len(classes)), -1.0)
     encoded[np.arange(len(codes)), codes] = 1.0
     return encoded
-
-
-def check_finite(array: NDArray[Any], first_row: int, name: str) -> None:
-    """Refuse NaN and infinity, naming the first bad row and column.
-
-    Raises
-    ------
-    DataError
-        A value is not finite.
-    """
-    if array.dtype.kind not in "fc":
-        return
-    columns = array.reshape(len(array), -1)
-    # A sum is finite only if every addend is, short of overflow; the exact look is needed only if it is not.
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(columns.sum(dtype=np.float64)):
-            return
-    bad = np.argwhere(~np.isfinite(columns))
-    if len(bad):
-        row, column = bad[0]
-        raise DataError(
-            f"{name} holds {columns[row, column]} at row {first_row + row}, column {column} (counted from 0); "
-            "training needs finite values: clean the data, or ingest it with a missing-value policy",
-            kind="not-finite",
-        )

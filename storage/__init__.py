@@ -1,11 +1,14 @@
 """Stores: datasets, block sources, ingest and models. The only room that imports zarr."""
 
 from distkern.storage.blocks import block_boundaries
+from distkern.storage.checks import require_finite
 from distkern.storage.dataset import Dataset, open_dataset
+from distkern.storage.ingest import ingest
 from distkern.storage.kinds import describe
 from distkern.storage.model_store import check_model_destination, read_model, write_model
 from distkern.storage.opening import as_source, open_arrays
 from distkern.storage.predictions import Predictions, PredictionWriter, read_predictions
+from distkern.storage.rows import is_zarr_array, memory_array, row_blocks
 from distkern.storage.run_directory import RunDirectory, is_run
 from distkern.storage.source import BlockSource
 from distkern.storage.sources import ArraySource, DatasetSource, ZarrSource
@@ -25,11 +28,16 @@ __all__ = [
     "block_boundaries",
     "check_model_destination",
     "describe",
+    "ingest",
     "is_run",
+    "is_zarr_array",
+    "memory_array",
     "open_arrays",
     "open_dataset",
     "read_model",
     "read_predictions",
+    "require_finite",
+    "row_blocks",
     "write_dataset",
     "write_model",
 ]

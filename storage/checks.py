@@ -124,8 +124,9 @@ def require_finite(
     place = f"row {first_row + int(position[0])} (counted from 0)"
     if values.ndim > 1:
         place += f", {column_name(int(position[1]), names)}"
+    value = "NaN" if np.isnan(values[position]) else str(values[position])
     raise DataError(
-        f"{what} holds {values[position]} in {place}: every value must be finite, so fill it in or leave the "
+        f"{what} holds {value} in {place}: every value must be finite, so fill it in or leave the "
         f"row out (distkern ingest does either with --missing mean or --missing drop)",
         kind="not-finite",
     )

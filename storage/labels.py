@@ -50,8 +50,10 @@ def plain_labels(y: Any, first_row: int = 0) -> NDArray[Any]:
     array = np.asarray(y)
     if array.dtype.kind == "S":
         return np.char.decode(array, "utf-8")
-    if array.dtype.kind in "UbiufT":
-        return array.astype(str) if array.dtype.kind == "T" else _native(array)
+    if array.dtype.kind in "Ubiuf":
+        return _native(array)
+    if array.dtype.kind == "T":
+        array = array.astype(object)
     if array.dtype.kind != "O":
         return to_numeric(array, "y")
     values = array.ravel().tolist()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -273,7 +273,9 @@ def write_dataset(
         feature_names=feature_names,
         overwrite=overwrite,
     ) as writer:
-        for start, stop in _pieces(X):
+        step = X.chunks[0] if isinstance(X, zarr.Array) else max(1, X.shape[0])
+        for start in range(0, X.shape[0], step):
+            stop = min(start + step, X.shape[0])
             writer.append(_rows(X, start, stop, "X"), _rows(y, start, stop, "y"))
     return open_dataset(path)
 
@@ -290,13 +292,6 @@ def _check_fits(rows: NDArray[Any], array: zarr.Array[Any], what: str) -> None:
             f"{what} goes on with {rows.dtype} values after {array.dtype}: convert all pieces to one dtype",
             kind="dtype-mismatch",
         )
-
-
-def _pieces(X: Any) -> Iterator[tuple[int, int]]:
-    n_rows = X.shape[0]
-    step = X.chunks[0] if isinstance(X, zarr.Array) else max(1, n_rows)
-    for start in range(0, n_rows, step):
-        yield start, min(start + step, n_rows)
 
 
 def _rows(values: Any, start: int, stop: int, what: str) -> NDArray[Any]:

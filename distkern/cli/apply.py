@@ -10,7 +10,9 @@ from distkern.cli.terminal import verbosity_options
 from distkern.errors import DataError
 
 if TYPE_CHECKING:
-    from distkern.cli.scoring import ClassificationScore, RegressionScore
+    from rich.console import RenderableType
+
+    from distkern.cli.scoring import ClassificationScore, Score
 
 _LARGEST_CONFUSION = 30
 
@@ -71,7 +73,7 @@ def open_pair(model_store: str, store: str) -> tuple[Any, Any]:
     return model, data
 
 
-def show_score(score: ClassificationScore | RegressionScore) -> None:
+def show_score(score: Score) -> None:
     """Print a score: figures, and for classes a table of each and the confusion counts."""
     from distkern.cli.render import columns, pairs, print_table
     from distkern.cli.scoring import ClassificationScore
@@ -96,7 +98,7 @@ def show_score(score: ClassificationScore | RegressionScore) -> None:
 _RATES = ("precision", "recall", "f1")
 
 
-def confusion_table(score: ClassificationScore) -> Any:
+def confusion_table(score: ClassificationScore) -> RenderableType:
     """Return the confusion counts as a table, a row per true class."""
     from distkern.cli.render import columns
 

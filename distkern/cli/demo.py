@@ -11,6 +11,7 @@ import click
 
 from distkern.cli.terminal import Terminal, terminal_of, verbosity_options
 from distkern.errors import StoreError
+from distkern.stopping import StopReason
 
 _SEED = 0
 _SIGMA = 20.0
@@ -53,7 +54,7 @@ def run_demo(folder: Path, terminal: Terminal, *, keep: bool, overwrite: bool) -
     from distkern.cli.job import parse_job
     from distkern.cli.predicting import write_predictions
     from distkern.cli.render import pairs, print_table
-    from distkern.cli.scoring import ClassificationScore, score_model
+    from distkern.cli.scoring import ClassificationScore
     from distkern.cli.training import run_job
     from distkern.storage import open_dataset
 
@@ -73,24 +74,23 @@ def run_demo(folder: Path, terminal: Terminal, *, keep: bool, overwrite: bool) -
             "output": {"model": model_path, "run": run_path},
         }
     )
-    model = run_job(job, terminal, overwrite=overwrite).model
-    data = open_dataset(test)
-    write_predictions(model, data, str(predictions), proba=True, overwrite=overwrite)
-    score = score_model(model, data)
+    result = run_job(job, terminal, overwrite=overwrite)
+    model, score, reason = result.model, result.score, StopReason(result.model.stop_reason_)
     assert isinstance(score, ClassificationScore)
+    write_predictions(model, open_dataset(test), str(predictions), proba=True, overwrite=overwrite)
     rows: list[tuple[str, object]] = [
         ("data", "handwritten digits of scikit-learn, 8 x 8 pixels, 10 classes"),
         ("split", f"{n_train} rows train, {n_test} test (stratified, seed {_SEED})"),
         ("model", f"OROLS, Gaussian kernel, sigma {_SIGMA:g}, at most {_MAX_CENTERS} centres"),
         ("centres", model.n_centers_),
         ("lambda", model.lambda_),
-        ("stopped", f"{model.stop_reason_}: {model.stop_reason_.advice}"),
+        ("stopped", f"{reason}: {reason.advice}"),
     ]
     if keep:
         rows.append(("kept in", folder))
     print_table(pairs(rows), confusion_table(score))
     wrong = round(score.error * n_test)
-    click.echo(f"test error {score.error:.4f} ({wrong} of {n_test} digits wrong)")
+    click.echo(f"\ntest error {score.error:.4f} ({wrong} of {n_test} digits wrong)")
 
 
 def _write_digits(train: str, test: str, *, overwrite: bool) -> tuple[int, int]:

@@ -9,6 +9,8 @@ import click
 
 from distkern.cli.terminal import verbosity_options
 
+_SIZES = ("bytes", "rss_driver", "rss_worker")
+
 
 @click.command()
 @click.argument("store", metavar="STORE|MODEL|RUN")
@@ -34,7 +36,7 @@ def _flat(description: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
         full = f"{prefix}{name}".replace("_", " ")
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")
-        elif name.endswith("bytes") and isinstance(value, int):
+        elif name.endswith(_SIZES) and isinstance(value, int):
             yield full, bytes_shown(value)
         else:
             yield full, value

@@ -99,6 +99,8 @@ class ClusterSection(Section):
             raise ValueError(
                 "scheduler and workers exclude each other: a running cluster brings its own workers"
             )
+        if self.memory is not None and self.workers is None:
+            raise ValueError("memory limits the workers that distkern starts: it needs workers beside it")
         return self
 
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table
 
 _WIDTH_OFF_TERMINAL = 200
 
 
-def print_table(*tables: Table) -> None:
+def print_table(*tables: RenderableType) -> None:
     """Print tables to standard output, plain and unwrapped where it is not a terminal."""
     from rich.console import Console
 
@@ -37,18 +38,19 @@ def pairs(rows: Iterable[tuple[str, object]]) -> Table:
     return table
 
 
-def columns(title: str, header: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:
-    """Return a table with a header, numbers to the right."""
+def columns(title: str, header: Iterable[str], rows: Iterable[Iterable[object]]) -> RenderableType:
+    """Return a titled table with a header, numbers to the right."""
     from rich.box import SIMPLE_HEAD
+    from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for index, name in enumerate(header):
         table.add_column(Text(name), justify="left" if index == 0 else "right")
     for row in rows:
         table.add_row(*(Text(shown(value)) for value in row))
-    return table
+    return Group(Text(f"\n{title}"), table)
 
 
 def shown(value: object) -> str:

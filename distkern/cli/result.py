@@ -6,6 +6,8 @@ from typing import Any
 
 from distkern.cli.job import Job
 from distkern.cli.render import bytes_shown, pairs, print_table
+from distkern.cli.scoring import Score
+from distkern.stopping import StopReason
 
 _COSTS = (
     "seconds",
@@ -28,14 +30,19 @@ class TrainingResult:
         What was asked for.
     model : fitted estimator
         What was trained.
-    test : dict or None
-        ``{"error": fraction}`` or ``{"rmse": value}`` where test data was named.
+    score : ClassificationScore, RegressionScore or None
+        On the test data, where the job names some.
     """
 
-    def __init__(self, job: Job, model: Any, test: dict[str, float] | None) -> None:
+    def __init__(self, job: Job, model: Any, score: Score | None) -> None:
         self.job = job
         self.model = model
-        self.test = test
+        self.score = score
+
+    @property
+    def test(self) -> dict[str, float] | None:
+        """``{"error": fraction}`` or ``{"rmse": value}`` where test data was named."""
+        return None if self.score is None else self.score.headline()
 
     def record(self) -> dict[str, Any]:
         """Return the summary that ``--json`` prints."""
@@ -49,21 +56,21 @@ class TrainingResult:
             "n_centers": summary["n_centers"],
             "lambda": self.model.lambda_,
             "gcv": self.model.gcv_,
-            "stop_reason": self.model.stop_reason_,
+            "stop_reason": StopReason(self.model.stop_reason_).value,
             **{name: summary[name] for name in _COSTS},
         }
-        return record if self.test is None else {**record, "test": self.test}
+        return record if self.score is None else {**record, "test": self.test}
 
     def show(self) -> None:
         """Print the summary for a person."""
-        record = self.record()
+        record, reason = self.record(), StopReason(self.model.stop_reason_)
         rows: list[tuple[str, object]] = [
             ("rows x features", f"{record['n_rows']} x {record['n_features']}"),
             ("targets", record["n_targets"]),
             ("centres", record["n_centers"]),
             ("lambda", record["lambda"]),
             ("gcv", record["gcv"]),
-            ("stopped", f"{self.model.stop_reason_}: {self.model.stop_reason_.advice}"),
+            ("stopped", f"{reason}: {reason.advice}"),
             ("seconds", f"{record['seconds']:.1f}"),
             ("rounds, exchanges", f"{record['rounds']}, {record['exchanges']}"),
             ("read", bytes_shown(record["bytes_read"])),

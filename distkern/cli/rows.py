@@ -12,7 +12,7 @@ from distkern.errors import DataError
 
 if TYPE_CHECKING:
     from distkern.cli.job import DataSection
-    from distkern.storage import BlockSource, Dataset
+    from distkern.storage import Dataset
 
 logger = logging.getLogger(__name__)
 
@@ -39,12 +39,8 @@ class PlainArrays:
         from distkern.storage import as_source, open_arrays
 
         self.X, self.y = open_arrays(x_path, y_path)
-        self._source = as_source(self.X, self.y)
-        self.n_rows, self.n_features = self._source.n_rows, self._source.n_features
-
-    def source(self) -> BlockSource:
-        """Return the rows as blocks."""
-        return self._source
+        source = as_source(self.X, self.y)
+        self.n_rows, self.n_features = source.n_rows, source.n_features
 
     def targets(self, start: int, stop: int) -> NDArray[Any]:
         """Return the targets of some rows as the user gave them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,7 +138,11 @@ def _ratio(part: float, whole: float) -> float:
     return float(part / whole) if whole else float("nan")
 
 
-def score_model(model: Any, data: Dataset | PlainArrays) -> ClassificationScore | RegressionScore:
+Score: TypeAlias = ClassificationScore | RegressionScore
+"""Either kind of score."""
+
+
+def score_model(model: Any, data: Dataset | PlainArrays) -> Score:
     """Predict all rows of a data set and compare them with its targets, block by block.
 
     Parameters
@@ -148,9 +152,8 @@ def score_model(model: Any, data: Dataset | PlainArrays) -> ClassificationScore 
     data : Dataset or PlainArrays
         With targets.
     """
-    score: ClassificationScore | RegressionScore
-    score = ClassificationScore(model.classes_) if is_classifier(model) else RegressionScore()
-    rows = data.source() if isinstance(data, PlainArrays) else data
+    score: Score = ClassificationScore(model.classes_) if is_classifier(model) else RegressionScore()
+    rows = data.X if isinstance(data, PlainArrays) else data
     for start, predicted, _ in model.iter_predictions(rows):
         score.update(data.targets(start, start + len(predicted)), predicted)
     return score

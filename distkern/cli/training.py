@@ -55,8 +55,8 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False) -> Trainin
         model = model.fit(rows.X, rows.y) if isinstance(rows, PlainArrays) else model.fit(rows)
         if job.output.model is not None:
             model.save(job.output.model, overwrite=overwrite)
-        test = None if test_rows is None else score_model(model, test_rows).headline()
-        result = TrainingResult(job, model, test)
+        score = None if test_rows is None else score_model(model, test_rows)
+        result = TrainingResult(job, model, score)
         if run is not None:
             run.write_summary(plain(result.record()))
     return result

@@ -68,7 +68,7 @@ def test_ingest_refuses_a_store_that_exists(here: Path, call: Call) -> None:
     arguments = ["ingest", "rows.csv", "--target", "y", "--out", "rows.zarr", "--task", "regression"]
     assert call(*arguments).code == 0
     again = call(*arguments)
-    assert again.code in (3, 6)
+    assert again.code == 3
     assert "rows.zarr" in again.err
     assert "overwrite" in again.err
     assert call(*arguments, "--overwrite").code == 0
@@ -77,7 +77,7 @@ def test_ingest_refuses_a_store_that_exists(here: Path, call: Call) -> None:
 @pytest.mark.parametrize(
     ("text", "target", "part"),
     [
-        ("a,b,y\n1,2,x\n3,nan,z\n5,6,x\n", "y", "nan"),
+        ("a,b,y\n1,2,x\n3,nan,z\n5,6,x\n", "y", "row 2"),
         ("a,b,y\n1,2,x\n3,4,x\n", "y", "class"),
         ("a,b,y\n1,2,x\n3\n", "y", "line"),
         ("a,b,y\n1,2,x\n3,4,z\n", "tgt", "tgt"),
@@ -173,7 +173,7 @@ def test_predict_refuses_an_output_that_exists(trained: Path, call: Call) -> Non
     arguments = ["predict", "blobs.model", "blobs-test.zarr", "--out", "out.zarr"]
     assert call(*arguments).code == 0
     again = call(*arguments)
-    assert again.code == 6
+    assert again.code == 3
     assert "out.zarr" in again.err
     assert call(*arguments, "--overwrite").code == 0
 
@@ -182,7 +182,7 @@ def test_predict_refuses_an_output_that_exists(trained: Path, call: Call) -> Non
 def test_another_number_of_features_is_refused_with_both(trained: Path, call: Call, command: str) -> None:
     from distkern.storage import write_dataset
 
-    write_dataset(trained / "wide.zarr", np.ones((10, 7)), np.repeat(["ant", "bee"], 5))
+    write_dataset(trained / "wide.zarr", np.eye(10, 7), np.repeat(["ant", "bee"], 5))
     done = call(command, "blobs.model", "wide.zarr", *(["--out", "out.zarr"] if command == "predict" else []))
     assert done.code == 3
     assert "7 features" in done.err

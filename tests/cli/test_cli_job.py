@@ -113,6 +113,7 @@ def test_every_wrong_key_is_named() -> None:
         ("cluster", "workers", 0, ["[cluster] workers = 0", "whole number above 0"]),
         ("cluster", "memory", "2 potatoes", ['memory = "2 potatoes"', "2GiB"]),
         ("cluster", "memory", 0, ["memory = 0"]),
+        ("cluster", "memory", True, ["memory = true"]),
         ("data", "train", 5, ["[data] train = 5", "a path"]),
         ("data", "train", "", ['[data] train = ""']),
         ("data", "task", "ranking", ['task = "ranking"', "regression"]),
@@ -150,6 +151,11 @@ def test_a_job_without_data_is_refused() -> None:
 
 def test_a_section_must_be_a_table() -> None:
     assert refused({"data": DATA, "model": 3}) == "model = 3: must be a table, [model]"
+
+
+@pytest.mark.parametrize("cluster", [{"memory": "1GiB"}, {"memory": "1GiB", "scheduler": "tcp://a:1"}])
+def test_memory_is_not_ignored_without_workers(cluster: dict[str, str]) -> None:
+    assert "needs workers beside it" in refused({"data": DATA, "cluster": cluster})
 
 
 def test_scheduler_and_workers_exclude_each_other() -> None:

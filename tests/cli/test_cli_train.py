@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from command_line import Call, Finished, job_text, tree
+from command_line import Call, Finished, environment, job_text, tree
 
 KEYS = {
     "model",
@@ -236,7 +239,7 @@ def toml(value: Any) -> str:
 def test_test_data_with_other_features_is_refused_before_training(blobs: Path, call: Call) -> None:
     from distkern.storage import write_dataset
 
-    write_dataset(blobs / "wide.zarr", np.ones((10, 7)), np.repeat(["ant", "bee"], 5))
+    write_dataset(blobs / "wide.zarr", np.eye(10, 7), np.repeat(["ant", "bee"], 5))
     job = write_job(blobs, **{**BLOBS, "data": {"train": "blobs.zarr", "test": "wide.zarr"}})
     done = call("train", job)
     assert done.code == 3
@@ -274,6 +277,37 @@ def test_no_scheduler_at_the_address_ends_with_5(blobs: Path, call: Call) -> Non
     assert done.code == 5
     assert "127.0.0.1:9" in done.err
     assert not (blobs / "blobs.run").exists()
+
+
+def test_an_interrupt_ends_with_130_and_leaves_no_model(here: Path) -> None:
+    from distkern.storage import write_dataset
+
+    rng = np.random.default_rng(0)
+    write_dataset(here / "big.zarr", rng.standard_normal((20_000, 8)), rng.standard_normal(20_000))
+    job = write_job(
+        here,
+        data={"train": "big.zarr"},
+        model={"sigma": 0.5, "max_centers": 4000, "stop": "none"},
+        output={"model": "big.model"},
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "distkern", "train", str(job)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        text=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "training on" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert out == ""
+    assert "interrupted" in err
+    assert "Traceback" not in err
+    assert not (here / "big.model").exists()
 
 
 @pytest.mark.slow

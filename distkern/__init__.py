@@ -1,0 +1,49 @@
+"""distkern: out-of-core, distributed training of sparse kernel least-squares models.
+
+``import distkern`` loads neither dask nor zarr; each public name loads what it needs when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "OROLSRegressor": "distkern.estimators",
+    "OROLSClassifier": "distkern.estimators",
+    "NPDRegressor": "distkern.estimators",
+    "NPDClassifier": "distkern.estimators",
+    "load_model": "distkern.estimators",
+    "Dataset": "distkern.storage",
+    "open_dataset": "distkern.storage",
+    "write_dataset": "distkern.storage",
+    "Gaussian": "distkern.kernels",
+    "Polynomial": "distkern.kernels",
+    "Sigmoid": "distkern.kernels",
+    "Linear": "distkern.kernels",
+    "Kernel": "distkern.kernels",
+    "StopReason": "distkern.stopping",
+    "DistkernError": "distkern.errors",
+    "JobError": "distkern.errors",
+    "DataError": "distkern.errors",
+    "BudgetError": "distkern.errors",
+    "ClusterError": "distkern.errors",
+    "RunError": "distkern.errors",
+    "StoreError": "distkern.errors",
+}
+
+__all__ = [*_HOMES, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'distkern' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -1,0 +1,346 @@
+"""What all estimators of the OROLS family share: inputs, training, prediction, saving.
+
+Follows the scikit-learn conventions: parameters are stored as given and checked in `fit`; fitted attributes end
+in an underscore; what cannot be copied or pickled (a client, callbacks) is kept by reference or left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from copy import copy
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from distkern.errors import DataError, RunError
+from distkern.estimators.assembly import assemble, prefix_lengths
+from distkern.estimators.parameters import check_parameters
+from distkern.events import Event, Subscriber
+from distkern.model import KernelModel
+from distkern.scheduler import (
+    DaskArraySource,
+    TrainingJob,
+    TrainingResult,
+    current_client,
+    is_dask_array,
+    map_rows,
+    run_training,
+)
+from distkern.stopping import StopReason
+from distkern.storage import (
+    ArraySource,
+    BlockSource,
+    Dataset,
+    RunDirectory,
+    as_source,
+    is_zarr_array,
+    memory_array,
+    row_blocks,
+)
+
+Array = NDArray[np.float64]
+_BY_REFERENCE = ("client", "callbacks")
+
+
+class KernelLeastSquares(BaseEstimator):
+    """Base of the estimators; see the subclasses for the parameters."""
+
+    _classification: bool
+    _regularizes = True
+
+    # Parameters that subclasses set in their __init__.
+    kernel: Any
+    sigma: float | str
+    max_centers: int
+    criterion: str
+    sampler: str
+    candidates: int
+    panel: int
+    stop: str | None
+    tol: float | None
+    patience: int | None
+    epsilon: float
+    standardize: bool
+    dtype: str
+    factors: str
+    client: Any
+    run_dir: Any
+    random_state: int
+    callbacks: Any
+
+    def __sklearn_clone__(self) -> Self:
+        """Clone, keeping the client and the callbacks by reference."""
+        parameters = self.get_params(deep=False)
+        return type(self)(**parameters)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the client and the callbacks behind: they belong to this process."""
+        state = dict(super().__getstate__())
+        state["client"] = None
+        state["callbacks"] = ()
+        return state
+
+    def _job(self) -> TrainingJob:
+        return TrainingJob(
+            classification=self._classification,
+            kernel=self.kernel,
+            sigma=self.sigma if isinstance(self.sigma, str) else float(self.sigma),
+            standardize=bool(self.standardize),
+            dtype=self.dtype,
+            epsilon=float(self.epsilon),
+            one_vs_rest=getattr(self, "multiclass", "shared") == "one-vs-rest",
+            max_centers=int(self.max_centers),
+            criterion=self.criterion,
+            sampler=self.sampler,
+            candidates=int(self.candidates),
+            panel=int(self.panel),
+            regularization=getattr(self, "regularization", "none"),
+            stop=self.stop,
+            tol=None if self.tol is None else float(self.tol),
+            patience=self.patience,
+            seed=int(self.random_state),
+        )
+
+    def _source(self, X: Any, y: Any, sample_weight: Any) -> BlockSource:
+        """Turn whatever `fit` was given into blocks."""
+        if isinstance(X, Dataset) or is_zarr_array(X):
+            source = as_source(X, y, sample_weight)
+        elif is_dask_array(X):
+            source = DaskArraySource(X, y, sample_weight)
+        else:
+            X, y, classes = self._validate_training(X, y)
+            if sample_weight is not None:
+                sample_weight = np.asarray(sample_weight, dtype=np.float64)
+                sample_weight = np.full(len(X), sample_weight) if sample_weight.ndim == 0 else sample_weight
+            return ArraySource(X, y, sample_weight, classes=classes)
+        self.n_features_in_ = source.n_features
+        return source
+
+    def _validate_training(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
+        raise NotImplementedError
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> TrainingResult:
+        check_parameters(self)
+        source = self._source(X, y, sample_weight)
+        client = self.client
+        if client is None and not isinstance(source, ArraySource):
+            client = current_client()
+        subscribers: list[Subscriber] = list(self.callbacks)
+        with ExitStack() as stack:
+            run = None
+            if self.run_dir is not None:
+                run = stack.enter_context(self._run_directory())
+                subscribers.append(_Recorder(run))
+            result = run_training(
+                self._job(), source, client=client, factors=self.factors, subscribers=subscribers
+            )
+            self._take(result, [path.n_centers for path in result.paths])
+            if run is not None:
+                run.write_summary(self.summary_ | {"stop_reason": str(self.stop_reason_)})
+        return result
+
+    def _run_directory(self) -> Any:
+        parameters = {
+            name: value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
+            for name, value in self.get_params(deep=False).items()
+            if name not in _BY_REFERENCE
+        }
+        return RunDirectory.create(self.run_dir, {"estimator": type(self).__name__, "parameters": parameters})
+
+    def _take(self, result: TrainingResult, n_centers: list[int]) -> None:
+        """Set the fitted attributes from one prefix of every path."""
+        assembled = assemble(result.paths, result.problems, result.target_means, n_centers)
+        self._result = result
+        self._set_model(
+            KernelModel(
+                result.kernel,
+                result.scaling,
+                assembled.centers,
+                assembled.coef,
+                assembled.intercept,
+                self.dtype,
+            ),
+            assembled.rows,
+        )
+        single = len(assembled.lambdas) == 1
+        self.lambda_ = float(assembled.lambdas[0]) if single else assembled.lambdas
+        self.gcv_ = assembled.gcv
+        keep = np.array([count for count in n_centers])
+        order = result.history["problem"]
+        steps = np.concatenate([np.arange(np.count_nonzero(order == p)) for p in range(len(keep))])
+        self.history_ = result.history[steps < keep[order]] if len(order) else result.history
+        self.stop_reason_: StopReason = result.reason
+        self.plan_ = result.summary["plan"]
+        self.summary_ = {
+            **{key: value for key, value in result.summary.items() if key != "plan"},
+            "n_centers": self.n_centers_,
+        }
+
+    def _set_model(self, model: KernelModel, rows: NDArray[np.int64]) -> None:
+        self._model = model
+        self.centers_ = model.centers
+        self.center_indices_ = rows
+        self.coef_ = model.coef
+        self.intercept_ = model.intercept
+        self.kernel_ = model.kernel
+        self.n_centers_ = len(rows)
+
+    def truncate(self, n_centers: int) -> Self:
+        """Return the model of the first `n_centers` centres; the path is nested, so nothing is trained again.
+
+        Parameters
+        ----------
+        n_centers : int
+            At least 1 and at most the length of the path, which may be longer than the model if the stop
+            rule went back to a minimum. With one-vs-rest, centres of each class.
+
+        Returns
+        -------
+        estimator
+            A fitted copy.
+
+        Raises
+        ------
+        JobError
+            The path is shorter.
+        RunError
+            The model was loaded from a store, which keeps the model but not its path.
+        """
+        check_is_fitted(self)
+        if getattr(self, "_result", None) is None:
+            raise RunError(
+                "this model was loaded from a store, which does not keep the path: truncate the fitted estimator "
+                "and save the result",
+                kind="no-path",
+            )
+        shorter = copy(self)
+        shorter._take(self._result, prefix_lengths(self._result.paths, n_centers))
+        return shorter
+
+    def _evaluate(self, X: Any, transform: Any, columns: int | None, dtype: Any) -> Any:
+        """Apply the model and `transform` to rows of any container, returning the same kind."""
+        check_is_fitted(self)
+        model = self._model
+
+        def rows(part: NDArray[Any]) -> NDArray[Any]:
+            return np.asarray(transform(model.evaluate(part)))
+
+        if isinstance(X, Dataset):
+            X = X.X
+        if is_zarr_array(X):
+            self._check_width(X.shape)
+            tail = () if columns is None else (columns,)
+            return memory_array((rows(part) for _, part in row_blocks(X)), X.shape[0], tail, dtype)
+        if is_dask_array(X):
+            self._check_width(X.shape)
+            return map_rows(rows, X, columns, dtype)
+        return rows(self._validate_rows(X))
+
+    def iter_predictions(
+        self, X: Any, *, proba: bool = False
+    ) -> Iterator[tuple[int, NDArray[Any], NDArray[Any] | None]]:
+        """Predict block by block, in bounded memory.
+
+        Parameters
+        ----------
+        X : Dataset, zarr.Array or array-like, shape (n_rows, n_features)
+            Rows.
+        proba : bool
+            Whether to yield probabilities (classifiers only).
+
+        Yields
+        ------
+        first_row : int
+        predictions : array, shape (n,) or (n, T)
+        probabilities : array, shape (n, n_classes), or None
+        """
+        check_is_fitted(self)
+        rows = X.X if isinstance(X, Dataset) else X
+        if is_zarr_array(rows):
+            self._check_width(rows.shape)
+            blocks: Iterator[tuple[int, NDArray[Any]]] = row_blocks(rows)
+        else:
+            blocks = iter([(0, self._validate_rows(rows))])
+        for start, part in blocks:
+            values = self._model.evaluate(part)
+            yield start, self._predictions(values), self._probabilities(values) if proba else None
+
+    def _predictions(self, values: Array) -> NDArray[Any]:
+        raise NotImplementedError
+
+    def _probabilities(self, values: Array) -> Array:
+        raise NotImplementedError
+
+    def _validate_rows(self, X: Any) -> NDArray[Any]:
+        return validate_rows(self, X)
+
+    def _check_width(self, shape: tuple[int, ...]) -> None:
+        if len(shape) != 2 or shape[1] != self.n_features_in_:
+            raise DataError(
+                f"X has {shape[1] if len(shape) == 2 else shape} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input",
+                kind="feature-count",
+            )
+
+    def save(self, path: Any, *, overwrite: bool = False) -> None:
+        """Write the model store: plain arrays and JSON, no pickle.
+
+        Parameters
+        ----------
+        path : path-like
+            Directory to make.
+        overwrite : bool
+            Whether a model that is already there may be replaced.
+
+        Raises
+        ------
+        StoreError
+            It exists, or cannot be written.
+        """
+        from distkern.estimators.persistence import save_estimator
+
+        save_estimator(self, path, overwrite=overwrite)
+
+
+class _Recorder:
+    """Writes every event to a run directory."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        self._run = run
+
+    def __call__(self, event: Event) -> None:
+        self._run.record(event.as_record())
+
+
+def validate_rows(estimator: Any, X: Any, **options: Any) -> Any:
+    """Run scikit-learn's checks; its complaints become `DataError`, NaN and infinity are named by place.
+
+    Raises
+    ------
+    DataError
+        Shape, dtype or values are wrong.
+    """
+    from distkern.storage import require_finite
+
+    fitting = "y" in options
+    try:
+        checked = validate_data(
+            estimator,
+            X,
+            reset=fitting,
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+            ensure_min_samples=2 if fitting else 1,
+            **options,
+        )
+    except ValueError as error:
+        raise DataError(str(error), kind="invalid-input") from None
+    if fitting:
+        require_finite(checked[0], "X")
+        return checked
+    require_finite(checked, "X")
+    return checked

@@ -1,0 +1,191 @@
+"""Regression and classification on top of the shared base."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from distkern.errors import DataError
+from distkern.estimators.base import Array, KernelLeastSquares, validate_rows
+from distkern.storage import require_finite
+
+SMALLEST_PROBABILITY = 1e-6
+
+
+class KernelRegressor(RegressorMixin, KernelLeastSquares):
+    """Regression of one or several targets with shared centres."""
+
+    _classification = False
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that several targets are fine."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Select the centres and fit the weights.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask.array.Array or Dataset, shape (n_rows, n_features)
+            Training rows; a dataset brings its own targets.
+        y : array-like, shape (n_rows,) or (n_rows, n_targets), optional
+            Targets.
+        sample_weight : array-like, shape (n_rows,), optional
+            Row weights; a weight counts as repeated rows, zero as absent.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        JobError
+            A parameter is wrong.
+        DataError
+            The data cannot be trained on.
+        """
+        self._flat = getattr(X, "y", y) is not None and np.ndim(getattr(X, "y", y)) == 1
+        self._fit(X, y, sample_weight)
+        return self
+
+    def _validate_training(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any], None]:
+        X, y = validate_rows(self, X, y=y, multi_output=True, y_numeric=True)
+        require_finite(y, "y")
+        self._flat = y.ndim == 1
+        return X, y, None
+
+    def predict(self, X: Any) -> Any:
+        """Predict targets.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask.array.Array or Dataset, shape (n_rows, n_features)
+            Rows in the training's feature space.
+
+        Returns
+        -------
+        numpy, zarr or dask array, shape (n_rows,) or (n_rows, n_targets)
+            zarr and dask arrays come back for zarr and dask arrays, computed block by block.
+        """
+        columns = None if self._is_flat() else self._n_targets()
+        return self._evaluate(X, self._predictions, columns, np.dtype(np.float64))
+
+    def _predictions(self, values: Array) -> Array:
+        return values[:, 0] if self._is_flat() else values
+
+    def _is_flat(self) -> bool:
+        return bool(getattr(self, "_flat", False))
+
+    def _n_targets(self) -> int:
+        return len(getattr(self, "intercept_", ()))
+
+
+class KernelClassifier(ClassifierMixin, KernelLeastSquares):
+    """Classification by least squares on targets of +-1 a class."""
+
+    _classification = True
+    multiclass: str
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Select the centres and fit the weights.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask.array.Array or Dataset, shape (n_rows, n_features)
+            Training rows; a dataset brings its own labels.
+        y : array-like, shape (n_rows,), optional
+            Labels of any dtype.
+        sample_weight : array-like, shape (n_rows,), optional
+            Row weights; a weight counts as repeated rows, zero as absent.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        JobError
+            A parameter is wrong.
+        DataError
+            The data cannot be trained on.
+        """
+        result = self._fit(X, y, sample_weight)
+        assert result.classes is not None
+        self.classes_ = result.classes
+        return self
+
+    def _validate_training(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        X, y = validate_rows(self, X, y=y)
+        try:
+            check_classification_targets(y)
+            y = column_or_1d(y, warn=True)
+        except ValueError as error:
+            raise DataError(str(error), kind="invalid-target") from None
+        classes, codes = np.unique(y, return_inverse=True)
+        return X, codes, classes
+
+    def decision_function(self, X: Any) -> Any:
+        """Return the fitted targets, about +1 for the class and -1 for the others.
+
+        Returns
+        -------
+        numpy, zarr or dask array, shape (n_rows,) for two classes, else (n_rows, n_classes)
+            Container as for `predict`.
+        """
+        columns = None if self._is_binary() else self._n_classes()
+        return self._evaluate(X, self._decisions, columns, np.dtype(np.float64))
+
+    def predict(self, X: Any) -> Any:
+        """Predict labels.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask.array.Array or Dataset, shape (n_rows, n_features)
+            Rows in the training's feature space.
+
+        Returns
+        -------
+        numpy, zarr or dask array, shape (n_rows,)
+            Labels as they were given to `fit`.
+        """
+        dtype = getattr(self, "classes_", np.empty(0)).dtype
+        return self._evaluate(X, self._predictions, None, dtype)
+
+    def predict_proba(self, X: Any) -> Any:
+        """Estimate class probabilities.
+
+        Least squares on +-1 targets estimates 2 P(class | x) - 1; the estimates are clipped below and scaled to sum
+        to one. They rank well, but are not calibrated.
+
+        Returns
+        -------
+        numpy, zarr or dask array, shape (n_rows, n_classes)
+            Container as for `predict`.
+        """
+        return self._evaluate(X, self._probabilities, self._n_classes(), np.dtype(np.float64))
+
+    def _is_binary(self) -> bool:
+        return self._n_classes() == 2
+
+    def _n_classes(self) -> int:
+        return len(getattr(self, "classes_", ()))
+
+    def _decisions(self, values: Array) -> Array:
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def _predictions(self, values: Array) -> NDArray[Any]:
+        codes = (values[:, 0] > 0).astype(np.intp) if values.shape[1] == 1 else values.argmax(axis=1)
+        return np.asarray(self.classes_[codes])
+
+    def _probabilities(self, values: Array) -> Array:
+        if values.shape[1] == 1:
+            values = np.concatenate([-values, values], axis=1)
+        estimates = np.maximum((values + 1) / 2, SMALLEST_PROBABILITY)
+        return np.asarray(estimates / estimates.sum(axis=1, keepdims=True))

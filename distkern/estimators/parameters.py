@@ -1,0 +1,91 @@
+"""Checks of estimator parameters, before any data is looked at."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+from distkern.errors import JobError
+from distkern.kernels import Kernel, make_kernel
+
+CRITERIA = ("error-reduction", "residual")
+SAMPLERS = ("mixture", "residual-weighted", "top-residual", "uniform", "all")
+STOPS = ("gcv", "lambda", "validation", None)
+REGULARIZATIONS = ("gcv", "gcv-per-target", "none")
+MULTICLASS = ("shared", "one-vs-rest")
+DTYPES = ("float64", "float32")
+FACTORS = ("auto", "driver", "workers")
+
+
+def refuse(name: str, value: object, wanted: str) -> JobError:
+    """Return the error for a parameter that is not what it must be."""
+    return JobError(f"{name}={value!r}: it must be {wanted}", kind="invalid-parameter")
+
+
+def one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
+    """Require `value` to be one of `allowed`.
+
+    Raises
+    ------
+    JobError
+        It is not.
+    """
+    if not any(value is a or (isinstance(value, str) and value == a) for a in allowed):
+        raise refuse(name, value, "one of " + ", ".join(repr(a) for a in allowed))
+
+
+def integer(name: str, value: object, lowest: int) -> int:
+    """Require an integer of at least `lowest`."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < lowest:
+        raise refuse(name, value, f"an integer of at least {lowest}")
+    return int(value)
+
+
+def number(name: str, value: object, lowest: float = 0.0, *, open_interval: bool = False) -> float:
+    """Require a finite number of at least (or above) `lowest`."""
+    good = isinstance(value, Real) and not isinstance(value, bool)
+    if good:
+        as_float = float(value)  # type: ignore[arg-type]
+        good = as_float == as_float and abs(as_float) != float("inf")
+        good = good and (as_float > lowest if open_interval else as_float >= lowest)
+    if not good:
+        raise refuse(name, value, f"a finite number {'above' if open_interval else 'of at least'} {lowest:g}")
+    return float(value)  # type: ignore[arg-type]
+
+
+def check_parameters(estimator: Any) -> None:
+    """Check every parameter of an OROLS or NPD estimator.
+
+    Raises
+    ------
+    JobError
+        Names the parameter, its value and what is allowed.
+    """
+    integer("max_centers", estimator.max_centers, 1)
+    integer("candidates", estimator.candidates, 1)
+    integer("panel", estimator.panel, 1)
+    integer("random_state", estimator.random_state, 0)
+    one_of("criterion", estimator.criterion, CRITERIA)
+    one_of("sampler", estimator.sampler, SAMPLERS)
+    one_of("stop", estimator.stop, STOPS)
+    one_of("dtype", estimator.dtype, DTYPES)
+    one_of("factors", estimator.factors, FACTORS)
+    one_of("standardize", estimator.standardize, (True, False))
+    if hasattr(estimator, "multiclass"):
+        one_of("multiclass", estimator.multiclass, MULTICLASS)
+    if isinstance(estimator.sigma, str):
+        one_of("sigma", estimator.sigma, ("median",))
+    else:
+        number("sigma", estimator.sigma, open_interval=True)
+    regularization = getattr(estimator, "regularization", "none")
+    if isinstance(regularization, str):
+        one_of("regularization", regularization, REGULARIZATIONS)
+    else:
+        number("regularization", regularization)
+    number("epsilon", estimator.epsilon)
+    if estimator.tol is not None:
+        number("tol", estimator.tol)
+    if estimator.patience is not None:
+        integer("patience", estimator.patience, 1)
+    if not isinstance(estimator.kernel, Kernel):
+        make_kernel(estimator.kernel, 1.0)

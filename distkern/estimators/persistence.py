@@ -1,0 +1,140 @@
+"""Estimators in model stores: arrays and JSON out, the same estimator back."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from distkern.errors import StoreError
+from distkern.kernels import Kernel, kernel_from_parameters
+from distkern.model import KernelModel
+from distkern.scaling import FeatureScaling
+from distkern.stopping import StopReason
+from distkern.storage import read_model, write_model
+
+_NOT_STORED = ("client", "callbacks", "run_dir")
+
+
+def save_estimator(estimator: Any, path: str | os.PathLike[str], *, overwrite: bool) -> None:
+    """Write a fitted estimator to a model store.
+
+    Raises
+    ------
+    StoreError
+        The store exists or cannot be written, or the estimator holds what a store cannot.
+    """
+    from sklearn.utils.validation import check_is_fitted
+
+    check_is_fitted(estimator)
+    model: KernelModel = estimator._model
+    arrays: dict[str, Any] = {
+        "centers": model.centers,
+        "center_indices": estimator.center_indices_,
+        "coef": model.coef,
+        "intercept": model.intercept,
+        "feature_shift": model.scaling.shift,
+        "feature_scale": model.scaling.scale,
+        "lambda": np.atleast_1d(np.asarray(estimator.lambda_, dtype=np.float64)),
+        "history": estimator.history_,
+    }
+    classes = getattr(estimator, "classes_", None)
+    if classes is not None:
+        arrays["classes"] = _plain_labels(classes)
+    names = getattr(estimator, "feature_names_in_", None)
+    meta = {
+        "estimator": type(estimator).__name__,
+        "parameters": _plain_parameters(estimator),
+        "kernel": {"name": model.kernel.name, "parameters": model.kernel.parameters()},
+        "dtype": model.dtype,
+        "gcv": estimator.gcv_,
+        "stop_reason": str(estimator.stop_reason_),
+        "n_features": estimator.n_features_in_,
+        "feature_names": None if names is None else [str(name) for name in names],
+        "flat": bool(getattr(estimator, "_flat", False)),
+        "object_labels": classes is not None and classes.dtype == object,
+        "summary": estimator.summary_,
+        "plan": estimator.plan_,
+    }
+    write_model(path, meta, arrays, overwrite=overwrite)
+
+
+def load_model(path: str | os.PathLike[str]) -> Any:
+    """Read a model store.
+
+    Parameters
+    ----------
+    path : path-like
+        Directory written by `save`.
+
+    Returns
+    -------
+    estimator
+        Fitted, of the class that was saved.
+
+    Raises
+    ------
+    StoreError
+        There is no model, or it is damaged, incomplete or of a newer format.
+    """
+    from distkern import estimators
+
+    meta, arrays = read_model(path)
+    known = {cls.__name__: cls for cls in estimators.ESTIMATORS}
+    try:
+        cls = known[meta["estimator"]]
+        kernel = kernel_from_parameters(meta["kernel"]["name"], meta["kernel"]["parameters"])
+        parameters = {
+            name: value for name, value in meta["parameters"].items() if name in cls._get_param_names()
+        }
+        if meta["parameters"].get("kernel") is None:
+            parameters["kernel"] = kernel
+        estimator = cls(**parameters)
+        scaling = FeatureScaling(arrays["feature_shift"], arrays["feature_scale"])
+        model = KernelModel(
+            kernel, scaling, arrays["centers"], arrays["coef"], arrays["intercept"], meta["dtype"]
+        )
+        estimator._set_model(model, arrays["center_indices"])
+        lambdas = arrays["lambda"]
+        estimator.lambda_ = float(lambdas[0]) if len(lambdas) == 1 else lambdas
+        estimator.gcv_ = float("nan") if meta["gcv"] is None else meta["gcv"]
+        estimator.history_ = arrays["history"]
+        estimator.stop_reason_ = StopReason(meta["stop_reason"])
+        estimator.n_features_in_ = meta["n_features"]
+        estimator.summary_ = meta["summary"]
+        estimator.plan_ = meta["plan"]
+        estimator._flat = meta["flat"]
+        if meta["feature_names"] is not None:
+            estimator.feature_names_in_ = np.array(meta["feature_names"], dtype=object)
+        if "classes" in arrays:
+            labels = arrays["classes"]
+            estimator.classes_ = labels.astype(object) if meta["object_labels"] else labels
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(
+            f"{path} does not describe a model this version knows: {error}", kind="corrupt"
+        ) from None
+    return estimator
+
+
+def _plain_parameters(estimator: Any) -> dict[str, Any]:
+    parameters = {}
+    for name, value in estimator.get_params(deep=False).items():
+        if name in _NOT_STORED:
+            continue
+        if isinstance(value, Kernel):
+            value = None
+        parameters[name] = value.item() if isinstance(value, np.generic) else value
+    return parameters
+
+
+def _plain_labels(classes: Any) -> Any:
+    if classes.dtype != object:
+        return classes
+    if all(isinstance(label, str) for label in classes):
+        return classes.astype(str)
+    raise StoreError(
+        f"labels {classes[:3].tolist()} are neither text nor numbers; a store keeps no pickled objects: "
+        "train on text or numeric labels",
+        kind="labels",
+    )

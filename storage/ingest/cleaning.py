@@ -1,0 +1,137 @@
+"""What happens to missing values on the way into a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.errors import DataError
+from distkern.storage.ingest.table import Batch, Table
+
+__all__ = ["POLICIES", "Cleaner"]
+
+POLICIES = ("error", "drop", "mean")
+
+
+class Cleaner:
+    """Applies one policy for missing values to a table; rows are counted from 1 over all files.
+
+    Parameters
+    ----------
+    table : Table
+        The rows.
+    policy : {"error", "drop", "mean"}
+        Refuse a missing value, leave its row out, or put the mean of its column there. A missing target is
+        never filled in.
+
+    Attributes
+    ----------
+    rows_dropped, values_filled : int
+        What `rows` has done so far.
+    """
+
+    def __init__(self, table: Table, policy: str) -> None:
+        self.table = table
+        self.policy = policy
+        self.rows_dropped = 0
+        self.values_filled = 0
+
+    def rows(self) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        """Yield features and targets without holes.
+
+        Yields
+        ------
+        features : array, shape (n, n_features)
+            In the dtype of the table.
+        target : array, shape (n,) or (n, n_targets)
+            As the table gives it.
+
+        Raises
+        ------
+        DataError
+            ``missing-value``, ``not-finite`` or ``empty-column``.
+        """
+        means = self._column_means() if self.policy == "mean" else None
+        first_row = 1
+        for batch in self.table.batches():
+            self._refuse_infinite(batch, first_row)
+            features, target = self._clean(batch, first_row, means)
+            first_row += len(batch.features)
+            if len(features):
+                yield features.astype(self.table.dtype, copy=False), target
+
+    def _clean(
+        self, batch: Batch, first_row: int, means: NDArray[np.float64] | None
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        features, target = batch.features, batch.target
+        holes = np.isnan(features) if features.dtype.kind == "f" else np.zeros((len(features), 1), bool)
+        no_target = _target_holes(batch)
+        if self.policy == "drop":
+            keep = ~(holes.any(axis=1) | no_target)
+            self.rows_dropped += int(np.count_nonzero(~keep))
+            return (features, target) if keep.all() else (features[keep], target[keep])
+        if no_target.any():
+            row = first_row + int(np.argmax(no_target))
+            raise DataError(
+                f"the target is missing in row {row} (counted from 1 over all files): fill it in, or leave "
+                f"such rows out with --missing drop",
+                kind="missing-value",
+            )
+        if not holes.any():
+            return features, target
+        if means is None:
+            row, column = (int(index) for index in np.argwhere(holes)[0])
+            raise DataError(
+                f"{self._column(column)} has no value in row {first_row + row} (counted from 1 over all "
+                f"files): fill it in, or choose --missing drop or --missing mean",
+                kind="missing-value",
+            )
+        self.values_filled += int(np.count_nonzero(holes))
+        return np.where(holes, means.astype(features.dtype), features), target
+
+    def _refuse_infinite(self, batch: Batch, first_row: int) -> None:
+        for values, is_target in ((batch.features, False), (batch.target, True)):
+            if values.dtype.kind != "f":
+                continue
+            infinite = np.isinf(values)
+            if infinite.any():
+                row, *column = (int(index) for index in np.argwhere(infinite)[0])
+                name = "the target" if is_target else self._column(column[0])
+                raise DataError(
+                    f"{name} is infinite in row {first_row + row} (counted from 1 over all files): every "
+                    f"value must be finite, correct it or empty the cell and choose --missing drop or mean",
+                    kind="not-finite",
+                )
+
+    def _column_means(self) -> NDArray[np.float64]:
+        totals = np.zeros(self.table.n_features)
+        counts = np.zeros(self.table.n_features, dtype=np.int64)
+        for batch in self.table.batches():
+            present = np.isfinite(batch.features)
+            totals += np.where(present, batch.features, 0).sum(axis=0, dtype=np.float64)
+            counts += present.sum(axis=0)
+        if not counts.all() and self.table.n_rows:
+            column = int(np.argmin(counts))
+            raise DataError(
+                f"{self._column(column)} has no value in any row, so it has no mean: leave it out with "
+                f"--drop",
+                kind="empty-column",
+            )
+        return np.asarray(totals / np.maximum(counts, 1))
+
+    def _column(self, column: int) -> str:
+        names = self.table.names
+        return f"column {names[column]!r}" if names else f"column {column} (counted from 0)"
+
+
+def _target_holes(batch: Batch) -> NDArray[np.bool_]:
+    holes = np.zeros(len(batch.target), dtype=bool)
+    if batch.target_missing is not None:
+        holes |= batch.target_missing
+    if batch.target.dtype.kind == "f":
+        nan = np.isnan(batch.target)
+        holes |= nan if nan.ndim == 1 else nan.any(axis=1)
+    return holes

@@ -1,0 +1,153 @@
+"""What every input format is read as: batches of rows, holes marked, that can be gone through twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.errors import DataError
+
+__all__ = ["BATCH_BYTES", "Batch", "Columns", "Table", "choose_columns", "unreadable"]
+
+BATCH_BYTES = 4 * 1024 * 1024
+"""Bytes of features in one batch, about."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some consecutive rows of a table."""
+
+    features: NDArray[Any]
+    """Numbers of shape (n, n_features), NaN where a value is missing."""
+    target: NDArray[Any]
+    """Targets of shape (n,) or (n, n_targets)."""
+    target_missing: NDArray[np.bool_] | None = None
+    """True where the target is missing, shape (n,); None where no target is."""
+
+
+class Table(Protocol):
+    """Rows of one or more files of one format.
+
+    Attributes
+    ----------
+    names : tuple of str or None
+        Names of the features, where the format has names.
+    n_features : int
+        Columns of `Batch.features`.
+    n_rows : int
+        Rows of all files.
+    dtype : numpy.dtype
+        dtype the features are stored in.
+    """
+
+    names: tuple[str, ...] | None
+    n_features: int
+    n_rows: int
+    dtype: np.dtype[Any]
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield all rows in order; may be called again."""
+        ...
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table with names."""
+
+    features: tuple[str, ...]
+    """Names of the features in the order of the first file."""
+    target: str
+    """Name of the target."""
+
+
+def choose_columns(
+    headers: Sequence[tuple[Path, Sequence[str]]], target: str | None, drop: Sequence[str]
+) -> Columns:
+    """Decide which columns are features, and hold all files to the columns of the first.
+
+    Parameters
+    ----------
+    headers : sequence of (path, names)
+        Column names of each file.
+    target : str or None
+        Name of the target.
+    drop : sequence of str
+        Names of columns to leave out.
+
+    Returns
+    -------
+    Columns
+        The choice.
+
+    Raises
+    ------
+    DataError
+        ``target``, ``unknown-column``, ``duplicate-column``, ``columns-differ`` or ``zero-features``.
+    """
+    path, names = headers[0]
+    for file, header in headers:
+        twice = sorted({name for name in header if list(header).count(name) > 1})
+        if twice:
+            raise DataError(
+                f"{file} has more than one column {twice[0]!r}: rename one of them", kind="duplicate-column"
+            )
+    if target is None:
+        raise DataError(
+            f"which column of {path} is the target? Name it with --target; the columns are {_listed(names)}",
+            kind="target",
+        )
+    for name in (target, *drop):
+        if name not in names:
+            role = "target" if name == target else "column to drop"
+            raise DataError(
+                f"{path} has no column {name!r} ({role}){_nearest(name, names)}; "
+                f"the columns are {_listed(names)}{_delimiter_hint(names)}",
+                kind="unknown-column",
+            )
+    if target in drop:
+        raise DataError(f"column {target!r} is the target and to be dropped: name one", kind="target")
+    wanted = [name for name in names if name not in drop]
+    for file, header in headers[1:]:
+        others = set(header) - set(drop)
+        differing = sorted(set(wanted) ^ others)
+        if differing:
+            has, lacks = (path, file) if differing[0] in wanted else (file, path)
+            raise DataError(
+                f"column {differing[0]!r} is in {has} but not in {lacks}: all files need the same columns, "
+                f"leave others out with --drop",
+                kind="columns-differ",
+            )
+    features = tuple(name for name in wanted if name != target)
+    if not features:
+        raise DataError(f"{path} has no column besides the target {target!r}", kind="zero-features")
+    return Columns(features, target)
+
+
+def unreadable(path: Path, why: object) -> DataError:
+    """Return the error for a file that is not what its name says, or is damaged."""
+    return DataError(
+        f"{path} cannot be read as a {''.join(path.suffixes[-2:])} file: {why}; the file is damaged or of "
+        f"another kind",
+        kind="unreadable",
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:20])
+    return shown if len(names) <= 20 else f"{shown} and {len(names) - 20} more"
+
+
+def _nearest(name: str, names: Sequence[str]) -> str:
+    close = get_close_matches(name, names, n=1)
+    return f", did you mean {close[0]!r}?" if close else ""
+
+
+def _delimiter_hint(names: Sequence[str]) -> str:
+    found = [mark for mark in ";\t|," if len(names) == 1 and mark in names[0]]
+    return f"; if {found[0]!r} separates the columns, say so with --delimiter" if found else ""

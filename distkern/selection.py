@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+TIE = 1e-10
+"""Scores that differ by less than this, relatively, are equal."""
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -148,9 +151,7 @@ class Pool:
                 break
             scores = np.full(self.capacity, -np.inf)
             scores[usable] = np.square(products[usable]).sum(axis=1) / diagonal[usable]
-            best = scores.max()
-            ties = np.flatnonzero(scores == best)
-            j = int(ties[np.argmin(self.rows[ties])])
+            j = self._best(scores)
             factor = gram[j] / gram[j, j]
             factor[~available] = 0.0
             products -= np.outer(factor, products[j])
@@ -163,6 +164,19 @@ class Pool:
         lower = np.triu(table[:, slots], k=1) + np.eye(len(picked))
         table[:, slots] = 0.0
         return Panel(slots, lower, table)
+
+    def _best(self, scores: Array) -> int:
+        """Slot of the highest score.
+
+        Scores that agree to rounding are ordered by features, then row: the last centres of a saturated fit reduce
+        the error alike, and the choice must not depend on the order of the rows.
+        """
+        ties = np.flatnonzero(scores >= scores.max() * (1 - TIE))
+        if len(ties) == 1:
+            return int(ties[0])
+        features = np.array([self.features[slot] for slot in ties])
+        order = np.lexsort((self.rows[ties], *features.T[::-1]))
+        return int(ties[order[0]])
 
     def absorb(self, multipliers: Array, correct: Array, survivors: Array) -> None:
         """Express the survivors' kernel columns in the basis extended by a finished panel.

@@ -152,7 +152,7 @@ class Block:
             drawn = Shortlist.top(keys, rows, np.zeros(len(rows)), message.sample_rows)
             where = np.searchsorted(rows, drawn.rows)
             sample = Sample(drawn, features[where], mass[where], message.sample_rows)
-        columns = targets.reshape(len(targets), -1)
+        columns = targets if targets.ndim == 2 else targets[:, None]
         return Answer(
             load=LoadAnswer(
                 features=Moments.empty(0) if features is None else Moments.from_rows(features, weights),
@@ -309,7 +309,7 @@ def encode_targets(
         Whether `targets` already are codes.
     """
     if classes is None:
-        return targets.reshape(len(targets), -1).astype(np.float64)
+        return (targets if targets.ndim == 2 else targets[:, None]).astype(np.float64)
     codes = targets if are_codes else np.searchsorted(classes, targets)
     if len(classes) == 2:
         return np.where(codes == 1, 1.0, -1.0)[:, None]

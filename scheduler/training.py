@@ -280,9 +280,15 @@ def _round_event(selectors: list[Selector], round_: int, seconds: float) -> Roun
 def check_statistics(loaded: LoadAnswer, source: BlockSource) -> float:
     """Refuse data that no model can be fitted to; return the sum of the row weights."""
     weight_sum = loaded.features.count
+    if loaded.n_fit == 0:
+        raise DataError(
+            f"sample_weight is zero for all {source.n_rows} rows; at least 2 rows need a positive weight",
+            kind="too-few-rows",
+        )
     if loaded.n_fit < 2:
         raise DataError(
-            f"{loaded.n_fit} sample(s) with a positive weight are left for training; at least 2 are needed",
+            f"{loaded.n_fit} of {source.n_rows} rows can train (sample_weight above zero, not held out); "
+            "at least 2 are needed",
             kind="too-few-rows",
         )
     if not (loaded.features.m2 > 0).any():

@@ -123,9 +123,13 @@ class KernelLeastSquares(BaseEstimator):
     def _validate_training(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
         raise NotImplementedError
 
+    def _note_targets(self, source: BlockSource) -> None:
+        """Check the source's targets against the kind of estimator."""
+
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> TrainingResult:
         check_parameters(self)
         source = self._source(X, y, sample_weight)
+        self._note_targets(source)
         client = self.client
         if client is None and not isinstance(source, ArraySource):
             client = current_client()

@@ -12,7 +12,7 @@ from sklearn.utils.validation import column_or_1d
 
 from distkern.errors import DataError
 from distkern.estimators.base import Array, KernelLeastSquares, validate_rows
-from distkern.storage import require_finite
+from distkern.storage import BlockSource, require_finite
 
 SMALLEST_PROBABILITY = 1e-6
 
@@ -51,14 +51,20 @@ class KernelRegressor(RegressorMixin, KernelLeastSquares):
         DataError
             The data cannot be trained on.
         """
-        self._flat = getattr(X, "y", y) is not None and np.ndim(getattr(X, "y", y)) == 1
         self._fit(X, y, sample_weight)
         return self
+
+    def _note_targets(self, source: BlockSource) -> None:
+        if source.classes is not None:
+            raise DataError(
+                "the dataset holds class labels: use a classifier, or ingest it with --task regression",
+                kind="task",
+            )
+        self._flat = source.target_shape == ()
 
     def _validate_training(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any], None]:
         X, y = validate_rows(self, X, y=y, multi_output=True, y_numeric=True)
         require_finite(y, "y")
-        self._flat = y.ndim == 1
         return X, y, None
 
     def predict(self, X: Any) -> Any:

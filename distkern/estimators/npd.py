@@ -46,7 +46,9 @@ class NPDRegressor(KernelRegressor):
         Centres without a new minimum before "gcv" or "validation" stop (the larger of 20 and a fifth of the
         centres so far), or calm steps in a row for "lambda" (5).
     epsilon : float
-        Added to each kernel column at its own row.
+        Added to each kernel column at its own row; K + epsilon I is strictly positive definite. Dependent
+        columns are skipped anyway, so 0 is safe; above 0 a weight is no longer the same as
+        repeated rows.
     standardize : bool
         Whether to bring every feature to zero mean and unit standard deviation.
     dtype : {"float64", "float32"}
@@ -99,14 +101,14 @@ class NPDRegressor(KernelRegressor):
         kernel: str | Kernel = "gaussian",
         sigma: float | str = "median",
         max_centers: int = 1000,
-        criterion: str = "residual",
+        criterion: str = "error-reduction",
         sampler: str = "mixture",
         candidates: int = 256,
         panel: int = 16,
         stop: str | None = "gcv",
         tol: float | None = None,
         patience: int | None = None,
-        epsilon: float = 1e-6,
+        epsilon: float = 0.0,
         standardize: bool = True,
         dtype: str = "float64",
         factors: str = "auto",
@@ -171,7 +173,9 @@ class NPDClassifier(KernelClassifier):
         Centres without a new minimum before "gcv" or "validation" stop (the larger of 20 and a fifth of the
         centres so far), or calm steps in a row for "lambda" (5).
     epsilon : float
-        Added to each kernel column at its own row.
+        Added to each kernel column at its own row; K + epsilon I is strictly positive definite. Dependent
+        columns are skipped anyway, so 0 is safe; above 0 a weight is no longer the same as
+        repeated rows.
     multiclass : {"shared", "one-vs-rest"}
         One set of centres for all classes, or one a class (the paper's way), trained in lockstep.
     standardize : bool
@@ -228,14 +232,14 @@ class NPDClassifier(KernelClassifier):
         kernel: str | Kernel = "gaussian",
         sigma: float | str = "median",
         max_centers: int = 1000,
-        criterion: str = "residual",
+        criterion: str = "error-reduction",
         sampler: str = "mixture",
         candidates: int = 256,
         panel: int = 16,
         stop: str | None = "gcv",
         tol: float | None = None,
         patience: int | None = None,
-        epsilon: float = 1e-6,
+        epsilon: float = 0.0,
         multiclass: str = "shared",
         standardize: bool = True,
         dtype: str = "float64",

@@ -46,7 +46,9 @@ class OROLSRegressor(KernelRegressor):
         Centres without a new minimum before "gcv" or "validation" stop (the larger of 20 and a fifth of the
         centres so far), or calm steps in a row for "lambda" (5).
     epsilon : float
-        Added to each kernel column at its own row.
+        Added to each kernel column at its own row; K + epsilon I is strictly positive definite. Dependent
+        columns are skipped anyway, so 0 is safe; above 0 a weight is no longer the same as
+        repeated rows.
     standardize : bool
         Whether to bring every feature to zero mean and unit standard deviation.
     dtype : {"float64", "float32"}
@@ -173,7 +175,9 @@ class OROLSClassifier(KernelClassifier):
         Centres without a new minimum before "gcv" or "validation" stop (the larger of 20 and a fifth of the
         centres so far), or calm steps in a row for "lambda" (5).
     epsilon : float
-        Added to each kernel column at its own row.
+        Added to each kernel column at its own row; K + epsilon I is strictly positive definite. Dependent
+        columns are skipped anyway, so 0 is safe; above 0 a weight is no longer the same as
+        repeated rows.
     multiclass : {"shared", "one-vs-rest"}
         One set of centres for all classes, or one a class (the paper's way), trained in lockstep.
     standardize : bool

@@ -272,6 +272,7 @@ def test_a_missing_job_file_ends_with_2(call: Call) -> None:
     assert "nosuch.toml" in done.err
 
 
+@pytest.mark.slow
 def test_no_scheduler_at_the_address_ends_with_5(blobs: Path, call: Call) -> None:
     done = call("train", write_job(blobs, **BLOBS), "--scheduler", "tcp://127.0.0.1:9")
     assert done.code == 5

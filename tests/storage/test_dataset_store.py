@@ -201,7 +201,7 @@ Y = np.arange(100) % 2
 @pytest.mark.parametrize(
     ("rows", "y", "options", "kind", "parts"),
     [
-        (bad(17, 1, np.nan), Y, {}, "not-finite", ["nan", "row 17 (counted from 0)", "column 1"]),
+        (bad(17, 1, np.nan), Y, {}, "not-finite", ["NaN", "row 17 (counted from 0)", "column 1"]),
         (bad(99, 2, np.inf), Y, {"feature_names": ["a", "b", "c"]}, "not-finite", ["inf", "row 99", "'c'"]),
         (bad(0, 0, -np.inf).astype("f4"), Y, {}, "not-finite", ["row 0", "--missing"]),
         (X, np.where(np.arange(100) == 40, np.nan, 1.0), {}, "not-finite", ["y", "row 40"]),

@@ -102,7 +102,7 @@ def _none(value: object) -> object:
 
 
 def build(method: str, task: str, parameters: dict[str, Any], surroundings: dict[str, Any]) -> Any:
-    """Return an unfitted estimator.
+    """Return an unfitted estimator whose parameters have been checked.
 
     Parameters
     ----------
@@ -113,6 +113,7 @@ def build(method: str, task: str, parameters: dict[str, Any], surroundings: dict
     surroundings : dict
         Client, callbacks and the like; one that the class lacks is left out.
     """
+    from distkern.estimators.parameters import check_parameters
     from distkern.kernels import kernel_from_parameters
 
     kind = estimator(method, task)
@@ -128,4 +129,6 @@ def build(method: str, task: str, parameters: dict[str, Any], surroundings: dict
                 f"[model] {name} does not belong to {task} with method {method!r} ({kind.__name__})",
                 kind="parameter-of-other-task",
             )
-    return kind(**parameters, **{name: value for name, value in surroundings.items() if name in known})
+    made = kind(**parameters, **{name: value for name, value in surroundings.items() if name in known})
+    check_parameters(made)
+    return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -17,6 +18,8 @@ from distkern.cli.rows import PlainArrays, open_rows, task_of
 from distkern.cli.scoring import score_model
 from distkern.cli.terminal import Terminal
 from distkern.errors import BudgetError, DataError, JobError, RunError
+
+logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from distkern.events import Event, Subscriber
@@ -117,6 +120,9 @@ def _run_directory(job: Job, *, overwrite: bool) -> Iterator[RunDirectory | None
         yield run
     except (JobError, DataError, BudgetError):
         shutil.rmtree(run.path, ignore_errors=True)
+        raise
+    except BaseException:
+        logger.warning("the training was cut short; its record stays in %s", job.output.run)
         raise
 
 

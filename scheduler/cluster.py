@@ -1,0 +1,440 @@
+"""The dask executor: one hard-pinned task a worker and exchange, and what happens when a worker is gone.
+
+A round is a set of errands. An errand takes some blocks of one worker through steps (place, replay, message) in order;
+a refusal starts it again from what the worker said it has. When a worker leaves, its errands are cancelled, its
+blocks get new homes, the placement epoch rises and new errands start. Nothing here changes a number: a block
+rebuilt from the log is the block that was lost.
+
+Out of scope: what messages do (`block`, `tiles`), how workers remember (`memo`).
+"""
+
+from __future__ import annotations
+
+import queue
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+import dask
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.errors import ClusterError
+from distkern.events import BlocksReplayed, EventBus, WorkerLost
+from distkern.scheduler import tasks
+from distkern.scheduler.answers import Answer
+from distkern.scheduler.executors import total
+from distkern.scheduler.log import SLICE_BYTES, RunLog
+from distkern.scheduler.memo import Fence, Refusal
+from distkern.scheduler.messages import Message, Query, canonical, message_name
+from distkern.scheduler.placement import blocks_of, place, rehome
+from distkern.scheduler.reduction import Node
+from distkern.scheduler.watch import WorkerWatch
+from distkern.storage.source import BlockSource
+
+POLL_SECONDS = 1.0
+"""How often the list of workers is asked for while nothing else is heard."""
+
+WORKER_WAIT_SECONDS = 60.0
+"""How long a run waits for a worker when there is none."""
+
+MAX_DEATHS = 3
+"""Worker deaths a block may see before the run ends, lest it kill a cluster."""
+
+MAX_REFUSALS = 20
+"""Refusals of one errand before something is wrong with the protocol itself."""
+
+Make = Callable[[Fence, tuple[int, ...]], tuple[Any, ...]]
+"""Function and arguments of the last step's task, for some blocks."""
+
+
+@dataclass
+class _Errand:
+    worker: str
+    blocks: tuple[int, ...]
+    steps: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
+    refusals: int = 0
+    replayed: int = 0
+
+
+class DaskExecutor:
+    """Blocks on the workers of a dask cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The cluster.
+    source : BlockSource
+        Training rows; an inline source is sent to the workers block by block.
+    events : EventBus
+        Told of lost workers and replays.
+    with_factors : bool
+        Whether blocks hold Q and E, or only answer queries for kernel columns.
+
+    Raises
+    ------
+    ClusterError
+        No worker comes within a minute, or a block's workers keep dying.
+    """
+
+    def __init__(
+        self, client: Any, source: BlockSource, events: EventBus, *, with_factors: bool = True
+    ) -> None:
+        self._client = client
+        self._source = source
+        self._events = events
+        self._with_factors = with_factors
+        self._run_id = uuid.uuid4().hex
+        self._log = RunLog()
+        self._n_blocks = len(source.boundaries) - 1
+        self._epoch = 0
+        self._deaths = dict.fromkeys(range(self._n_blocks), 0)
+        self._signals: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self._joined = False
+        self._leases: dict[str, Any] = {}
+        self._peaks: dict[str, int] = {}
+        WorkerWatch.listen(client, self._on_worker)
+        self._homes = place(self._n_blocks, self._wait_for_workers())
+        self._take_leases()
+
+    @property
+    def n_workers(self) -> int:
+        """Workers that hold blocks now."""
+        return len(set(self._homes.values()))
+
+    def exchange(self, message: Message) -> Answer:
+        """Send the next message of the log and return the sum of the answers."""
+        message = canonical(message)
+        version = len(self._log)
+        previous = self._log.hashes[-1]
+        self._log.append(message)
+
+        def make(fence: Fence, blocks: tuple[int, ...]) -> tuple[Any, ...]:
+            return tasks.run_message, fence, blocks, version, previous, message
+
+        nodes: dict[Node, Answer] = {}
+        for part in self._round(make, message_name(message), version):
+            nodes.update(canonical_answers(part))
+        return total(nodes, self._n_blocks)
+
+    def query(self, query: Query) -> Answer:
+        """Ask without changing anything."""
+        query = canonical(query)
+        at = self._log.hashes[-1]
+
+        def make(fence: Fence, blocks: tuple[int, ...]) -> tuple[Any, ...]:
+            return tasks.answer_query, fence, blocks, at, query
+
+        answer = Answer()
+        for part in self._round(make, message_name(query), len(self._log)):
+            answer.merge(part)
+        return answer
+
+    def peak_rss(self) -> int:
+        """Largest resident set of any worker process so far, in bytes; 0 for workers in this process."""
+        if in_process(self._client):
+            return 0
+        for worker, peak in self._client.run(tasks.peak_rss, on_error="ignore").items():
+            self._peaks[worker] = peak
+        return max(self._peaks.values(), default=0)
+
+    def close(self) -> None:
+        """Free the run's memory on every worker."""
+        WorkerWatch.stop(self._client, self._on_worker)
+        leases, self._leases = self._leases, {}
+        if self._client.status != "running":
+            return
+        workers = [worker for worker in leases if worker in self._workers()]
+        self._client.run(tasks.drop_run, self._run_id, workers=workers, on_error="ignore")
+        for lease in leases.values():
+            lease.release()
+
+    def _round(self, make: Make, name: str, version: int) -> Iterator[Any]:
+        """Run the task that `make` builds once for every block; yield the answers as they come."""
+        self._rebalance()
+        todo = set(range(self._n_blocks))
+        pending: dict[Any, _Errand] = {}
+        try:
+            self._start_errands(todo, pending, make, name)
+            while pending:
+                kind, value = self._next_signal()
+                if kind == "done" and value in pending:
+                    errand = pending.pop(value)
+                    outcome = self._fetch(value, errand)
+                    if outcome is _GONE:
+                        self._lose(errand.worker, pending)
+                    elif self._advance(errand, outcome, pending, make, name, version):
+                        todo -= set(errand.blocks)
+                        yield outcome
+                elif kind == "remove-worker":
+                    self._lose(value, pending)
+                elif kind == "poll":
+                    for worker in set(self._homes.values()) - set(self._workers()):
+                        self._lose(worker, pending)
+                self._start_errands(todo, pending, make, name)
+        finally:
+            for future in pending:
+                future.cancel()
+
+    def _start_errands(self, todo: set[int], pending: dict[Any, _Errand], make: Make, name: str) -> None:
+        busy = {block for errand in pending.values() for block in errand.blocks}
+        idle = todo - busy
+        for worker in sorted({self._homes[block] for block in idle}):
+            blocks = tuple(sorted(block for block in idle if self._homes[block] == worker))
+            errand = _Errand(worker, blocks)
+            self._submit(errand, name, make(self._fence(worker), blocks), pending)
+
+    def _advance(
+        self,
+        errand: _Errand,
+        outcome: Any,
+        pending: dict[Any, _Errand],
+        make: Make,
+        name: str,
+        version: int,
+    ) -> bool:
+        """Take an errand's result; return whether it was the answer."""
+        if isinstance(outcome, Refusal):
+            errand.refusals += 1
+            if errand.refusals > MAX_REFUSALS:
+                raise ClusterError(
+                    f"worker {errand.worker} refused blocks {errand.blocks} {errand.refusals} times "
+                    f"({outcome}); another driver may be using run {self._run_id}",
+                    kind="refused",
+                )
+            # Blocks in different states go separate ways; those that are well wait for the next message task.
+            groups: dict[int, list[int]] = {}
+            for block in errand.blocks:
+                state = outcome.versions.get(block, version if not outcome.stale else None)
+                if state is not None:
+                    groups.setdefault(state if state <= version else -1, []).append(block)
+            for state, blocks in groups.items():
+                part = _Errand(errand.worker, tuple(blocks), refusals=errand.refusals)
+                part.steps = list(self._catch_up(part, state, version))
+                part.steps.append((name, make(self._fence(part.worker), part.blocks)))
+                self._submit(part, *part.steps.pop(0), pending)
+            return False
+        if errand.steps:
+            self._submit(errand, *errand.steps.pop(0), pending)
+            return False
+        if errand.replayed:
+            self._events.emit(
+                BlocksReplayed(worker=errand.worker, blocks=errand.blocks, messages=errand.replayed)
+            )
+        return True
+
+    def _catch_up(self, errand: _Errand, state: int, version: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """Steps that bring blocks from `state` (-1: absent) to `version`."""
+        fence = self._fence(errand.worker)
+        if state < 0:
+            for blocks, source in self._shipments(errand.blocks):
+                yield "place-blocks", (tasks.place_blocks, fence, source, blocks, self._with_factors)
+            state = 0
+        errand.replayed = version - state
+        for first, last in self._log.slices(state, version):
+            messages = tuple(self._log.messages[first:last])
+            yield (
+                "replay-log",
+                (tasks.replay_messages, fence, errand.blocks, first, self._log.hashes[first], messages),
+            )
+
+    def _shipments(self, blocks: Sequence[int]) -> Iterator[tuple[tuple[int, ...], Any]]:
+        if not self._source.inline or in_process(self._client):
+            yield tuple(blocks), self._source
+            return
+        shipment = InlineBlocks.of(self._source)
+        for block in blocks:
+            shipment.add(self._source, block)
+            if shipment.nbytes > SLICE_BYTES:
+                yield tuple(shipment.pieces), shipment
+                shipment = InlineBlocks.of(self._source)
+        if shipment.pieces:
+            yield tuple(shipment.pieces), shipment
+
+    def _submit(self, errand: _Errand, name: str, call: tuple[Any, ...], pending: dict[Any, _Errand]) -> None:
+        function, fence, *arguments = call
+        # The epoch may have risen since the call was made.
+        fence = self._fence(errand.worker) if isinstance(fence, Fence) else fence
+        # A message is a few MB at most; dask's advice about large graphs is for data in graphs.
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
+            future = self._client.submit(
+                function,
+                fence,
+                *arguments,
+                key=f"{name}-{uuid.uuid4().hex}",
+                workers=[errand.worker],
+                allow_other_workers=False,
+                pure=False,
+            )
+        pending[future] = errand
+        future.add_done_callback(lambda done: self._signals.put(("done", done)))
+
+    def _fence(self, worker: str) -> Fence:
+        return Fence(
+            run_id=self._run_id,
+            worker=worker,
+            token=(1, self._epoch),
+            keep=blocks_of(self._homes, worker),
+            n_blocks=self._n_blocks,
+        )
+
+    def _fetch(self, future: Any, errand: _Errand) -> Any:
+        """Fetch a finished task's result, unless its worker leaves meanwhile."""
+        while True:
+            try:
+                outcome = future.result(timeout=POLL_SECONDS)
+            except TimeoutError:
+                if errand.worker not in self._workers():
+                    return _GONE
+                continue
+            except Exception as error:
+                # dask's own trouble with a task names a lost worker; a task's own error is the user's.
+                if type(error).__module__.startswith("distributed") or future.status in ("cancelled", "lost"):
+                    return _GONE
+                raise
+            future.release()
+            return outcome
+
+    def _lose(self, worker: str, pending: dict[Any, _Errand]) -> None:
+        """Cancel a lost worker's errands and give its blocks new homes."""
+        blocks = blocks_of(self._homes, worker)
+        for future in [f for f, errand in pending.items() if errand.worker == worker]:
+            del pending[future]
+            future.cancel()
+        if worker in self._workers():
+            # It answers to the scheduler but lost a result: its memory may be fine, the task is simply sent again.
+            return
+        self._leases.pop(worker, None)
+        if not blocks:
+            return
+        self._events.emit(WorkerLost(worker=worker, blocks=blocks))
+        for block in blocks:
+            self._deaths[block] += 1
+            if self._deaths[block] > MAX_DEATHS:
+                raise ClusterError(
+                    f"{self._deaths[block]} workers died while they looked after block {block} (limit {MAX_DEATHS}); "
+                    "look at the workers' logs, often their memory limit is too low",
+                    kind="workers-dying",
+                )
+        self._homes = rehome(self._homes, worker, self._wait_for_workers())
+        self._epoch += 1
+        self._take_leases()
+
+    def _rebalance(self) -> None:
+        """Between rounds, share the blocks among all workers if some have joined."""
+        while not self._signals.empty():
+            kind, value = self._signals.get()
+            if kind == "remove-worker":
+                self._lose(value, {})
+        if not self._joined:
+            return
+        self._joined = False
+        workers = self._wait_for_workers()
+        if set(workers) - set(self._homes.values()) and len(set(self._homes.values())) < self._n_blocks:
+            self._homes = place(self._n_blocks, workers, self._homes)
+            self._epoch += 1
+            self._take_leases()
+
+    def _next_signal(self) -> tuple[str, Any]:
+        try:
+            return self._signals.get(timeout=POLL_SECONDS)
+        except queue.Empty:
+            return "poll", None
+
+    def _on_worker(self, action: str, worker: str) -> None:
+        if action == "add-worker":
+            self._joined = True
+        else:
+            self._signals.put((action, worker))
+
+    def _workers(self) -> list[str]:
+        return list(self._client.scheduler_info(n_workers=-1)["workers"])
+
+    def _wait_for_workers(self) -> list[str]:
+        deadline = monotonic() + WORKER_WAIT_SECONDS
+        while True:
+            workers = self._workers()
+            if workers:
+                return sorted(workers)
+            if monotonic() > deadline:
+                raise ClusterError(
+                    f"no worker joined the cluster within {WORKER_WAIT_SECONDS:g} s: start workers and train again",
+                    kind="no-workers",
+                )
+            try:
+                self._client.wait_for_workers(1, timeout=POLL_SECONDS)
+            except TimeoutError:
+                continue
+
+    def _take_leases(self) -> None:
+        for worker in set(self._homes.values()) - set(self._leases):
+            self._leases[worker] = self._client.submit(
+                tasks.hold_lease,
+                self._run_id,
+                worker,
+                key=f"distkern-lease-{uuid.uuid4().hex}",
+                workers=[worker],
+                allow_other_workers=False,
+                pure=False,
+            )
+
+
+_GONE = object()
+
+
+class InlineBlocks:
+    """Rows of a few blocks on their way to a worker, a block source of those."""
+
+    inline = True
+
+    def __init__(self, header: dict[str, Any]) -> None:
+        self.__dict__.update(header)
+        self.pieces: dict[int, tuple[NDArray[Any], NDArray[Any], NDArray[np.float64] | None]] = {}
+
+    @classmethod
+    def of(cls, source: BlockSource) -> InlineBlocks:
+        """Make an empty shipment with the shapes of `source`."""
+        names = ("n_rows", "n_features", "target_shape", "boundaries", "feature_dtype", "classes")
+        return cls({name: getattr(source, name) for name in names})
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows on board."""
+        return sum(array.nbytes for piece in self.pieces.values() for array in piece if array is not None)
+
+    def add(self, source: BlockSource, block: int) -> None:
+        """Read one block on board."""
+        self.pieces[block] = (
+            source.read_features(block),
+            source.read_targets(block),
+            source.read_weights(block),
+        )
+
+    def read_features(self, block: int) -> NDArray[Any]:
+        """Rows of X."""
+        return np.require(self.pieces[block][0], requirements=["C", "A"])
+
+    def read_targets(self, block: int) -> NDArray[Any]:
+        """Targets."""
+        return np.require(self.pieces[block][1], requirements=["C", "A"])
+
+    def read_weights(self, block: int) -> NDArray[np.float64] | None:
+        """Row weights."""
+        return self.pieces[block][2]
+
+
+def canonical_answers(nodes: dict[Node, Answer]) -> dict[Node, Answer]:
+    """Make the arrays of received answers aligned, contiguous and writable."""
+    for answer in nodes.values():
+        for problem in answer.problems:
+            for name, array in problem.sums.items():
+                problem.sums[name] = np.require(array, requirements=["C", "A", "W"])
+    return nodes
+
+
+def in_process(client: Any) -> bool:
+    """Whether all workers of a client live in this process."""
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    return bool(workers) and all(address.startswith("inproc://") for address in workers)

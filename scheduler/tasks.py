@@ -1,0 +1,66 @@
+"""The functions that dask workers run; the dashboard shows their keys' names.
+
+A dask task only waits: the work is done by the process's tile pool, as wide as the worker has threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from distributed import get_worker
+
+from distkern.scheduler import memo, threads
+from distkern.scheduler.answers import Answer
+from distkern.scheduler.memo import Fence, Lease, Refusal
+from distkern.scheduler.messages import Message, Query
+from distkern.scheduler.reduction import Node
+from distkern.storage.source import BlockSource
+
+
+def place_blocks(
+    fence: Fence, source: BlockSource, numbers: Sequence[int], with_factors: bool
+) -> Refusal | None:
+    """Create blocks on this worker."""
+    _widen_pool()
+    return memo.place_blocks(fence, source, numbers, with_factors)
+
+
+def run_message(
+    fence: Fence, numbers: Sequence[int], version: int, previous: bytes, message: Message
+) -> dict[Node, Answer] | Refusal:
+    """Apply a message and answer."""
+    return memo.run_message(fence, numbers, version, previous, message)
+
+
+def replay_messages(
+    fence: Fence, numbers: Sequence[int], version: int, previous: bytes, messages: Sequence[Message]
+) -> Refusal | None:
+    """Apply the effects of a slice of the log."""
+    return memo.replay_messages(fence, numbers, version, previous, messages)
+
+
+def answer_query(fence: Fence, numbers: Sequence[int], at: bytes, query: Query) -> Answer | Refusal:
+    """Answer a question."""
+    return memo.answer_query(fence, numbers, at, query)
+
+
+def hold_lease(run_id: str, worker: str) -> Lease:
+    """Tie the run's memory on this worker to a dask result."""
+    return Lease(worker, run_id)
+
+
+def drop_run(run_id: str, dask_worker: Any = None) -> None:
+    """Forget the run on this worker."""
+    memo.drop_run(dask_worker.address, run_id)
+
+
+def peak_rss() -> int:
+    """Largest resident set of this worker's process so far, in bytes."""
+    from distkern.scheduler.running import peak_rss as measure
+
+    return measure()
+
+
+def _widen_pool() -> None:
+    threads.set_pool_width(get_worker().state.nthreads)

@@ -89,15 +89,20 @@ def finish_panel(
     orthogonal_products = products - second.T @ residual_products
     p = len(gram)
 
-    base = np.eye(p)
-    kept, unit_lower, pivots = _skipping_ldl(orthogonal_gram, dependent * column_norms)
-    relation = lower
-    if len(kept) < p:
-        # F of a later column was formed against the dropped one: start again from the pool columns themselves.
-        pool_gram = lower.T @ orthogonal_gram @ lower
-        kept, unit_lower, pivots = _skipping_ldl(pool_gram, dependent * column_norms)
-        base = lower[:, kept]
-        relation = np.eye(len(kept))
+    limits = dependent * column_norms
+    kept = list(range(p))
+    base = relation = np.eye(p)
+    while True:
+        kept_now, unit_lower, pivots = _skipping_ldl(base.T @ orthogonal_gram @ base, limits[kept])
+        if len(kept_now) == len(kept):
+            break
+        # F of a later column lost a multiple of a dropped one, which Q will not hold: give just that back. Starting
+        # from the pool columns instead would drown small pivots in the rounding of large ones.
+        kept = [kept[i] for i in kept_now]
+        relation = lower[np.ix_(kept, kept)]
+        base = solve_triangular(relation, lower[:, kept].T, trans="T", unit_diagonal=True).T
+    if len(kept) == p:
+        relation = lower
     to_q = solve_triangular(unit_lower, base.T, lower=True, unit_diagonal=True).T
     correct = second @ to_q
     survivors = (to_q.T @ orthogonal_gram) / pivots[:, None]

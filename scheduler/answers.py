@@ -104,7 +104,8 @@ class Labels:
     def count(cls, labels: NDArray[Any], weights: Array) -> Labels:
         """Count one block of labels, shape (n,)."""
         values, inverse = np.unique(labels, return_inverse=True)
-        return cls(values, np.bincount(inverse.ravel(), weights=weights, minlength=len(values)))
+        counts = np.bincount(inverse.ravel(), weights=weights, minlength=len(values))
+        return cls(values, np.asarray(counts, dtype=np.float64))
 
     def merge(self, other: Labels) -> Labels:
         """Merge two counts."""

@@ -81,7 +81,7 @@ def local_client(workers: int, memory: str | int | None = None) -> Iterator[Any]
     import dask
     from distributed import Client, LocalCluster
 
-    settings = {
+    settings: dict[str, Any] = {
         f"distributed.worker.memory.{name}": False for name in ("target", "spill", "pause", "terminate")
     }
     settings["distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_"] = None

@@ -22,10 +22,10 @@ def place(n_blocks: int, workers: Sequence[str], before: Mapping[int, str] | Non
     dict
         Block number to address; ranges are contiguous and their sizes differ by one at most.
     """
-    first = {}
+    first: dict[str, int] = {}
     for block, worker in sorted((before or {}).items()):
         first.setdefault(worker, block)
-    order = sorted(workers, key=lambda worker: (first.get(worker, n_blocks), worker))
+    order = sorted(workers, key=lambda worker: (first.get(worker, n_blocks), worker))[: max(n_blocks, 1)]
     return {block: order[block * len(order) // n_blocks] for block in range(n_blocks)}
 
 

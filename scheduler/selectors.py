@@ -8,6 +8,7 @@ in three exchanges a step. Neither knows who holds the rows.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -116,7 +117,7 @@ class _Forming:
     coefficients: Array
 
 
-class Selector:
+class Selector(ABC):
     """Common part: factors, history and stopping.
 
     Parameters
@@ -177,13 +178,13 @@ class Selector:
         self._start(len(self._factors.target_norms))
         self._enqueue(answer.drawn)
 
+    @abstractmethod
     def next_step(self) -> ProblemStep | None:
         """Return what to do next, or None when the path has ended (`reason` then says why)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def receive(self, answer: ProblemAnswer) -> None:
         """Take the answer to the last step."""
-        raise NotImplementedError
 
     def _start(self, n_targets: int) -> None:
         self._pool = Pool(

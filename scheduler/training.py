@@ -346,7 +346,7 @@ def target_means(loaded: LoadAnswer, classes: NDArray[Any] | None, are_codes: bo
     weights = np.zeros(len(classes))
     seen = loaded.labels.values
     weights[seen if are_codes else np.searchsorted(classes, seen)] = loaded.labels.weights
-    means = 2 * weights / weights.sum() - 1
+    means: Array = 2 * weights / weights.sum() - 1
     return means[1:] if len(classes) == 2 else means
 
 

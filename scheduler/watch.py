@@ -26,6 +26,9 @@ class WorkerWatch:
     def __init__(self, client: Any) -> None:
         self._listeners: list[Listener] = []
         self._previous = client._event_handlers.get(TOPIC)
+        if isinstance(getattr(self._previous, "__self__", None), WorkerWatch):
+            # dask keeps the handler of a topic that was unsubscribed.
+            self._previous = None
         client.subscribe_topic(TOPIC, self._handle)
 
     @classmethod

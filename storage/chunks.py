@@ -15,7 +15,7 @@ from zarr.codecs import BloscCodec
 from distkern.errors import DataError
 from distkern.storage.checks import numeric_dtype
 
-__all__ = ["ChunkAppender", "checksum", "create_array", "read_rows", "read_slab"]
+__all__ = ["ChunkAppender", "checksum", "create_array", "read_rows", "read_slab", "require_fit"]
 
 
 def checksum(rows: NDArray[Any]) -> str:
@@ -185,6 +185,36 @@ def read_rows(array: zarr.Array[Any], rows: NDArray[np.int64], what: str) -> NDA
         return _stored_form(np.asarray(array.get_orthogonal_selection(selection)), what)
     except (OSError, RuntimeError, ValueError, KeyError, TypeError) as cause:
         raise _unreadable(array, what, "single rows", cause) from cause
+
+
+def require_fit(rows: NDArray[Any], array: zarr.Array[Any], what: str) -> None:
+    """Refuse rows that cannot follow those in an array.
+
+    Parameters
+    ----------
+    rows : numpy.ndarray
+        Rows to append.
+    array : zarr.Array
+        Where they shall go.
+    what : str
+        Name of the data for the message.
+
+    Raises
+    ------
+    DataError
+        ``shape-mismatch`` or ``dtype-mismatch``.
+    """
+    if rows.shape[1:] != array.shape[1:]:
+        raise DataError(
+            f"{what} goes on with shape {rows.shape} after rows of shape {array.shape[1:]}: all pieces need "
+            f"the same columns",
+            kind="shape-mismatch",
+        )
+    if not np.can_cast(rows.dtype, array.dtype, "safe"):
+        raise DataError(
+            f"{what} goes on with {rows.dtype} values after {array.dtype}: convert all pieces to one dtype",
+            kind="dtype-mismatch",
+        )
 
 
 def _stored_form(values: NDArray[Any], what: str) -> NDArray[Any]:

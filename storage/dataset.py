@@ -15,6 +15,7 @@ from distkern.errors import DataError
 from distkern.storage.chunks import checksum, read_slab
 from distkern.storage.formats import ATTRIBUTE, appearance, identify, is_url, require_version
 from distkern.storage.source import BlockSource
+from distkern.storage.sources import DatasetSource
 
 __all__ = ["FORMAT_VERSION", "Dataset", "open_dataset"]
 
@@ -103,8 +104,6 @@ class Dataset:
 
     def source(self) -> BlockSource:
         """Return the rows as blocks for training; `BlockSource.classes` are the labels of the codes."""
-        from distkern.storage.sources import DatasetSource
-
         return DatasetSource(self)
 
     def verify(self) -> None:

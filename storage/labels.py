@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from distkern.errors import DataError, JobError
 from distkern.storage.checks import require_finite, to_numeric
 
-__all__ = ["CODE_DTYPE", "MAX_CLASSES", "MAX_INTEGER_CLASSES", "TargetRecorder", "plain_labels"]
+__all__ = ["CODE_DTYPE", "MAX_CLASSES", "MAX_INTEGER_CLASSES", "TargetRecorder", "as_targets", "plain_labels"]
 
 CODE_DTYPE = np.dtype(np.int32)
 
@@ -24,7 +24,36 @@ MAX_INTEGER_CLASSES = 100
 MAX_CLASSES = 65_536
 """Most classes of a data set; more labels than this are taken for an identifier column."""
 
+_WORDS = {"U": "text", "b": "bool", "i": "integers", "f": "floats", "O": "large integers"}
+
 TASKS = ("classification", "regression")
+
+
+def as_targets(y: Any) -> NDArray[Any]:
+    """Return targets as an array of any dtype.
+
+    Parameters
+    ----------
+    y : array-like
+        Targets.
+
+    Returns
+    -------
+    numpy.ndarray
+        The array, not copied where it is one.
+
+    Raises
+    ------
+    DataError
+        ``shape-mismatch``: the rows have different lengths.
+    """
+    try:
+        return np.asarray(y)
+    except ValueError as cause:
+        raise DataError(
+            f"y is no array ({cause}): give one label, or the same number of targets, for each row",
+            kind="shape-mismatch",
+        ) from cause
 
 
 def plain_labels(y: Any, first_row: int = 0) -> NDArray[Any]:
@@ -45,11 +74,16 @@ def plain_labels(y: Any, first_row: int = 0) -> NDArray[Any]:
     Raises
     ------
     DataError
-        ``missing-label``, ``mixed-labels`` or ``not-numeric``.
+        ``missing-label``, ``mixed-labels``, ``bad-label`` or ``not-numeric``.
     """
-    array = np.asarray(y)
+    array = as_targets(y)
     if array.dtype.kind == "S":
-        return np.char.decode(array, "utf-8")
+        try:
+            return np.char.decode(array, "utf-8")
+        except UnicodeDecodeError as cause:
+            raise DataError(
+                f"y holds bytes that are no text: {cause}; decode them first", kind="bad-label"
+            ) from cause
     if array.dtype.kind in "Ubiuf":
         return _native(array)
     if array.dtype.kind == "T":
@@ -58,7 +92,7 @@ def plain_labels(y: Any, first_row: int = 0) -> NDArray[Any]:
         return to_numeric(array, "y")
     values = array.ravel().tolist()
     for row, value in enumerate(values):
-        if value is None or value != value:
+        if value is None or (isinstance(value, float | np.floating) and np.isnan(value)):
             raise DataError(
                 f"y has no label in row {first_row + row} (counted from 0): leave the row out",
                 kind="missing-label",
@@ -158,8 +192,8 @@ class TargetRecorder:
             self._counted = set() if group == "i" and self._task is None and labels.ndim == 1 else None
         if group != self._group:
             raise DataError(
-                f"y begins with values of kind {self._group!r} and goes on with kind {group!r}: use one type "
-                f"for all labels",
+                f"y begins as {_WORDS[self._group]} and goes on as {_WORDS[group]}: use one type for "
+                f"all labels",
                 kind="mixed-labels",
             )
         if self._coded and labels.ndim != 1:

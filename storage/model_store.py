@@ -62,7 +62,7 @@ def write_model(
     meta : dict
         JSON values.
     arrays : dict of str to numpy.ndarray
-        Arrays of bool, numbers or text by name (letters, digits and underscores).
+        Arrays of bool, real numbers, text, or records of these, by name (letters, digits, underscores).
     overwrite : bool
         Whether to replace a model at `path`.
 
@@ -75,17 +75,18 @@ def write_model(
     """
     dump_json(meta)
     for name, array in arrays.items():
-        if not _NAME.fullmatch(name) or array.dtype.kind not in _KINDS:
+        if not _NAME.fullmatch(name) or not _storable(array.dtype):
             raise ValueError(f"array {name!r} of dtype {array.dtype} cannot be part of a model store")
     with publish_directory(path, overwrite, StoreError, lambda old: has_kind(old, "model")) as folder:
         entries = {}
         for name, array in arrays.items():
-            little_endian = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+            dtype = _described_type(_type_description(array.dtype))
+            little_endian = np.asarray(array, dtype=dtype, order="C")
             file = folder / f"{name}.npy"
             np.save(file, little_endian, allow_pickle=False)
             entries[name] = {
                 "shape": list(array.shape),
-                "dtype": little_endian.dtype.str,
+                "dtype": _type_description(dtype),
                 "sha256": _digest(file),
             }
         description = {"format_version": FORMAT_VERSION, "kind": "model", "meta": meta, "arrays": entries}
@@ -165,14 +166,33 @@ def _read_array(path: str | os.PathLike[str], folder: Path, name: str, entry: An
 
 def _declared(path: str | os.PathLike[str], name: str, entry: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     try:
-        shape, dtype = tuple(entry["shape"]), np.dtype(entry["dtype"])
-        valid = all(type(size) is int and size >= 0 for size in shape) and dtype.kind in _KINDS
+        shape, dtype = tuple(entry["shape"]), _described_type(entry["dtype"])
+        valid = all(type(size) is int and size >= 0 for size in shape) and _storable(dtype)
         valid = valid and isinstance(entry["sha256"], str)
     except (KeyError, TypeError, ValueError):
         valid = False
     if not valid:
         _corrupt(path, f"the description of {name} cannot be used")
     return shape, dtype
+
+
+def _storable(dtype: np.dtype[Any]) -> bool:
+    if dtype.names is not None:
+        return all(dtype[name].kind in _KINDS for name in dtype.names)
+    return dtype.kind in _KINDS
+
+
+def _type_description(dtype: np.dtype[Any]) -> str | list[list[str]]:
+    """Name a dtype in JSON values: little-endian, records as pairs of field name and dtype, unpadded."""
+    if dtype.names is not None:
+        return [[name, dtype[name].newbyteorder("<").str] for name in dtype.names]
+    return dtype.newbyteorder("<").str
+
+
+def _described_type(description: Any) -> np.dtype[Any]:
+    if isinstance(description, str):
+        return np.dtype(description)
+    return np.dtype([(str(name), str(kind)) for name, kind in description])
 
 
 def _digest(file: Path) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import numpy as np
 import zarr
 
 from distkern.errors import DataError
@@ -100,4 +99,4 @@ def _open_array(path: str | os.PathLike[str]) -> zarr.Array[Any]:
 def _in_memory(values: Any, what: str) -> Any:
     if isinstance(values, zarr.Array):
         return read_slab(values, 0, values.shape[0], what)
-    return values if values is None else np.asarray(values)
+    return values

@@ -1,23 +1,26 @@
 """Write a directory aside, then rename it into place: what has its final name is complete.
 
 A process that dies while it writes leaves only a hidden sibling ``.NAME.partial-XXXXXXXX`` behind, which no
-reader looks at.
+reader looks at, and which the next writer of the same name removes.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import time
 
 from distkern.errors import DistkernError
 
 __all__ = ["check_destination", "publish_directory", "sync_file", "sync_folder"]
 
+_YOUNG_SECONDS = 60.0
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -99,7 +102,9 @@ def publish_directory(
     partial = final.with_name(f".{final.name}.partial-{secrets.token_hex(4)}")
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(final)
         partial.mkdir()
+        lock = _locked(partial)
     except OSError as cause:
         raise error(f"cannot write {path}: {cause.strerror}", kind="not-writable") from cause
     try:
@@ -116,6 +121,8 @@ def publish_directory(
         ) from cause
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
 
 
 def sync_file(path: Path) -> None:
@@ -129,6 +136,31 @@ def sync_file(path: Path) -> None:
 
 sync_folder = sync_file
 """Make the names in a directory survive a power cut."""
+
+
+def _locked(folder: Path) -> int | None:
+    """Lock a directory until the descriptor is closed or the process dies; None where another has it."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _remove_abandoned(final: Path) -> None:
+    for sibling in final.parent.iterdir():
+        # What vanishes meanwhile has been published or removed by its own writer.
+        with suppress(FileNotFoundError):
+            # A young one may have been made this moment by a process that has not locked it yet.
+            named_so = sibling.name.startswith(f".{final.name}.partial-") and sibling.is_dir()
+            if not named_so or time() - sibling.stat().st_mtime < _YOUNG_SECONDS:
+                continue
+            lock = _locked(sibling)
+            if lock is not None:
+                shutil.rmtree(sibling, ignore_errors=True)
+                os.close(lock)
 
 
 def _sync_tree(root: Path) -> None:

@@ -20,6 +20,7 @@ from distkern.errors import DataError
 from distkern.storage.blocks import block_boundaries, memory_block_rows
 from distkern.storage.checks import check_rows_agree, check_weights, numeric_dtype, require_finite, to_numeric
 from distkern.storage.chunks import read_rows, read_slab
+from distkern.storage.labels import as_targets
 
 if TYPE_CHECKING:
     from distkern.storage.dataset import Dataset
@@ -62,7 +63,7 @@ class ArraySource:
         boundaries: tuple[int, ...] | None = None,
     ) -> None:
         self.X = _two_dimensional(to_numeric(X, "X"))
-        self.y = _targets_allowed(np.asarray(y))
+        self.y = _targets_allowed(as_targets(y))
         self.n_rows, self.n_features = self.X.shape
         check_rows_agree(self.n_rows, len(self.y))
         self.target_shape: tuple[int, ...] = self.y.shape[1:]
@@ -125,7 +126,7 @@ class ZarrSource:
         classes: NDArray[Any] | None = None,
     ) -> None:
         self.X: zarr.Array[Any] = _anchored(_two_dimensional(X))
-        self.y = _targets_allowed(_anchored(y) if isinstance(y, zarr.Array) else np.asarray(y))
+        self.y = _targets_allowed(_anchored(y) if isinstance(y, zarr.Array) else as_targets(y))
         self.n_rows, self.n_features = (int(size) for size in self.X.shape)
         check_rows_agree(self.n_rows, self.y.shape[0])
         self.target_shape: tuple[int, ...] = tuple(self.y.shape[1:])
@@ -209,23 +210,29 @@ class DatasetSource(ZarrSource):
 
     def read_features(self, block: int) -> NDArray[Any]:
         """Rows of X of one block, a fresh array of shape (rows, n_features)."""
-        self._require_chunks(self.X, _span(self.boundaries, block), "X")
+        span = _span(self.boundaries, block)
+        self._require_chunks(self.X, np.arange(span.start, span.stop, self.X.chunks[0]), "X")
         return super().read_features(block)
 
     def read_targets(self, block: int) -> NDArray[Any]:
         """Targets of one block, a fresh array of shape (rows,) + target_shape."""
-        self._require_chunks(self.y, _span(self.boundaries, block), "y")
+        span = _span(self.boundaries, block)
+        self._require_chunks(self.y, np.arange(span.start, span.stop, self.y.chunks[0]), "y")
         return super().read_targets(block)
+
+    def read_rows(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """Single rows of X in the order given, shape (n, n_features)."""
+        self._require_chunks(self.X, _checked_rows(rows, self.n_rows), "X")
+        return super().read_rows(rows)
 
     def _check(self, values: NDArray[Any], what: str, first_row: int) -> None:
         pass
 
-    def _require_chunks(self, array: zarr.Array[Any], span: slice, what: str) -> None:
+    def _require_chunks(self, array: zarr.Array[Any], rows: NDArray[np.int64], what: str) -> None:
         if not isinstance(array.store, LocalStore):
             return
         folder = array.store.root / array.path
-        size = array.chunks[0]
-        for chunk in range(span.start // size, -(-span.stop // size)):
+        for chunk in np.unique(rows // array.chunks[0]).tolist():
             key = array.metadata.encode_chunk_key((chunk, *(0,) * (array.ndim - 1)))
             if not (folder / key).is_file():
                 raise DataError(

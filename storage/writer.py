@@ -18,10 +18,10 @@ from distkern.errors import DataError, JobError
 from distkern.statistics import Moments
 from distkern.storage.blocks import chunk_rows_for
 from distkern.storage.checks import check_rows_agree, require_finite, to_numeric
-from distkern.storage.chunks import ChunkAppender, create_array, read_slab
+from distkern.storage.chunks import ChunkAppender, create_array, read_slab, require_fit
 from distkern.storage.dataset import FORMAT_VERSION, Dataset, open_dataset
 from distkern.storage.formats import ATTRIBUTE, has_kind
-from distkern.storage.labels import CODE_DTYPE, TargetRecorder
+from distkern.storage.labels import CODE_DTYPE, TargetRecorder, as_targets
 from distkern.storage.publish import publish_directory
 
 __all__ = ["DatasetWriter", "write_dataset"]
@@ -136,14 +136,14 @@ class DatasetWriter:
             )
         if rows.shape[1] == 0:
             raise DataError("X has no features: give at least one column", kind="zero-features")
-        raw = y if isinstance(y, np.ndarray) else np.asarray(y)
+        raw = as_targets(y)
         check_rows_agree(len(rows), raw.shape[0] if raw.ndim else 0)
         require_finite(rows, "X", self.rows_written, self._names)
         targets = self._targets.record(raw, self.rows_written)
         if self._X is None or self._y is None:
             self._X, self._y = self._create(rows, targets)
-        _check_fits(rows, self._X.array, "X")
-        _check_fits(targets, self._y.array, "y")
+        require_fit(rows, self._X.array, "X")
+        require_fit(targets, self._y.array, "y")
         self._X.append(rows)
         self._y.append(targets)
 
@@ -259,7 +259,7 @@ def write_dataset(
         As for `DatasetWriter`.
     """
     X = X if isinstance(X, zarr.Array) else to_numeric(X, "X")
-    y = y if isinstance(y, zarr.Array) else np.asarray(y)
+    y = y if isinstance(y, zarr.Array) else as_targets(y)
     if X.ndim != 2:
         raise DataError(
             f"X has shape {X.shape}: it must have two dimensions, rows and features", kind="shape-mismatch"
@@ -278,20 +278,6 @@ def write_dataset(
             stop = min(start + step, X.shape[0])
             writer.append(_rows(X, start, stop, "X"), _rows(y, start, stop, "y"))
     return open_dataset(path)
-
-
-def _check_fits(rows: NDArray[Any], array: zarr.Array[Any], what: str) -> None:
-    if rows.shape[1:] != array.shape[1:]:
-        raise DataError(
-            f"{what} goes on with shape {rows.shape} after rows of shape {array.shape[1:]}: all pieces need "
-            f"the same columns",
-            kind="shape-mismatch",
-        )
-    if not np.can_cast(rows.dtype, array.dtype, "safe"):
-        raise DataError(
-            f"{what} goes on with {rows.dtype} values after {array.dtype}: convert all pieces to one dtype",
-            kind="dtype-mismatch",
-        )
 
 
 def _rows(values: Any, start: int, stop: int, what: str) -> NDArray[Any]:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.kernels import Gaussian, Kernel, Linear, Polynomial, Sigmoid
+
 Array = NDArray[np.float64]
 
 
@@ -114,3 +116,83 @@ def numerical_gradient(function: Callable[[float], float], at: float) -> float:
     """Central difference with a relative step."""
     h = 1e-6 * max(abs(at), 1e-12)
     return (function(at + h) - function(at - h)) / (2 * h)
+
+
+def dense_kernel_columns(kernel: Kernel, X: Array, centers: Array, own_rows: Array, epsilon: float) -> Array:
+    """Kernel columns of `centers`, which are rows `own_rows` of `X`, one value at a time; epsilon at the own row."""
+    values = np.empty((len(X), len(centers)))
+    for j, center in enumerate(centers):
+        if isinstance(kernel, Gaussian):
+            values[:, j] = np.exp(-np.square(X - center).sum(axis=1) / (2 * kernel.sigma**2))
+        elif isinstance(kernel, Polynomial):
+            values[:, j] = ((X * center).sum(axis=1) + kernel.offset) ** kernel.degree
+        elif isinstance(kernel, Sigmoid):
+            values[:, j] = np.tanh(kernel.kappa * (X * center).sum(axis=1) + kernel.theta)
+        else:
+            assert isinstance(kernel, Linear)
+            values[:, j] = (X * center).sum(axis=1)
+    values[own_rows, np.arange(len(centers))] += epsilon
+    return values
+
+
+def check_factors(
+    q: Array,
+    residual: Array,
+    u: Array,
+    s: Array,
+    z: Array,
+    lambdas: Array,
+    design: Array,
+    targets: Array,
+    *,
+    orthogonal: float = 1e-10,
+    accurate: float = 1e-9,
+) -> None:
+    """Hold thin factors to their equations.
+
+    Parameters
+    ----------
+    q : array, shape (n, k)
+        Columns of Q the rows hold; a path that ended within a panel has more columns in `u` than here.
+    residual : array, shape (n, T)
+        E after k - 1 steps.
+    u, s, z, lambdas
+        As a `Path` has them, m + 1 long with m + 1 >= k.
+    design : array, shape (n, m + 1)
+        [1 K] of the centres, times the root weights.
+    targets : array, shape (n, T)
+        Centred, times the root weights.
+    orthogonal, accurate : float
+        Largest cosine between columns of Q, and largest relative error of everything else.
+    """
+    k, m = q.shape[1], len(s)
+    assert k <= m
+    assert u.shape == (m, m)
+    assert z.shape == (m, targets.shape[1])
+    assert lambdas.shape[0] == m
+    for array in (q, residual, u, s, z, lambdas):
+        assert np.isfinite(array).all()
+    assert (s > 0).all()
+    assert (lambdas >= 0).all()
+    np.testing.assert_array_equal(np.tril(u), np.eye(m))
+
+    lengths = np.sqrt(s[:k])
+    cosines = (q.T @ q) / np.outer(lengths, lengths)
+    np.testing.assert_allclose(cosines, np.eye(k), rtol=0, atol=max(orthogonal, accurate / 10))
+    np.testing.assert_allclose(
+        np.abs(cosines - np.diag(cosines.diagonal())).max(), 0.0, rtol=0, atol=orthogonal
+    )
+
+    columns = np.linalg.norm(design[:, :k], axis=0)
+    np.testing.assert_allclose((q @ u[:k, :k] - design[:, :k]) / columns, 0.0, rtol=0, atol=accurate)
+
+    size = np.linalg.norm(targets, axis=0)
+    size = np.where(size > 0, size, 1.0)
+    assert (z[0] == 0.0).all()
+    np.testing.assert_allclose((q.T @ targets - z[:k]) / np.outer(lengths, size), 0.0, rtol=0, atol=accurate)
+
+    # Step j used the lambda of its own time (thesis 3.82).
+    expected = targets.astype(np.float64)
+    for j in range(1, k):
+        expected = expected - np.outer(q[:, j], z[j] / (lambdas[j] + s[j]))
+    np.testing.assert_allclose((residual - expected) / size, 0.0, rtol=0, atol=accurate)

@@ -15,7 +15,7 @@ from distkern.stopping import StopReason
 
 _SEED = 0
 _SIGMA = 20.0
-_MAX_CENTERS = 300
+_MAX_CENTERS = 400
 
 
 @click.command()

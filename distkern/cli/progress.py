@@ -116,7 +116,7 @@ class LogProgress:
             self._last = self._clock()
             self._limit = event.max_centers
             logger.info(
-                "training on %d rows x %d features in %d blocks, %d targets, %d workers, at most %d centres",
+                "training on %d rows x %d features in %d blocks; targets %d, workers %d, centres at most %d",
                 event.n_rows,
                 event.n_features,
                 event.n_blocks,

@@ -74,7 +74,7 @@ class TrainingResult:
             ("seconds", f"{record['seconds']:.1f}"),
             ("rounds, exchanges", f"{record['rounds']}, {record['exchanges']}"),
             ("read", bytes_shown(record["bytes_read"])),
-            ("peak, driver and worker", _peaks(record)),
+            ("peak memory", _peaks(record)),
             ("model", record["model"] or "not saved: the job names no model in [output]"),
             ("run", record["run"] or "not kept: the job names no run in [output]"),
         ]
@@ -83,5 +83,8 @@ class TrainingResult:
 
 
 def _peaks(record: dict[str, Any]) -> str:
-    driver, worker = bytes_shown(record["peak_rss_driver"]), bytes_shown(record["peak_rss_worker"])
-    return f"{driver} and {worker} (planned {bytes_shown(record['planned_peak_bytes'])})"
+    driver, worker, planned = (
+        bytes_shown(record[name]) for name in ("peak_rss_driver", "peak_rss_worker", "planned_peak_bytes")
+    )
+    workers = f", largest worker {worker}" if record["peak_rss_worker"] else ""
+    return f"driver {driver}{workers}, planned {planned}"

@@ -24,7 +24,8 @@ class Terminal:
     Attributes
     ----------
     verbosity : int
-        -1 errors only, 0 progress and warnings, 1 what every room logs, 2 debugging too.
+        -1 errors only, 0 progress and warnings, 1 what every room logs, 2 debugging and what
+        libraries log too.
     """
 
     def __init__(self, verbosity: int = 0) -> None:
@@ -58,6 +59,7 @@ class Terminal:
     def log_records(self) -> Iterator[None]:
         """Send log records to standard error while a command runs."""
         handler = self._handler()
+        handler.addFilter(self._wanted)
         root = logging.getLogger()
         loggers = [logging.getLogger("distkern"), logging.getLogger("distkern.cli")]
         levels = [logger.level for logger in loggers]
@@ -69,6 +71,12 @@ class Terminal:
             root.removeHandler(handler)
             for logger, level in zip(loggers, levels, strict=True):
                 logger.setLevel(level)
+
+    def _wanted(self, record: logging.LogRecord) -> bool:
+        """Let libraries speak up in warnings only: what they do all day is of no use here."""
+        if record.name.partition(".")[0] == "distkern" or self.verbosity > 1:
+            return True
+        return record.levelno >= (logging.ERROR if self.quiet else logging.WARNING)
 
     def _handler(self) -> logging.Handler:
         if self.live:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from distkern.cli.interrupts import interrupts_held
 from distkern.cli.job import ClusterSection, Job, OutputSection
 from distkern.cli.parameters import build
 from distkern.cli.progress import show_progress
@@ -19,11 +20,11 @@ from distkern.cli.scoring import score_model
 from distkern.cli.terminal import Terminal
 from distkern.errors import BudgetError, DataError, JobError, RunError
 
-logger = logging.getLogger(__name__)
-
 if TYPE_CHECKING:
     from distkern.events import Event, Subscriber
     from distkern.storage import RunDirectory
+
+logger = logging.getLogger(__name__)
 
 
 def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False) -> TrainingResult:
@@ -93,16 +94,17 @@ def refuse_existing(output: OutputSection, *, overwrite: bool) -> None:
 @contextmanager
 def _cluster(section: ClusterSection) -> Iterator[Any]:
     """Yield the dask client that the job asks for, or None for training in this process."""
-    context: Any = nullcontext()
-    if section.scheduler is not None:
-        from distkern.scheduler import connect
+    with ExitStack() as stack:
+        client = None
+        if section.scheduler is not None:
+            from distkern.scheduler import connect
 
-        context = connect(section.scheduler)
-    elif section.workers is not None:
-        from distkern.scheduler import local_client
+            client = stack.enter_context(connect(section.scheduler))
+        elif section.workers is not None:
+            from distkern.scheduler import local_client
 
-        context = local_client(section.workers, section.memory)
-    with context as client:
+            with interrupts_held():
+                client = stack.enter_context(local_client(section.workers, section.memory))
         yield client
 
 

@@ -6,6 +6,7 @@ in an underscore; what cannot be copied or pickled (a client, callbacks) is kept
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import ExitStack
 from copy import copy
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from distkern.errors import DataError, RunError
+from distkern.errors import DataError, JobError, RunError
 from distkern.estimators.assembly import assemble, prefix_lengths
 from distkern.estimators.parameters import check_parameters
 from distkern.events import Event, Subscriber
@@ -39,6 +40,7 @@ from distkern.storage import (
     as_source,
     is_zarr_array,
     memory_array,
+    require_finite,
     row_blocks,
 )
 
@@ -46,7 +48,7 @@ Array = NDArray[np.float64]
 _BY_REFERENCE = ("client", "callbacks")
 
 
-class KernelLeastSquares(BaseEstimator):
+class KernelLeastSquares(BaseEstimator, ABC):
     """Base of the estimators; see the subclasses for the parameters."""
 
     _classification: bool
@@ -120,8 +122,9 @@ class KernelLeastSquares(BaseEstimator):
         self.n_features_in_ = source.n_features
         return source
 
+    @abstractmethod
     def _validate_training(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
-        raise NotImplementedError
+        """Check arrays in memory: rows, targets or codes, and the classes the codes point into."""
 
     def _note_targets(self, source: BlockSource) -> None:
         """Check the source's targets against the kind of estimator."""
@@ -273,14 +276,16 @@ class KernelLeastSquares(BaseEstimator):
             values = self._model.evaluate(part)
             yield start, self._predictions(values), self._probabilities(values) if proba else None
 
+    @abstractmethod
     def _predictions(self, values: Array) -> NDArray[Any]:
-        raise NotImplementedError
+        """Predictions from fitted targets, shape (n, T)."""
 
     def _probabilities(self, values: Array) -> Array:
-        raise NotImplementedError
+        raise JobError(f"{type(self).__name__} predicts values, not probabilities", kind="no-probabilities")
 
     def _validate_rows(self, X: Any) -> NDArray[Any]:
-        return validate_rows(self, X)
+        checked: NDArray[Any] = validate_rows(self, X)
+        return checked
 
     def _check_width(self, shape: tuple[int, ...]) -> None:
         if len(shape) != 2 or shape[1] != self.n_features_in_:
@@ -328,8 +333,6 @@ def validate_rows(estimator: Any, X: Any, **options: Any) -> Any:
     DataError
         Shape, dtype or values are wrong.
     """
-    from distkern.storage import require_finite
-
     fitting = "y" in options
     try:
         checked = validate_data(

@@ -36,7 +36,7 @@ def one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
 
 def integer(name: str, value: object, lowest: int) -> int:
     """Require an integer of at least `lowest`."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < lowest:
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < lowest:
         raise refuse(name, value, f"an integer of at least {lowest}")
     return int(value)
 

@@ -12,10 +12,7 @@ from distkern.storage.blocks import chunk_rows_for
 from distkern.storage.dataset import Dataset, open_dataset
 from distkern.storage.formats import has_kind
 from distkern.storage.ingest.cleaning import POLICIES, Cleaner
-from distkern.storage.ingest.csv_files import CsvTable
 from distkern.storage.ingest.numpy_files import open_npy, open_npz
-from distkern.storage.ingest.parquet_files import ParquetTable
-from distkern.storage.ingest.svmlight_files import SvmlightTable
 from distkern.storage.ingest.table import Table
 from distkern.storage.publish import check_destination
 from distkern.storage.writer import DatasetWriter
@@ -101,7 +98,7 @@ def ingest(
     table = _open_table(files, target, part, list(drop), delimiter)
     cleaner = Cleaner(table, missing)
     if chunk_rows is None:
-        row_bytes = table.n_features * table.dtype.itemsize
+        row_bytes = table.n_features * cleaner.dtype.itemsize
         chunk_rows = max(1, min(chunk_rows_for(row_bytes, table.n_rows), table.n_rows))
     with DatasetWriter(
         out,
@@ -143,15 +140,20 @@ def _open_table(
     name = formats.pop()
     _refuse_unused(name, target, part, drop, delimiter)
     column = None if target is None else str(target)
+    # Every worker imports this room, so pyarrow and scikit-learn are loaded only where they are used.
     if name == "csv":
+        from distkern.storage.ingest.csv_files import CsvTable
+
         return CsvTable(files, column, drop, delimiter)
     if name == "parquet":
+        from distkern.storage.ingest.parquet_files import ParquetTable
+
         return ParquetTable(files, column, drop)
-    if name == "npy":
-        return open_npy(files, target)
-    if name == "npz":
-        return open_npz(files, column, part)
-    return SvmlightTable(files)
+    if name == "svmlight":
+        from distkern.storage.ingest.svmlight_files import SvmlightTable
+
+        return SvmlightTable(files)
+    return open_npy(files, target) if name == "npy" else open_npz(files, column, part)
 
 
 def _format(path: Path) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.errors import DataError
+from distkern.storage.checks import column_name
 from distkern.storage.ingest.table import Batch, Table
 
 __all__ = ["POLICIES", "Cleaner"]
@@ -29,6 +30,8 @@ class Cleaner:
 
     Attributes
     ----------
+    dtype : numpy.dtype
+        dtype of the clean features: that of the table, float64 where means may go among integers.
     rows_dropped, values_filled : int
         What `rows` has done so far.
     """
@@ -36,6 +39,8 @@ class Cleaner:
     def __init__(self, table: Table, policy: str) -> None:
         self.table = table
         self.policy = policy
+        fills_integers = policy == "mean" and table.dtype.kind != "f"
+        self.dtype: np.dtype[Any] = np.dtype(np.float64) if fills_integers else table.dtype
         self.rows_dropped = 0
         self.values_filled = 0
 
@@ -45,7 +50,7 @@ class Cleaner:
         Yields
         ------
         features : array, shape (n, n_features)
-            In the dtype of the table.
+            In `dtype`.
         target : array, shape (n,) or (n, n_targets)
             As the table gives it.
 
@@ -61,7 +66,7 @@ class Cleaner:
             features, target = self._clean(batch, first_row, means)
             first_row += len(batch.features)
             if len(features):
-                yield features.astype(self.table.dtype, copy=False), target
+                yield features.astype(self.dtype, copy=False), target
 
     def _clean(
         self, batch: Batch, first_row: int, means: NDArray[np.float64] | None
@@ -73,24 +78,24 @@ class Cleaner:
             keep = ~(holes.any(axis=1) | no_target)
             self.rows_dropped += int(np.count_nonzero(~keep))
             return (features, target) if keep.all() else (features[keep], target[keep])
-        if no_target.any():
-            row = first_row + int(np.argmax(no_target))
-            raise DataError(
-                f"the target is missing in row {row} (counted from 1 over all files): fill it in, or leave "
-                f"such rows out with --missing drop",
-                kind="missing-value",
-            )
-        if not holes.any():
+        refused = no_target if means is not None else no_target | holes.any(axis=1)
+        if refused.any():
+            row = int(np.argmax(refused))
+            raise self._missing(first_row + row, None if no_target[row] else int(np.argmax(holes[row])))
+        if means is None or not holes.any():
             return features, target
-        if means is None:
-            row, column = (int(index) for index in np.argwhere(holes)[0])
-            raise DataError(
-                f"{self._column(column)} has no value in row {first_row + row} (counted from 1 over all "
-                f"files): fill it in, or choose --missing drop or --missing mean",
-                kind="missing-value",
-            )
         self.values_filled += int(np.count_nonzero(holes))
         return np.where(holes, means.astype(features.dtype), features), target
+
+    def _missing(self, row: int, column: int | None) -> DataError:
+        if column is None:
+            name, knob = "the target", "leave such rows out with --missing drop"
+        else:
+            name, knob = self._column(column), "choose --missing drop or --missing mean"
+        return DataError(
+            f"{name} has no value in row {row} (counted from 1 over all files): fill it in, or {knob}",
+            kind="missing-value",
+        )
 
     def _refuse_infinite(self, batch: Batch, first_row: int) -> None:
         for values, is_target in ((batch.features, False), (batch.target, True)):
@@ -123,8 +128,7 @@ class Cleaner:
         return np.asarray(totals / np.maximum(counts, 1))
 
     def _column(self, column: int) -> str:
-        names = self.table.names
-        return f"column {names[column]!r}" if names else f"column {column} (counted from 0)"
+        return column_name(column, self.table.names)
 
 
 def _target_holes(batch: Batch) -> NDArray[np.bool_]:

@@ -229,7 +229,7 @@ def _keys(path: Path) -> list[str]:
 
 
 def _stored_file(path: Path) -> StoredArray:
-    return _stored(path, str(path), lambda: path.open("rb"))
+    return _stored(path, str(path), lambda: path.open("rb"), lambda: path.stat().st_size)
 
 
 def _stored_member(path: Path, key: str) -> StoredArray:
@@ -238,13 +238,21 @@ def _stored_member(path: Path, key: str) -> StoredArray:
         with zipfile.ZipFile(path) as archive:
             return archive.open(f"{key}.npy")
 
-    return _stored(path, f"{key} of {path}", opener)
+    def size() -> int:
+        with zipfile.ZipFile(path) as archive:
+            return archive.getinfo(f"{key}.npy").file_size
+
+    return _stored(path, f"{key} of {path}", opener, size)
 
 
-def _stored(path: Path, name: str, opener: Callable[[], IO[bytes]]) -> StoredArray:
+def _stored(path: Path, name: str, opener: Callable[[], IO[bytes]], size: Callable[[], int]) -> StoredArray:
     try:
         with opener() as stream:
             header = read_npy_header(stream)
+            # A header may claim any size: nothing is allocated that the file does not hold.
+            needed = stream.tell() + int(np.prod(header.shape, dtype=object)) * header.dtype.itemsize
+        if size() < needed:
+            raise EOFError("the file ends before the array does")
     except _FAILURES as cause:
         raise unreadable(path, f"{name}: {cause}") from cause
     return StoredArray(path, name, header, opener)

@@ -73,7 +73,7 @@ class ParquetTable:
         rows = max(1, BATCH_BYTES // (8 * self.n_features))
         for path in self._paths:
             try:
-                with pq.ParquetFile(path) as file:
+                with pq.ParquetFile(path, page_checksum_verification=True) as file:
                     wanted = [*self._features, self._target]
                     for block in file.iter_batches(batch_size=rows, columns=wanted):
                         yield self._batch(block)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -134,10 +135,10 @@ def test_a_surprise_after_v_on_the_command_has_its_traceback_too(
 @pytest.mark.parametrize(
     ("flags", "seen"),
     [
-        ([], {"warning", "cli info"}),
+        ([], {"warning", "cli info", "library warning"}),
         (["-q"], set()),
-        (["-v"], {"warning", "cli info", "info"}),
-        (["-vv"], {"warning", "cli info", "info", "debug"}),
+        (["-v"], {"warning", "cli info", "info", "library warning"}),
+        (["-vv"], {"warning", "cli info", "info", "debug", "library warning", "library info"}),
     ],
 )
 def test_verbosity_sets_what_is_logged(
@@ -148,12 +149,15 @@ def test_verbosity_sets_what_is_logged(
         logging.getLogger("distkern.storage").info("<info>")
         logging.getLogger("distkern.storage").debug("<debug>")
         logging.getLogger("distkern.cli").info("<cli info>")
+        logging.getLogger("library").warning("<library warning>")
+        logging.getLogger("library").info("<library info>")
         return {"rows": 3}
 
     monkeypatch.setattr("distkern.storage.describe", describe)
+    monkeypatch.setattr(logging.getLogger("library"), "level", logging.DEBUG)
     done = call("info", "a.zarr", *flags)
     assert done.code == 0
-    assert {name for name in ("warning", "cli info", "info", "debug") if f"<{name}>" in done.err} == seen
+    assert set(re.findall("<(.*?)>", done.err)) == seen
     assert "<" not in done.out
 
 

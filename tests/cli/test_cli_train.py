@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -280,7 +281,10 @@ def test_no_scheduler_at_the_address_ends_with_5(blobs: Path, call: Call) -> Non
     assert not (blobs / "blobs.run").exists()
 
 
-def test_an_interrupt_ends_with_130_and_leaves_no_model(here: Path) -> None:
+@pytest.mark.parametrize(
+    "workers", [0, pytest.param(2, marks=[pytest.mark.slow, pytest.mark.cluster], id="2 workers")]
+)
+def test_an_interrupt_of_all_processes_ends_with_130_and_leaves_no_model(here: Path, workers: int) -> None:
     from distkern.storage import write_dataset
 
     rng = np.random.default_rng(0)
@@ -292,7 +296,8 @@ def test_an_interrupt_ends_with_130_and_leaves_no_model(here: Path) -> None:
         output={"model": "big.model"},
     )
     process = subprocess.Popen(
-        [sys.executable, "-m", "distkern", "train", str(job)],
+        [sys.executable, "-m", "distkern", "train", str(job), *(["--workers", "2"] if workers else [])],
+        start_new_session=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(),
@@ -302,8 +307,8 @@ def test_an_interrupt_ends_with_130_and_leaves_no_model(here: Path) -> None:
     for line in process.stderr:
         if "training on" in line:
             break
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=25)
     assert process.returncode == 130, err
     assert out == ""
     assert "interrupted" in err
@@ -324,3 +329,16 @@ def test_workers_give_the_same_model(blobs: Path, shell: Call) -> None:
     assert np.array_equal(alone.centers_, shared.centers_)
     assert np.array_equal(alone.coef_, shared.coef_)
     assert record["peak_rss_worker"] > 1e6
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_a_running_cluster_trains_and_stays(blobs: Path, shell: Call) -> None:
+    from distkern.scheduler import local_client
+
+    with local_client(2) as client:
+        record = record_of(
+            shell("train", write_job(blobs, **BLOBS), "--json", "--scheduler", client.scheduler.address)
+        )
+        assert record["test"]["error"] < 0.1
+        assert len(client.scheduler_info()["workers"]) == 2

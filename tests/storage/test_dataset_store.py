@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import zarr
 from hypothesis import HealthCheck, given, settings
@@ -155,10 +156,10 @@ def test_zarr_arrays_are_copied_by_chunk(tmp_path: Path, zarr_format: Any) -> No
     assert attributes(Path(copy.path)) == attributes(Path(plain.path))
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     sizes=st.lists(st.integers(0, 30), min_size=1, max_size=8),
-    chunk_rows=st.integers(1, 25),
+    chunk_rows=st.integers(3, 25),
     kind=st.sampled_from(["text", "integer", "number"]),
     known=st.booleans(),
 )
@@ -221,6 +222,10 @@ Y = np.arange(100) % 2
         ([[1, 2], [3]], [0, 1], {}, "not-numeric", ["X"]),
         (X, np.arange(100).astype("M8[s]"), {}, "not-numeric", ["datetime64"]),
         (X, np.array([None, *"ab" * 50][:100], object), {}, "missing-label", ["row 0"]),
+        (X, np.array([pd.NA, *"ab" * 50][:100], object), {}, "mixed-labels", ["NAType", "str"]),
+        (X, np.array([np.nan, *"ab" * 50][:100], object), {}, "missing-label", ["row 0"]),
+        (X, np.array([b"a", b"\xff"] * 50), {}, "bad-label", ["bytes"]),
+        (X, [[1], [1, 2]] * 50, {}, "shape-mismatch", ["y"]),
         (X, np.array([1.5, "a"] * 50, object), {}, "mixed-labels", ["float", "str"]),
         (X, ["a", "b"] * 50, {"task": "regression"}, "not-numeric", ["'regression'"]),
         (X, np.zeros((100, 2), int), {"task": "classification"}, "shape-mismatch", ["(100, 2)"]),

@@ -18,7 +18,7 @@ y = np.array(["u", "v", "w"])[np.arange(60) % 3]
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", ["f8", "f4", "u1", "?", ">f8", "f2"])
 def test_npz(tmp_path: Path, save: Any, order: Any, dtype: str) -> None:
-    rows = np.asarray(X * 10, order=order).astype(dtype)
+    rows = np.asarray(np.abs(X) * 2, order=order).astype("i4" if dtype == "?" else dtype).astype(dtype)
     save(tmp_path / "t.npz", X=rows, y=y)
     dataset = ingest(tmp_path / "t.npz", tmp_path / "d")
     np.testing.assert_array_equal(dataset.X[:], rows)
@@ -158,6 +158,21 @@ def test_short_npy(tmp_path: Path) -> None:
     (tmp_path / "t.npy").write_bytes((tmp_path / "t.npy").read_bytes()[:-8])
     with pytest.raises(DataError, match="ends before") as caught:
         ingest(tmp_path / "t.npy", tmp_path / "d", target="0")
+    assert caught.value.kind == "unreadable"
+
+
+@pytest.mark.parametrize("shape", [(10**13, 3), (3, 10**13)])
+@pytest.mark.parametrize("name", ["t.npy", "t.npz"])
+def test_claim_of_a_huge_array(tmp_path: Path, name: str, shape: tuple[int, int]) -> None:
+    with (tmp_path / "t.npy").open("wb") as stream:
+        header: Any = {"descr": "<f8", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(stream, header)
+    if name == "t.npz":
+        with zipfile.ZipFile(tmp_path / "t.npz", "w") as archive:
+            archive.write(tmp_path / "t.npy", "X.npy")
+            archive.write(tmp_path / "t.npy", "y.npy")
+    with pytest.raises(DataError, match="ends before") as caught:
+        ingest(tmp_path / name, tmp_path / "d", target=None if name == "t.npz" else 0)
     assert caught.value.kind == "unreadable"
 
 

@@ -16,7 +16,7 @@ def test_round_trip(tmp_path: Path, zero_based: bool, name: str) -> None:
     X = np.round(RNG.normal(size=(300, 6)), 3) * (RNG.random((300, 6)) < 0.4)
     X[0] = 1.0
     y = RNG.choice([-1, 1], 300)
-    dump_svmlight_file(X, y, tmp_path / name, zero_based=zero_based)
+    dump_svmlight_file(X, y, str(tmp_path / name), zero_based=zero_based)
     dataset = ingest(tmp_path / name, tmp_path / "d")
     np.testing.assert_array_equal(dataset.X[:], X)
     assert dataset.class_labels is not None
@@ -27,7 +27,7 @@ def test_round_trip(tmp_path: Path, zero_based: bool, name: str) -> None:
 def test_streams_several_ranges_and_files(tmp_path: Path) -> None:
     X = RNG.normal(size=(30_000, 8))
     y = X[:, 0] * 1.5
-    dump_svmlight_file(X, y, tmp_path / "a.svm", zero_based=False)
+    dump_svmlight_file(X, y, str(tmp_path / "a.svm"), zero_based=False)
     (tmp_path / "b.svm").write_text("0.5 9:2.5 # a feature more\n")
     assert (tmp_path / "a.svm").stat().st_size > 4 * 1024 * 1024
     dataset = ingest([tmp_path / "a.svm", tmp_path / "b.svm"], tmp_path / "d")

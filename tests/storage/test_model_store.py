@@ -14,6 +14,9 @@ ARRAYS: dict[str, Any] = {
     "classes": np.array(["no", "yes"]),
     "flags": np.array([True, False]),
     "scalar": np.array(2.5),
+    "history": np.array(
+        [(3, 0.5, True), (1, 0.25, False)], dtype=[("center", int), ("gcv", float), ("ok", bool)]
+    ),
     "empty": np.zeros((0, 3), dtype=np.float32),
 }
 META = {"method": "orols", "lambda": 0.1, "history": [1, 2, None], "gcv": np.float64(0.25)}
@@ -52,6 +55,15 @@ def test_same_input_same_bytes(model: Path, tmp_path: Path) -> None:
         assert (model / name).read_bytes() == (tmp_path / "n" / name).read_bytes()
 
 
+def test_records_are_packed(tmp_path: Path) -> None:
+    padded = np.zeros(3, dtype=np.dtype([("a", "i1"), ("b", ">f8")], align=True))
+    padded["b"] = [1, 2, 3]
+    write_model(tmp_path / "m", {}, {"history": padded})
+    history = read_model(tmp_path / "m")[1]["history"]
+    assert history.dtype == np.dtype([("a", "i1"), ("b", "f8")])
+    assert history["b"].tolist() == [1, 2, 3]
+
+
 def test_numbers_that_are_not_finite(tmp_path: Path) -> None:
     write_model(tmp_path / "m", {"gcv": float("inf")}, {"a": np.array([np.nan])})
     assert read_model(tmp_path / "m")[0] == {"gcv": float("inf")}
@@ -64,7 +76,17 @@ def test_names_stay_in_the_directory(tmp_path: Path, name: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("array", [np.array([None]), np.array([1 + 2j]), np.array(["2020"], dtype="M8[D]")])
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array([None]),
+        np.array([1 + 2j]),
+        np.array(["2020"], dtype="M8[D]"),
+        np.zeros(2, dtype=[("a", object)]),
+        np.zeros(2, dtype=[("a", float, 3)]),
+        np.zeros(2, dtype=[("a", [("b", float)])]),
+    ],
+)
 def test_dtypes_that_are_not_stored(tmp_path: Path, array: Any) -> None:
     with pytest.raises(ValueError, match="cannot be part"):
         write_model(tmp_path / "m", {}, {"a": array})
@@ -127,6 +149,8 @@ def test_flipped_bit(model: Path) -> None:
         (lambda m: edit(m, lambda d: d["arrays"]["centers"].update(shape=[-4, 3])), "corrupt"),
         (lambda m: edit(m, lambda d: d["arrays"]["centers"].update(shape=4)), "corrupt"),
         (lambda m: edit(m, lambda d: d["arrays"]["centers"].update(dtype="|O")), "corrupt"),
+        (lambda m: edit(m, lambda d: d["arrays"]["history"].update(dtype=[["center", "|O"]])), "corrupt"),
+        (lambda m: edit(m, lambda d: d["arrays"]["history"].update(dtype=[["center"]])), "corrupt"),
         (lambda m: edit(m, lambda d: d["arrays"]["centers"].update(sha256=None)), "corrupt"),
         (lambda m: edit(m, lambda d: d["arrays"].update(centers=None)), "corrupt"),
     ],

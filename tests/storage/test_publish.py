@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,22 @@ def test_what_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="exists already"):
         race()
     assert (tmp_path / "store" / "mark").read_text() == "faster"
+
+
+def test_abandoned_directories_are_removed(tmp_path: Path) -> None:
+    for name in (".store.partial-dead", ".store.partial-young", ".other.partial-dead"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mark").write_text("half")
+        if not name.endswith("young"):
+            os.utime(tmp_path / name, (0, 0))
+    with publish_directory(tmp_path / "store", False, StoreError, is_marked) as alive:
+        os.utime(alive, (0, 0))
+        publish(tmp_path / "store", "faster")
+        left = sorted(path.name for path in tmp_path.iterdir())
+        assert left == sorted([".other.partial-dead", ".store.partial-young", alive.name, "store"])
+        (tmp_path / "store").rename(tmp_path / "moved")
+        (alive / "mark").write_text("slower")
+    assert (tmp_path / "store" / "mark").read_text() == "slower"
 
 
 def test_parent_that_is_a_file(tmp_path: Path) -> None:

@@ -1,0 +1,281 @@
+"""Trainings for the tests of the engine: jobs, data, and a serial training that leaves its blocks to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from numpy.typing import NDArray
+from references import check_factors, dense_kernel_columns
+
+from distkern.events import Event, EventBus, RoundDone
+from distkern.scheduler import threads, training
+from distkern.scheduler.backends import WorkerFactors
+from distkern.scheduler.block import Block, encode_targets
+from distkern.scheduler.executors import SerialExecutor
+from distkern.scheduler.messages import Begin
+from distkern.scheduler.selectors import PoolSelector, ResidualSelector, Selector
+from distkern.scheduler.training import Path, TrainingJob, TrainingResult, train
+from distkern.storage import ArraySource
+
+Array = NDArray[Any]
+
+
+def make_job(**changes: Any) -> TrainingJob:
+    """Return a small regression job with some settings changed."""
+    settings: dict[str, Any] = {
+        "classification": False,
+        "kernel": "gaussian",
+        "sigma": 1.0,
+        "standardize": False,
+        "dtype": "float64",
+        "epsilon": 0.0,
+        "one_vs_rest": False,
+        "max_centers": 20,
+        "criterion": "error-reduction",
+        "sampler": "residual-weighted",
+        "candidates": 24,
+        "panel": 4,
+        "regularization": "gcv",
+        "stop": None,
+        "tol": None,
+        "patience": None,
+        "seed": 0,
+    }
+    assert changes.keys() <= settings.keys()
+    return TrainingJob(**{**settings, **changes})
+
+
+def make_data(n: int, d: int = 2, seed: int = 0, n_targets: int = 0, noise: float = 0.1) -> tuple[Array, Array]:
+    """Return smooth regression data; y has one dimension if `n_targets` is 0."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, d))
+    y = np.sin(2 * X @ rng.standard_normal((d, max(n_targets, 1)))) + noise * rng.standard_normal(
+        (n, max(n_targets, 1))
+    )
+    return X, y if n_targets else y[:, 0]
+
+
+def make_classes(n: int, n_classes: int = 3, d: int = 2, seed: int = 0) -> tuple[Array, Array]:
+    """Return overlapping clusters with string labels."""
+    rng = np.random.default_rng(seed)
+    codes = np.concatenate([np.arange(n_classes), rng.integers(0, n_classes, n - n_classes)])
+    middle = 3 * rng.standard_normal((n_classes, d))
+    names = np.array([f"class {i}" for i in range(n_classes)])
+    return middle[codes] + rng.standard_normal((n, d)), names[codes]
+
+
+def cut(n: int, rows: int) -> tuple[int, ...]:
+    """Block boundaries every `rows` rows."""
+    return (*range(0, n, rows), n)
+
+
+def make_source(X: Array, y: Array, weights: Array | None = None, rows: int = 50) -> ArraySource:
+    """Return an inline source with blocks of `rows` rows."""
+    return ArraySource(X, y, weights, boundaries=cut(len(X), rows))
+
+
+class Inside:
+    """A serial training seen from inside: what the driver and the blocks hold, during it and after it."""
+
+    def __init__(self, job: TrainingJob, source: ArraySource, blocks: list[Block]) -> None:
+        self.job = job
+        self.source = source
+        self.blocks = blocks
+        self.selectors: list[Selector] = []
+
+    @property
+    def begin(self) -> Begin:
+        """Scaling, kernel, classes and means of the run."""
+        assert self.blocks[0].begin is not None
+        return self.blocks[0].begin
+
+    @property
+    def rows(self) -> Array:
+        """Global numbers of the rows that train, as the blocks hold them."""
+        return np.concatenate([b.data.rows[: b._n_fit] for b in self.blocks])
+
+    @property
+    def roots(self) -> Array:
+        """Root weights of those rows."""
+        weights = self.source.weights
+        return np.ones(len(self.rows)) if weights is None else np.sqrt(weights[self.rows])
+
+    def held(self, name: str, problem: int = 0, *, training: bool = True) -> Array:
+        """Rows that train, or held-out rows, of a state array ("q" is Q), in float64 if they are numbers."""
+        parts = []
+        for block in self.blocks:
+            state = block.problems[problem]
+            whole = np.hstack(state.slabs)[:, : state.n_columns] if name == "q" else getattr(state, name)
+            if name == "residual":
+                whole = whole[:, : len(self.begin.problems[problem])]
+            parts.append(whole[: block._n_fit] if training else whole[block._n_fit :])
+        array = np.concatenate(parts)
+        return array if array.dtype == bool else array.astype(np.float64)
+
+    def targets(self, problem: int = 0) -> Array:
+        """Encoded centred targets of a problem, times the root weights."""
+        y, begin = self.source.y[self.rows], self.begin
+        encoded = encode_targets(y, begin.classes, self.source.classes is not None)
+        return (encoded - begin.target_means)[:, list(begin.problems[problem])] * self.roots[:, None]
+
+    def columns(self, rows: Any) -> Array:
+        """Dense kernel columns of some rows over the rows that train, times the root weights."""
+        X = (self.source.X.astype(np.float64) - self.begin.scaling.shift) / self.begin.scaling.scale
+        own = np.searchsorted(self.rows, rows)
+        K = dense_kernel_columns(self.begin.kernel, X[self.rows], X[rows], own, self.job.epsilon)
+        return K * self.roots[:, None]
+
+    def design(self, problem: int = 0) -> Array:
+        """[1 K] of a path, times the root weights."""
+        rows = np.array(self.selectors[problem].rows, dtype=np.int64)
+        return np.column_stack([self.roots, self.columns(rows)])
+
+    def check(self, **tolerances: float) -> None:
+        """Hold every problem's factors to their equations."""
+        for number, selector in enumerate(self.selectors):
+            factors = selector.factors
+            check_factors(
+                self.held("q", number),
+                self.held("residual", number),
+                factors.u,
+                factors.s,
+                factors.z,
+                factors.lambdas[: factors.n_columns],
+                self.design(number),
+                self.targets(number),
+                **tolerances,
+            )
+            assert len(set(selector.rows)) == selector.n_centers
+            taken = dict(zip(self.rows.tolist(), self.held("taken", number).tolist(), strict=True))
+            assert all(taken[row] for row in selector.rows)
+            np.testing.assert_array_equal(
+                np.reshape(selector.features, (-1, self.source.n_features)), self.source.X[selector.rows]
+            )
+
+    def check_pool(self, accurate: float = 1e-9) -> int:
+        """Hold the pools of running paths, between rounds, to their definition; return how many candidates wait."""
+        waiting = 0
+        for number, selector in enumerate(self.selectors):
+            if selector.reason is not None or getattr(selector, "_finishing", True):
+                # A path that ended within a panel has a pool that is ahead of its rows.
+                continue
+            pool, q = selector._pool, self.held("q", number)
+            slots = np.flatnonzero(pool.active)
+            waiting += len(slots)
+            held, E = self.held("pool", number)[:, slots], self.held("residual", number)
+            columns = self.columns(pool.rows[slots])
+            sizes = np.linalg.norm(columns, axis=0)
+            scale = np.outer(sizes, np.linalg.norm(self.targets(number), axis=0))
+            coefficients = pool.coefficients[: q.shape[1], slots]
+            errors = {
+                "P + Q c = K": (q @ coefficients + held - columns) / sizes,
+                "Q'P = 0": (q / np.linalg.norm(q, axis=0)).T @ held / sizes,
+                "S = P'P": (held.T @ held - pool.gram[np.ix_(slots, slots)]) / np.outer(sizes, sizes),
+                "R = P'E": (held.T @ E - pool.products[slots]) / scale,
+            }
+            for equation, error in errors.items():
+                np.testing.assert_allclose(error, 0.0, rtol=0, atol=accurate, err_msg=equation)
+            np.testing.assert_allclose(pool.norms[slots], sizes**2, rtol=1e-5 if accurate > 1e-6 else 1e-12)
+            outside = np.setdiff1d(np.arange(pool.capacity), slots)
+            assert not pool.gram[outside].any()
+            assert not pool.gram[:, outside].any()
+        return waiting
+
+
+class Trained(Inside):
+    """A finished serial training."""
+
+    def __init__(self, inside: Inside, result: TrainingResult) -> None:
+        self.__dict__.update(inside.__dict__)
+        self.result = result
+
+    @property
+    def path(self) -> Path:
+        """The only path."""
+        (path,) = self.result.paths
+        return path
+
+
+class RoundHook(EventBus):
+    """Calls a function after every round; its exceptions end the training."""
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        super().__init__()
+        self._function = function
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, RoundDone):
+            self._function()
+
+
+def train_serial(
+    job: TrainingJob,
+    source: ArraySource,
+    *,
+    pool_selector: type[Selector] = PoolSelector,
+    each_round: Callable[[Inside], object] = lambda _: None,
+) -> Trained:
+    """Train in this process and keep the blocks; `each_round` may look inside after every round."""
+    executor = SerialExecutor(source)
+    inside = Inside(job, source, executor._blocks)
+
+    def keep(kind: type[Selector]) -> Any:
+        def make(*arguments: Any) -> Selector:
+            inside.selectors.append(kind(*arguments))
+            return inside.selectors[-1]
+
+        return make
+
+    with (
+        mock.patch.object(training, "PoolSelector", keep(pool_selector)),
+        mock.patch.object(training, "ResidualSelector", keep(ResidualSelector)),
+    ):
+        result = train(job, source, WorkerFactors(executor), RoundHook(lambda: each_round(inside)))
+    return Trained(inside, result)
+
+
+def check_each_round(**tolerances: float) -> Callable[[Inside], None]:
+    """Return a look inside that checks factors and pool."""
+
+    def look(inside: Inside) -> None:
+        inside.check(**tolerances)
+        inside.check_pool(tolerances.get("accurate", 1e-9))
+
+    return look
+
+
+def path_arrays(result: TrainingResult) -> dict[str, Array]:
+    """Every array and number of every path, and of the history."""
+    arrays: dict[str, Array] = {"history": result.history, "means": result.target_means}
+    for number, path in enumerate(result.paths):
+        for field in fields(path):
+            arrays[f"{field.name} {number}"] = np.asarray(getattr(path, field.name))
+    return arrays
+
+
+def assert_same_bits(ours: TrainingResult, theirs: TrainingResult) -> None:
+    """Compare two trainings bit for bit."""
+    a, b = path_arrays(ours), path_arrays(theirs)
+    assert a.keys() == b.keys()
+    for name, array in a.items():
+        assert array.dtype == b[name].dtype, name
+        assert array.shape == b[name].shape, name
+        assert array.tobytes() == b[name].tobytes(), name
+    assert ours.reason == theirs.reason
+    assert ours.problems == theirs.problems
+
+
+@contextmanager
+def tile_threads(width: int) -> Iterator[None]:
+    """Run with a tile pool of exactly `width` threads."""
+    with mock.patch.multiple(threads, _pool=None, _pool_width=width):
+        try:
+            yield
+        finally:
+            if threads._pool is not None:
+                threads._pool.shutdown()

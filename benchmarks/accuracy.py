@@ -46,9 +46,9 @@ def compare(split: Split, seeds: tuple[int, ...] = (0,)) -> dict[str, Any]:
     for seed in seeds:
         cls = distkern.OROLSClassifier if recipe.classification else distkern.OROLSRegressor
         started = perf_counter()
-        model = cls(
-            sigma=sigma, max_centers=centers, stop=None, standardize=recipe.standardize, random_state=seed
-        ).fit(split.X, split.y)
+        model = cls(sigma=sigma, max_centers=centers, stop=None, standardize=recipe.standardize, random_state=seed).fit(
+            split.X, split.y
+        )
         seconds += (perf_counter() - started) / len(seeds)
         ours.append(error(model.predict(split.X_test)))
     nystroem, nystroem_seconds = _nystroem(split, X, X_test, sigma, model.n_centers_, error)
@@ -98,9 +98,7 @@ def _nystroem(
     return float(best), seconds
 
 
-def _svm(
-    split: Split, X: NDArray[Any], X_test: NDArray[Any], sigma: float, error: Error
-) -> tuple[float, float, int]:
+def _svm(split: Split, X: NDArray[Any], X_test: NDArray[Any], sigma: float, error: Error) -> tuple[float, float, int]:
     rows = np.random.default_rng(0).permutation(len(X))[:SVM_ROWS]
     machine = SVC if split.recipe.classification else SVR
     started = perf_counter()

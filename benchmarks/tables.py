@@ -21,8 +21,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     widths = [max(len(key), *(len(line[i]) for line in cells)) for i, key in enumerate(keys)]
     lines = [keys, ["-" * width for width in widths], *cells]
     return "\n".join(
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |"
-        for line in lines
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
     )
 
 

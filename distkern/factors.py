@@ -91,7 +91,8 @@ def finish_panel(
 
     limits = dependent * column_norms
     kept = list(range(p))
-    base = relation = np.eye(p)
+    base: Array = np.eye(p)
+    relation: Array = base
     while True:
         kept_now, unit_lower, pivots = _skipping_ldl(base.T @ orthogonal_gram @ base, limits[kept])
         if len(kept_now) == len(kept):
@@ -232,9 +233,7 @@ class Factors:
         self._z[m] = z
         self.n_columns = m + 1
         if isinstance(self.regularization, str) and self.regularization != "none":
-            self.lambdas[m] = reestimate_lambda(
-                self.s, self.z, self.target_norms, self.lambdas[m - 1], self.weight_sum
-            )
+            self.lambdas[m] = reestimate_lambda(self.s, self.z, self.target_norms, self.lambdas[m - 1], self.weight_sum)
         lam = self.lambdas[m]
         step = z / (lam + s)
         self._residual_products[m] = z - s * step

@@ -281,9 +281,7 @@ def make_kernel(kernel: str | Kernel, sigma: float | None) -> Kernel:
             f"kernel is {kernel!r}, but must be the name of a kernel or a Kernel object: set kernel",
             kind="invalid-parameter",
         )
-    return kernel_from_parameters(
-        kernel, {"sigma": sigma} if kernel == Gaussian.name and sigma is not None else {}
-    )
+    return kernel_from_parameters(kernel, {"sigma": sigma} if kernel == Gaussian.name and sigma is not None else {})
 
 
 def _inner_products(X: FloatArray, C: FloatArray, out: FloatArray | None) -> FloatArray:

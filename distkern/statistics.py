@@ -155,9 +155,7 @@ def weighted_median_distance(X: npt.NDArray[Any], weights: npt.NDArray[Any] | No
     return float(distances[order[np.searchsorted(cumulated, 0.5 * cumulated[-1])]])
 
 
-def _present_rows(
-    X: npt.NDArray[Any], weights: npt.NDArray[Any] | None
-) -> tuple[npt.NDArray[Any], FloatArray | None]:
+def _present_rows(X: npt.NDArray[Any], weights: npt.NDArray[Any] | None) -> tuple[npt.NDArray[Any], FloatArray | None]:
     X = np.asarray(X)
     if weights is None:
         return X, None

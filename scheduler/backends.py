@@ -60,9 +60,7 @@ class DriverFactors:
         """Split the message: kernel columns and features from the workers, the rest here."""
         handed_in = None
         if isinstance(message, Step):
-            wanted: tuple[Columns | None, ...] = tuple(
-                None if p is None else p.columns for p in message.problems
-            )
+            wanted: tuple[Columns | None, ...] = tuple(None if p is None else p.columns for p in message.problems)
             if any(columns is not None for columns in wanted):
                 self.exchanges += 1
                 handed_in = self._remote.query(KernelColumns(wanted)).columns

@@ -6,6 +6,7 @@ then follows the run's messages; all that it holds can be rebuilt by applying th
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -36,7 +37,7 @@ def cut_tiles(n_fit: int, n_held: int) -> list[Tile]:
     for first, count, held_out in ((0, n_fit, False), (n_fit, n_held, True)):
         parts = -(-count // TILE_ROWS)
         edges = [first + count * i // parts for i in range(parts + 1)] if parts else []
-        cut += [Tile(a, b, held_out) for a, b in zip(edges, edges[1:], strict=False)]
+        cut += [Tile(a, b, held_out) for a, b in itertools.pairwise(edges)]
     return cut
 
 
@@ -276,9 +277,7 @@ class Block:
                 continue
             out = np.empty((len(self.data.rows), len(centers)), dtype=centers.dtype)
             for tile in self.tiles:
-                out[tile.start : tile.stop] = tiles.kernel_columns(
-                    self.data, tile, columns, self.begin, centers
-                )
+                out[tile.start : tile.stop] = tiles.kernel_columns(self.data, tile, columns, self.begin, centers)
             result.append(out)
         return result
 
@@ -294,9 +293,7 @@ class Block:
         }
 
 
-def encode_targets(
-    targets: NDArray[Any], classes: NDArray[Any] | None, are_codes: bool
-) -> NDArray[np.float64]:
+def encode_targets(targets: NDArray[Any], classes: NDArray[Any] | None, are_codes: bool) -> NDArray[np.float64]:
     """Targets as columns: values for regression, +-1 a class for classification (one column for two classes).
 
     Parameters

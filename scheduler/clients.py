@@ -96,8 +96,6 @@ def local_client(workers: int, memory: str | int | None = None) -> Iterator[Any]
                 dashboard_address="127.0.0.1:0",
             )
         except (OSError, ValueError, TimeoutError, RuntimeError) as error:
-            raise ClusterError(
-                f"{workers} local workers did not start: {error}", kind="no-workers"
-            ) from error
+            raise ClusterError(f"{workers} local workers did not start: {error}", kind="no-workers") from error
         with cluster, Client(cluster, set_as_default=False) as client:
             yield client

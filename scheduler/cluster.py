@@ -79,9 +79,7 @@ class DaskExecutor:
         No worker comes within a minute, or a block's workers keep dying.
     """
 
-    def __init__(
-        self, client: Any, source: BlockSource, events: EventBus, *, with_factors: bool = True
-    ) -> None:
+    def __init__(self, client: Any, source: BlockSource, events: EventBus, *, with_factors: bool = True) -> None:
         self._client = client
         self._source = source
         self._events = events
@@ -220,9 +218,7 @@ class DaskExecutor:
             self._submit(errand, *errand.steps.pop(0), pending)
             return False
         if errand.replayed:
-            self._events.emit(
-                BlocksReplayed(worker=errand.worker, blocks=errand.blocks, messages=errand.replayed)
-            )
+            self._events.emit(BlocksReplayed(worker=errand.worker, blocks=errand.blocks, messages=errand.replayed))
         return True
 
     def _catch_up(self, errand: _Errand, state: int, version: int) -> Iterator[tuple[str, tuple[Any, ...]]]:

@@ -115,6 +115,4 @@ def map_rows(
     X = X.rechunk({1: -1})
     if columns is None:
         return X.map_blocks(function, dtype=dtype, drop_axis=1, meta=np.empty(0, dtype=dtype))
-    return X.map_blocks(
-        function, dtype=dtype, chunks=(X.chunks[0], (columns,)), meta=np.empty((0, 0), dtype=dtype)
-    )
+    return X.map_blocks(function, dtype=dtype, chunks=(X.chunks[0], (columns,)), meta=np.empty((0, 0), dtype=dtype))

@@ -85,9 +85,7 @@ def _loader(message: Load, fresh: Collection[int]) -> Any:
     return load_block
 
 
-def _stepper(
-    message: Message, step: PreparedStep | None, fresh: Collection[int], handed_in: HandedIn | None
-) -> Any:
+def _stepper(message: Message, step: PreparedStep | None, fresh: Collection[int], handed_in: HandedIn | None) -> Any:
     def run_tile(item: tuple[Block, Tile]) -> Answer:
         block, tile = item
         if step is None:

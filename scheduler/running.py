@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import resource
 import sys
 from collections.abc import Iterable
@@ -50,9 +51,7 @@ def run_training(
         Its summary also holds the planned and the measured peaks, in bytes.
     """
     if factors not in ("auto", "driver", "workers"):
-        raise JobError(
-            f"factors={factors!r}: it must be 'auto', 'driver' or 'workers'", kind="invalid-parameter"
-        )
+        raise JobError(f"factors={factors!r}: it must be 'auto', 'driver' or 'workers'", kind="invalid-parameter")
     events = EventBus(subscribers)
     executor: Executor
     backend: Backend
@@ -108,7 +107,7 @@ def _planned(
     serial: bool,
 ) -> dict[str, Any]:
     bounds = source.boundaries
-    block_rows = max(b - a for a, b in zip(bounds, bounds[1:], strict=False))
+    block_rows = max(b - a for a, b in itertools.pairwise(bounds))
     n_blocks = len(bounds) - 1
     rows = source.n_rows if in_driver else min(source.n_rows, -(-n_blocks // n_workers) * block_rows)
     plan = plan_memory(

@@ -187,9 +187,7 @@ class Selector(ABC):
         """Take the answer to the last step."""
 
     def _start(self, n_targets: int) -> None:
-        self._pool = Pool(
-            self.settings.pool, self.settings.max_centers + 1, n_targets, self.settings.dependent
-        )
+        self._pool = Pool(self.settings.pool, self.settings.max_centers + 1, n_targets, self.settings.dependent)
 
     def _enqueue(self, drawn: Drawn | None) -> None:
         assert drawn is not None
@@ -241,9 +239,7 @@ class Selector(ABC):
         )
         steps = np.zeros((len(update.kept), products.shape[1]))
         for i, position in enumerate(update.kept):
-            column = np.concatenate(
-                [forming.coefficients[:, position] + update.u_top[:, i], update.u_new[:i, i]]
-            )
+            column = np.concatenate([forming.coefficients[:, position] + update.u_top[:, i], update.u_new[:i, i]])
             steps[i] = self._append(
                 forming.rows[position], forming.features[position], column, update.s[i], update.z[i]
             )
@@ -351,9 +347,7 @@ class PoolSelector(Selector):
             project = Project(self._projecting[0], slots)
         drained = not len(self._queue.rows)
         self._refreshing = (
-            settings.single_precision
-            and append is not None
-            and self.round % REFRESH_ROUNDS == REFRESH_ROUNDS - 1
+            settings.single_precision and append is not None and self.round % REFRESH_ROUNDS == REFRESH_ROUNDS - 1
         )
         draw = settings.draw(self.round + 1) if drained else None
         return ProblemStep(append=append, project=project, draw=draw, refresh=self._refreshing)
@@ -426,9 +420,7 @@ class ResidualSelector(Selector):
             panel = Panel(slot, np.eye(1), np.zeros((1, self._pool.capacity)))
             assert self._candidate is not None
             row, features = self._candidate
-            self._pool.insert(
-                slot, np.array([row]), features[None], np.array([self._norm]), self._coefficients[:, :1]
-            )
+            self._pool.insert(slot, np.array([row]), features[None], np.array([self._norm]), self._coefficients[:, :1])
             return ProblemStep(project=Project(self._coefficients, slot), form=self._form(panel))
         append, self._appending = self._appending, None
         return ProblemStep(append=append, draw=self.settings.draw(self.round + 1))

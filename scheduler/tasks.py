@@ -18,9 +18,7 @@ from distkern.scheduler.reduction import Node
 from distkern.storage.source import BlockSource
 
 
-def place_blocks(
-    fence: Fence, source: BlockSource, numbers: Sequence[int], with_factors: bool
-) -> Refusal | None:
+def place_blocks(fence: Fence, source: BlockSource, numbers: Sequence[int], with_factors: bool) -> Refusal | None:
     """Create blocks on this worker."""
     _widen_pool()
     return memo.place_blocks(fence, source, numbers, with_factors)

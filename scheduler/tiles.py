@@ -71,9 +71,7 @@ def slab_slices(n_columns: int) -> list[slice]:
     return [slice(start, min(start + SLAB, n_columns)) for start in range(0, n_columns, SLAB)]
 
 
-def _subtract_product(
-    target: NDArray[Any], slabs: list[NDArray[Any]], rows: slice, coefficients: NDArray[Any]
-) -> None:
+def _subtract_product(target: NDArray[Any], slabs: list[NDArray[Any]], rows: slice, coefficients: NDArray[Any]) -> None:
     """Subtract Q[rows] @ coefficients from `target` in place."""
     product = workspace.array("product", target.shape, target.dtype)
     for number, columns in enumerate(slab_slices(len(coefficients))):
@@ -130,9 +128,7 @@ def form(state: ProblemState, tile: Tile, message: Form, panel: int) -> None:
     state.work[rows, :panel] = formed
 
 
-def kernel_columns(
-    data: TileData, tile: Tile, message: Columns, begin: Begin, centers: NDArray[Any]
-) -> NDArray[Any]:
+def kernel_columns(data: TileData, tile: Tile, message: Columns, begin: Begin, centers: NDArray[Any]) -> NDArray[Any]:
     """Kernel columns of a batch on a tile, shape (rows, batch), in a buffer of this thread.
 
     Parameters

@@ -163,9 +163,7 @@ def train(
         return _train(job, source, backend, events, n_workers)
 
 
-def _train(
-    job: TrainingJob, source: BlockSource, backend: Backend, events: EventBus, n_workers: int
-) -> TrainingResult:
+def _train(job: TrainingJob, source: BlockSource, backend: Backend, events: EventBus, n_workers: int) -> TrainingResult:
     started = perf_counter()
     load = Load(
         classification=job.classification,
@@ -208,9 +206,7 @@ def _train(
         )
     )
     machine = ResidualSelector if job.criterion == "residual" else PoolSelector
-    selectors: list[Selector] = [
-        machine(settings, i, weight_sum, loaded.n_held) for i in range(len(problems))
-    ]
+    selectors: list[Selector] = [machine(settings, i, weight_sum, loaded.n_held) for i in range(len(problems))]
     for selector, answer in zip(selectors, backend.exchange(begin).problems, strict=True):
         selector.begin(answer)
     kernel_columns, rounds = run_steps(selectors, backend, events, started)
@@ -241,9 +237,7 @@ def _train(
     )
 
 
-def run_steps(
-    selectors: list[Selector], backend: Backend, events: EventBus, started: float
-) -> tuple[int, int]:
+def run_steps(selectors: list[Selector], backend: Backend, events: EventBus, started: float) -> tuple[int, int]:
     """Step all problems in lockstep until each has ended; return kernel columns and rounds."""
     kernel_columns = 0
     rounds = -1
@@ -324,9 +318,7 @@ def encoded_classes(loaded: LoadAnswer, source: BlockSource, job: TrainingJob) -
 def fit_kernel_space(loaded: LoadAnswer, job: TrainingJob) -> tuple[FeatureScaling, Kernel]:
     """Choose the scaling of the features and the kernel's width."""
     prototype = make_kernel(job.kernel, 1.0 if isinstance(job.sigma, str) else job.sigma)
-    scaling = FeatureScaling.fit(
-        loaded.features, standardize=job.standardize, shift_allowed=prototype.stationary
-    )
+    scaling = FeatureScaling.fit(loaded.features, standardize=job.standardize, shift_allowed=prototype.stationary)
     if job.sigma == "median" and job.kernel == "gaussian":
         assert loaded.sample is not None
         sample = scaling.apply(loaded.sample.features, np.dtype(np.float64))

@@ -91,9 +91,7 @@ def column_name(column: int, names: Sequence[str] | None) -> str:
     return f"column {names[column]!r}" if names else f"column {column} (counted from 0)"
 
 
-def require_finite(
-    values: NDArray[Any], what: str, first_row: int = 0, names: Sequence[str] | None = None
-) -> None:
+def require_finite(values: NDArray[Any], what: str, first_row: int = 0, names: Sequence[str] | None = None) -> None:
     """Refuse NaN and infinity, naming the first one by row and column.
 
     Parameters

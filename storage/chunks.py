@@ -71,9 +71,7 @@ class ChunkAppender:
         Called with the rows of each chunk before they are written.
     """
 
-    def __init__(
-        self, array: zarr.Array[Any], on_chunk: Callable[[NDArray[Any]], None] | None = None
-    ) -> None:
+    def __init__(self, array: zarr.Array[Any], on_chunk: Callable[[NDArray[Any]], None] | None = None) -> None:
         self.array = array
         self.checksums: list[str] = []
         self._on_chunk = on_chunk

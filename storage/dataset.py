@@ -166,9 +166,7 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
     facts, group = _open_group(place)
     require_version(path, facts, FORMAT_VERSION, DataError)
     if facts.get("complete") is not True:
-        raise DataError(
-            f"{path} was not written to its end: ingest the data again with --overwrite", kind="incomplete"
-        )
+        raise DataError(f"{path} was not written to its end: ingest the data again with --overwrite", kind="incomplete")
     try:
         dataset = Dataset(place, group, facts)
         consistent = dataset.X.shape[0] == dataset.y.shape[0] == facts["n_rows"]
@@ -177,9 +175,7 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
             raise
         raise _damaged(path, f"its description cannot be used ({cause!r})") from cause
     if not consistent:
-        raise _damaged(
-            path, f"X has {dataset.X.shape[0]} rows, y {dataset.y.shape[0]}, not {facts['n_rows']}"
-        )
+        raise _damaged(path, f"X has {dataset.X.shape[0]} rows, y {dataset.y.shape[0]}, not {facts['n_rows']}")
     return dataset
 
 

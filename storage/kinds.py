@@ -57,8 +57,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     if kind == "missing":
         raise DataError(f"there is nothing at {path}: check the name", kind="missing")
     raise DataError(
-        f"{path} is {appearance(path)}: distkern info knows datasets, models, runs, prediction stores "
-        f"and zarr arrays",
+        f"{path} is {appearance(path)}: distkern info knows datasets, models, runs, prediction stores and zarr arrays",
         kind="unknown-store",
     )
 
@@ -89,9 +88,7 @@ def _model(path: str | os.PathLike[str]) -> dict[str, Any]:
     meta, arrays = read_model(path)
     return {
         "meta": meta,
-        "arrays": {
-            name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in arrays.items()
-        },
+        "arrays": {name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in arrays.items()},
         "stored_bytes": _stored_bytes(path),
     }
 

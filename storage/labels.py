@@ -81,9 +81,7 @@ def plain_labels(y: Any, first_row: int = 0) -> NDArray[Any]:
         try:
             return np.char.decode(array, "utf-8")
         except UnicodeDecodeError as cause:
-            raise DataError(
-                f"y holds bytes that are no text: {cause}; decode them first", kind="bad-label"
-            ) from cause
+            raise DataError(f"y holds bytes that are no text: {cause}; decode them first", kind="bad-label") from cause
     if array.dtype.kind in "Ubiuf":
         return _native(array)
     if array.dtype.kind == "T":
@@ -101,9 +99,7 @@ def plain_labels(y: Any, first_row: int = 0) -> NDArray[Any]:
         if all(isinstance(value, types) for value in values):
             return _native(np.array(values).reshape(array.shape))
     found = sorted({type(value).__name__ for value in values})
-    raise DataError(
-        f"y mixes labels of the types {', '.join(found)}: use one type for all labels", kind="mixed-labels"
-    )
+    raise DataError(f"y mixes labels of the types {', '.join(found)}: use one type for all labels", kind="mixed-labels")
 
 
 def _native(array: NDArray[Any]) -> NDArray[Any]:
@@ -192,8 +188,7 @@ class TargetRecorder:
             self._counted = set() if group == "i" and self._task is None and labels.ndim == 1 else None
         if group != self._group:
             raise DataError(
-                f"y begins as {_WORDS[self._group]} and goes on as {_WORDS[group]}: use one type for "
-                f"all labels",
+                f"y begins as {_WORDS[self._group]} and goes on as {_WORDS[group]}: use one type for all labels",
                 kind="mixed-labels",
             )
         if self._coded and labels.ndim != 1:

@@ -72,9 +72,7 @@ class PredictionWriter:
         self._dtype = np.dtype(dtype)
         self._tail = () if n_targets is None else (n_targets,)
         self._with_probability = probability
-        self._published = publish_directory(
-            path, overwrite, DataError, lambda old: has_kind(old, "predictions")
-        )
+        self._published = publish_directory(path, overwrite, DataError, lambda old: has_kind(old, "predictions"))
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -128,9 +126,7 @@ class PredictionWriter:
             shares = np.asarray(probability)
             expected = (len(values), *self._probability.array.shape[1:])
             if shares.shape != expected:
-                raise DataError(
-                    f"the probability has shape {shares.shape}, not {expected}", kind="shape-mismatch"
-                )
+                raise DataError(f"the probability has shape {shares.shape}, not {expected}", kind="shape-mismatch")
             self._probability.append(shares)
 
     def _finish(self) -> None:

@@ -65,9 +65,7 @@ def memory_array(
     """
     rows = max(1, min(n_rows, (1 << 22) // max(1, dtype.itemsize * int(np.prod(tail, dtype=int)))))
     # Format 2 holds fixed-width text, for which format 3 has no settled data type.
-    result = zarr.create_array(
-        MemoryStore(), shape=(n_rows, *tail), chunks=(rows, *tail), dtype=dtype, zarr_format=2
-    )
+    result = zarr.create_array(MemoryStore(), shape=(n_rows, *tail), chunks=(rows, *tail), dtype=dtype, zarr_format=2)
     start = 0
     for part in parts:
         result[start : start + len(part)] = part

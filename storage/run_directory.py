@@ -174,9 +174,7 @@ class RunDirectory:
         return RunError(f"cannot write {self.path / name}: {cause.strerror}", kind="not-writable")
 
     def __repr__(self) -> str:
-        return (
-            f"<RunDirectory {self.path.name!r}: {'running or cut short' if self.summary is None else 'done'}>"
-        )
+        return f"<RunDirectory {self.path.name!r}: {'running or cut short' if self.summary is None else 'done'}>"
 
 
 def _ends_line(stream: Any) -> bool:

@@ -247,9 +247,7 @@ def _span(boundaries: tuple[int, ...], block: int) -> slice:
 
 def _two_dimensional(X: Any) -> Any:
     if X.ndim != 2:
-        raise DataError(
-            f"X has shape {X.shape}: it must have two dimensions, rows and features", kind="shape-mismatch"
-        )
+        raise DataError(f"X has shape {X.shape}: it must have two dimensions, rows and features", kind="shape-mismatch")
     return X
 
 
@@ -268,9 +266,7 @@ def _checked_boundaries(boundaries: tuple[int, ...], n_rows: int) -> tuple[int, 
     bounds = tuple(int(bound) for bound in boundaries)
     ascending = all(low < high for low, high in pairwise(bounds))
     if not bounds or bounds[0] != 0 or bounds[-1] != n_rows or not ascending:
-        raise DataError(
-            f"block boundaries {bounds} do not rise from 0 to the {n_rows} rows of X", kind="boundaries"
-        )
+        raise DataError(f"block boundaries {bounds} do not rise from 0 to the {n_rows} rows of X", kind="boundaries")
     return bounds
 
 

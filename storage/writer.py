@@ -149,9 +149,7 @@ class DatasetWriter:
 
     def _create(self, rows: NDArray[Any], targets: NDArray[Any]) -> tuple[ChunkAppender, ChunkAppender]:
         n_features = rows.shape[1]
-        if self._names is not None and (
-            len(self._names) != n_features or len(set(self._names)) != n_features
-        ):
+        if self._names is not None and (len(self._names) != n_features or len(set(self._names)) != n_features):
             raise DataError(
                 f"feature_names has {len(set(self._names))} different names, X has {n_features} columns: "
                 f"give one name for each column",
@@ -261,9 +259,7 @@ def write_dataset(
     X = X if isinstance(X, zarr.Array) else to_numeric(X, "X")
     y = y if isinstance(y, zarr.Array) else as_targets(y)
     if X.ndim != 2:
-        raise DataError(
-            f"X has shape {X.shape}: it must have two dimensions, rows and features", kind="shape-mismatch"
-        )
+        raise DataError(f"X has shape {X.shape}: it must have two dimensions, rows and features", kind="shape-mismatch")
     check_rows_agree(X.shape[0], y.shape[0] if y.ndim else 0)
     with DatasetWriter(
         path,

@@ -179,9 +179,7 @@ def check_factors(
     lengths = np.sqrt(s[:k])
     cosines = (q.T @ q) / np.outer(lengths, lengths)
     np.testing.assert_allclose(cosines, np.eye(k), rtol=0, atol=max(orthogonal, accurate / 10))
-    np.testing.assert_allclose(
-        np.abs(cosines - np.diag(cosines.diagonal())).max(), 0.0, rtol=0, atol=orthogonal
-    )
+    np.testing.assert_allclose(np.abs(cosines - np.diag(cosines.diagonal())).max(), 0.0, rtol=0, atol=orthogonal)
 
     columns = np.linalg.norm(design[:, :k], axis=0)
     np.testing.assert_allclose((q @ u[:k, :k] - design[:, :k]) / columns, 0.0, rtol=0, atol=accurate)

@@ -104,9 +104,7 @@ def test_gaussian_survives_cancellation(seed: int, dtype: Any, sigma: float, gap
     K = Gaussian(sigma).block(X, C)
     assert (K <= 1.0).all()
     assert (K >= 0.0).all()
-    np.testing.assert_allclose(
-        K, reference(Gaussian(sigma), X, C), rtol=0, atol=tolerance(Gaussian(sigma), X, C)
-    )
+    np.testing.assert_allclose(K, reference(Gaussian(sigma), X, C), rtol=0, atol=tolerance(Gaussian(sigma), X, C))
 
 
 @settings(deadline=None)
@@ -119,9 +117,7 @@ def test_gaussian_takes_any_width(dtype: Any, sigma: float) -> None:
 
 @settings(deadline=None)
 @given(kernels, seeds, st.integers(2, 40), st.integers(1, 40), st.integers(1, 8), dtypes)
-def test_a_row_does_not_depend_on_other_rows(
-    kernel: Kernel, seed: int, n: int, m: int, d: int, dtype: Any
-) -> None:
+def test_a_row_does_not_depend_on_other_rows(kernel: Kernel, seed: int, n: int, m: int, d: int, dtype: Any) -> None:
     X, C = data(seed, n, m, d, dtype)
     row = seed % n
     others = np.zeros_like(X)

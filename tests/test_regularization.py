@@ -112,9 +112,7 @@ def test_a_converged_lambda_is_stationary(seed: int, m: int, T: int, shared: boo
 
 @settings(deadline=None)
 @given(seeds, st.integers(1, 8), targets, lambdas, st.booleans())
-def test_a_shared_lambda_of_one_target_is_its_own(
-    seed: int, m: int, T: int, lam: float, shared: bool
-) -> None:
+def test_a_shared_lambda_of_one_target_is_its_own(seed: int, m: int, T: int, lam: float, shared: bool) -> None:
     s, z, yy, W = summary(*factors(seed, 30, m, T))
     own = np.full(T, lam)
     for t in range(T):
@@ -141,9 +139,7 @@ def test_weights_equal_repeated_rows(seed: int, m: int, T: int, lam: float) -> N
     lams = np.array([lam])
     for function in (gcv, charged_gcv, reestimate_lambda):
         s, z, yy, W = weighted
-        np.testing.assert_allclose(
-            function(s, z, yy, lams, W), function(*repeated[:3], lams, repeated[3]), rtol=1e-9
-        )
+        np.testing.assert_allclose(function(s, z, yy, lams, W), function(*repeated[:3], lams, repeated[3]), rtol=1e-9)
     ss = np.square(smoother(Q[copies], lam) @ Y[copies]).sum(axis=0)
     np.testing.assert_allclose(residual_sum_of_squares(*weighted[:3], lams), ss, rtol=1e-9)
 
@@ -198,9 +194,7 @@ def test_degenerate_sums_keep_lambda() -> None:
     st.sampled_from([10.0, 100.0, 150.0]),
     st.booleans(),
 )
-def test_extreme_numbers_never_give_nan(
-    seed: int, m: int, T: int, lam: float, spread: float, shared: bool
-) -> None:
+def test_extreme_numbers_never_give_nan(seed: int, m: int, T: int, lam: float, spread: float, shared: bool) -> None:
     rng = np.random.default_rng(seed)
     s = 10.0 ** rng.uniform(-2 * spread, spread, m + 1)
     s[0] = 1e3

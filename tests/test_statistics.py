@@ -46,9 +46,7 @@ def assert_close(a: Moments, mean: Any, m2: Any, scale: float) -> None:
 
 @settings(deadline=None)
 @given(seeds, st.integers(1, 60), st.integers(1, 5), dtypes, st.sampled_from([0.0, 1e3, 3e4]), st.booleans())
-def test_moments_equal_the_definition(
-    seed: int, n: int, d: int, dtype: str, offset: float, weighted: bool
-) -> None:
+def test_moments_equal_the_definition(seed: int, n: int, d: int, dtype: str, offset: float, weighted: bool) -> None:
     if dtype in ("float16", "int16"):
         offset = min(offset, 1e3)
     X = rows(seed, n, d, dtype, offset)
@@ -72,9 +70,7 @@ def test_a_large_offset_does_not_cancel(seed: int, n: int, offset: float) -> Non
 
 
 @settings(deadline=None)
-@given(
-    seeds, st.integers(1, 30), st.floats(-1e12, 1e12), st.lists(st.integers(1, 40), min_size=1, max_size=6)
-)
+@given(seeds, st.integers(1, 30), st.floats(-1e12, 1e12), st.lists(st.integers(1, 40), min_size=1, max_size=6))
 def test_a_constant_column_stays_exact(seed: int, n: int, value: float, sizes: list[int]) -> None:
     rng = np.random.default_rng(seed)
     parts = [
@@ -88,9 +84,7 @@ def test_a_constant_column_stays_exact(seed: int, n: int, value: float, sizes: l
 
 @settings(deadline=None)
 @given(seeds, st.integers(1, 80), dtypes, st.lists(st.integers(0, 80), max_size=5), st.booleans())
-def test_merging_blocks_equals_one_block(
-    seed: int, n: int, dtype: str, cuts: list[int], weighted: bool
-) -> None:
+def test_merging_blocks_equals_one_block(seed: int, n: int, dtype: str, cuts: list[int], weighted: bool) -> None:
     X = rows(seed, n, 3, dtype, 100.0)
     w = np.random.default_rng(seed).integers(0, 4, n).astype(float) if weighted else np.ones(n)
     w[0] = 1.0

@@ -66,8 +66,7 @@ def open_pair(model_store: str, store: str) -> tuple[Any, Any]:
     model, data = load_model(model_store), open_dataset(store)
     if data.n_features != model.n_features_in_:
         raise DataError(
-            f"{store} has {data.n_features} features, the model {model_store} was trained on "
-            f"{model.n_features_in_}",
+            f"{store} has {data.n_features} features, the model {model_store} was trained on {model.n_features_in_}",
             kind="feature-count",
         )
     return model, data
@@ -84,10 +83,7 @@ def show_score(score: Score) -> None:
     classes = columns(
         "classes",
         ("class", "rows", "precision", "recall", "f1"),
-        (
-            [item["label"], item["rows"], *(_fixed(item[name]) for name in _RATES)]
-            for item in score.per_class()
-        ),
+        ([item["label"], item["rows"], *(_fixed(item[name]) for name in _RATES)] for item in score.per_class()),
     )
     tables = [pairs([("rows", score.n_rows), ("error", f"{score.error:.4f}")]), classes]
     if len(score.labels) <= _LARGEST_CONFUSION:
@@ -107,10 +103,7 @@ def confusion_table(score: ClassificationScore) -> RenderableType:
     return columns(
         "rows: true class, columns: predicted class",
         ("", *labels),
-        (
-            [label, *("." if count == 0 else count for count in row)]
-            for label, row in zip(labels, counts, strict=True)
-        ),
+        ([label, *("." if count == 0 else count for count in row)] for label, row in zip(labels, counts, strict=True)),
     )
 
 

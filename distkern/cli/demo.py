@@ -30,9 +30,7 @@ def demo(context: click.Context, out: str | None, overwrite: bool) -> None:
     run and the predictions stay there, to try the other commands on.
     """
     with ExitStack() as stack:
-        folder = Path(
-            stack.enter_context(TemporaryDirectory(prefix="distkern-demo-")) if out is None else out
-        )
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="distkern-demo-")) if out is None else out)
         run_demo(folder, terminal_of(context), keep=out is not None, overwrite=overwrite)
 
 
@@ -58,9 +56,7 @@ def run_demo(folder: Path, terminal: Terminal, *, keep: bool, overwrite: bool) -
     from distkern.cli.training import run_job
     from distkern.storage import open_dataset
 
-    paths = {
-        name: folder / name for name in ("digits.zarr", "digits-test.zarr", "digits.model", "digits.run")
-    }
+    paths = {name: folder / name for name in ("digits.zarr", "digits-test.zarr", "digits.model", "digits.run")}
     predictions = folder / "digits-predictions.zarr"
     for path in (*paths.values(), predictions):
         if path.exists() and not overwrite:
@@ -101,9 +97,7 @@ def _write_digits(train: str, test: str, *, overwrite: bool) -> tuple[int, int]:
     from distkern.storage import write_dataset
 
     features, labels = load_digits(return_X_y=True)
-    split: list[Any] = train_test_split(
-        features, labels, test_size=1 / 3, random_state=_SEED, stratify=labels
-    )
+    split: list[Any] = train_test_split(features, labels, test_size=1 / 3, random_state=_SEED, stratify=labels)
     train_x, test_x, train_y, test_y = split
     for path, x, y in ((train, train_x, train_y), (test, test_x, test_y)):
         Path(path).parent.mkdir(parents=True, exist_ok=True)

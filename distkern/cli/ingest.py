@@ -9,13 +9,9 @@ from distkern.cli.terminal import verbosity_options
 
 @click.command()
 @click.argument("sources", metavar="SRC...", nargs=-1, required=True)
-@click.option(
-    "--target", metavar="COL", help="Column of the target: a name, for .npy a number; .npz files bring a y."
-)
+@click.option("--target", metavar="COL", help="Column of the target: a name, for .npy a number; .npz files bring a y.")
 @click.option("--out", required=True, metavar="DIR", help="Dataset store to write.")
-@click.option(
-    "--part", type=click.Choice(["train", "test"]), help="X_train, y_train or X_test, y_test of .npz files."
-)
+@click.option("--part", type=click.Choice(["train", "test"]), help="X_train, y_train or X_test, y_test of .npz files.")
 @click.option(
     "--task",
     type=click.Choice(["classification", "regression"]),

@@ -54,9 +54,7 @@ class DataSection(Section):
         _complete("x", self.x, "y", self.y)
         _complete("test_x", self.test_x, "test_y", self.test_y)
         if self.train is None and self.x is None:
-            raise ValueError(
-                "name the training data: train = a dataset store, or x = and y = two zarr arrays"
-            )
+            raise ValueError("name the training data: train = a dataset store, or x = and y = two zarr arrays")
         if self.train is not None and self.x is not None:
             raise ValueError("train and x, y exclude each other")
         if self.test is not None and self.test_x is not None:
@@ -73,9 +71,7 @@ def _complete(name: str, value: str | None, other_name: str, other: str | None) 
 class ModelSection(Section):
     """``[model]``: the method and any parameter of its estimator."""
 
-    method: Literal["orols", "npd"] = Field(
-        default="orols", description=" or ".join(f'"{name}"' for name in METHODS)
-    )
+    method: Literal["orols", "npd"] = Field(default="orols", description=" or ".join(f'"{name}"' for name in METHODS))
 
     def parameters(self) -> dict[str, Any]:
         """Return the estimator parameters that the job sets."""
@@ -89,16 +85,12 @@ class ClusterSection(Section):
     memory: Annotated[ByteSize, Field(gt=0)] | None = Field(
         default=None, description='a size such as "2GiB", or a number of bytes'
     )
-    scheduler: str | None = Field(
-        default=None, min_length=1, description='an address such as "tcp://host:8786"'
-    )
+    scheduler: str | None = Field(default=None, min_length=1, description='an address such as "tcp://host:8786"')
 
     @model_validator(mode="after")
     def _one_cluster(self) -> Self:
         if self.scheduler is not None and self.workers is not None:
-            raise ValueError(
-                "scheduler and workers exclude each other: a running cluster brings its own workers"
-            )
+            raise ValueError("scheduler and workers exclude each other: a running cluster brings its own workers")
         if self.memory is not None and self.workers is None:
             raise ValueError("memory limits the workers that distkern starts: it needs workers beside it")
         return self
@@ -120,9 +112,7 @@ class Job(Section):
     output: OutputSection = Field(default_factory=OutputSection)
 
 
-def load_job(
-    path: str | Path, overrides: Iterable[str] = (), cluster: Mapping[str, Any] | None = None
-) -> Job:
+def load_job(path: str | Path, overrides: Iterable[str] = (), cluster: Mapping[str, Any] | None = None) -> Job:
     """Read and check a job file.
 
     Parameters

@@ -136,9 +136,7 @@ class LogProgress:
                     _state(event),
                 )
         elif isinstance(event, RunEnded):
-            logger.info(
-                "%d centres in %.1f s, stopped: %s", event.n_centers, event.seconds, event.stop_reason
-            )
+            logger.info("%d centres in %.1f s, stopped: %s", event.n_centers, event.seconds, event.stop_reason)
         else:
             _log_incident(event)
 
@@ -152,6 +150,4 @@ def _log_incident(event: Event) -> None:
     if isinstance(event, WorkerLost):
         logger.warning("lost worker %s; its %d blocks move to others", event.worker, len(event.blocks))
     elif isinstance(event, BlocksReplayed):
-        logger.info(
-            "worker %s rebuilt %d blocks from %d messages", event.worker, len(event.blocks), event.messages
-        )
+        logger.info("worker %s rebuilt %d blocks from %d messages", event.worker, len(event.blocks), event.messages)

@@ -25,9 +25,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         line = error.object[: error.start].count(b"\n") + 1
         raise JobError(f"{path}, line {line}: not UTF-8 text", kind="job-file-syntax") from None
     except OSError as error:
-        raise JobError(
-            f"cannot read the job file {path}: {error.strerror}", kind="job-file-missing"
-        ) from None
+        raise JobError(f"cannot read the job file {path}: {error.strerror}", kind="job-file-missing") from None
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -49,9 +47,7 @@ def override(document: dict[str, Any], setting: str) -> None:
     key, equals, text = setting.partition("=")
     section, dot, name = (part.strip() for part in key.partition("."))
     if not (equals and dot and section and name):
-        raise JobError(
-            f"--set {setting}: write section.key=value, as in --set model.sigma=4", kind="invalid-job"
-        )
+        raise JobError(f"--set {setting}: write section.key=value, as in --set model.sigma=4", kind="invalid-job")
     table = document.setdefault(section, {})
     if isinstance(table, dict):
         table[name] = _toml_value(text.strip())

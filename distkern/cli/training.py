@@ -81,9 +81,7 @@ def refuse_existing(output: OutputSection, *, overwrite: bool) -> None:
     if output.run is None or not Path(output.run).exists():
         return
     if not overwrite:
-        raise RunError(
-            f"{output.run} exists already: name another run, or replace it with --overwrite", kind="exists"
-        )
+        raise RunError(f"{output.run} exists already: name another run, or replace it with --overwrite", kind="exists")
     if not is_run(output.run):
         raise RunError(
             f"{output.run} exists and is no run directory, so it is not overwritten: name another run",

@@ -75,12 +75,7 @@ def assemble(
         intercept=intercept,
         lambdas=np.concatenate([path.lambdas[count] for path, count in zip(paths, n_centers, strict=True)]),
         gcv=float(
-            np.mean(
-                [
-                    path.gcv[count - 1] if count else np.nan
-                    for path, count in zip(paths, n_centers, strict=True)
-                ]
-            )
+            np.mean([path.gcv[count - 1] if count else np.nan for path, count in zip(paths, n_centers, strict=True)])
         ),
     )
 

@@ -142,9 +142,7 @@ class KernelLeastSquares(BaseEstimator, ABC):
             if self.run_dir is not None:
                 run = stack.enter_context(self._run_directory())
                 subscribers.append(_Recorder(run))
-            result = run_training(
-                self._job(), source, client=client, factors=self.factors, subscribers=subscribers
-            )
+            result = run_training(self._job(), source, client=client, factors=self.factors, subscribers=subscribers)
             self._take(result, [path.n_centers for path in result.paths])
             if run is not None:
                 run.write_summary(self.summary_ | {"stop_reason": str(self.stop_reason_)})
@@ -176,7 +174,7 @@ class KernelLeastSquares(BaseEstimator, ABC):
         single = len(assembled.lambdas) == 1
         self.lambda_ = float(assembled.lambdas[0]) if single else assembled.lambdas
         self.gcv_ = assembled.gcv
-        keep = np.array([count for count in n_centers])
+        keep = np.array(n_centers)
         order = result.history["problem"]
         steps = np.concatenate([np.arange(np.count_nonzero(order == p)) for p in range(len(keep))])
         self.history_ = result.history[steps < keep[order]] if len(order) else result.history

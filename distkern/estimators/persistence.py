@@ -85,16 +85,12 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     try:
         cls = known[meta["estimator"]]
         kernel = kernel_from_parameters(meta["kernel"]["name"], meta["kernel"]["parameters"])
-        parameters = {
-            name: value for name, value in meta["parameters"].items() if name in cls._get_param_names()
-        }
+        parameters = {name: value for name, value in meta["parameters"].items() if name in cls._get_param_names()}
         if meta["parameters"].get("kernel") is None:
             parameters["kernel"] = kernel
         estimator = cls(**parameters)
         scaling = FeatureScaling(arrays["feature_shift"], arrays["feature_scale"])
-        model = KernelModel(
-            kernel, scaling, arrays["centers"], arrays["coef"], arrays["intercept"], meta["dtype"]
-        )
+        model = KernelModel(kernel, scaling, arrays["centers"], arrays["coef"], arrays["intercept"], meta["dtype"])
         estimator._set_model(model, arrays["center_indices"])
         lambdas = arrays["lambda"]
         estimator.lambda_ = float(lambdas[0]) if len(lambdas) == 1 else lambdas
@@ -111,9 +107,7 @@ def load_model(path: str | os.PathLike[str]) -> Any:
             labels = arrays["classes"]
             estimator.classes_ = labels.astype(object) if meta["object_labels"] else labels
     except (KeyError, TypeError, ValueError) as error:
-        raise StoreError(
-            f"{path} does not describe a model this version knows: {error}", kind="corrupt"
-        ) from None
+        raise StoreError(f"{path} does not describe a model this version knows: {error}", kind="corrupt") from None
     return estimator
 
 

@@ -91,9 +91,7 @@ def ingest(
     """
     files = [Path(paths)] if isinstance(paths, str | os.PathLike) else [Path(path) for path in paths]
     if missing not in POLICIES:
-        raise JobError(
-            f"missing is {missing!r}: it must be one of {', '.join(POLICIES)}", kind="invalid-missing"
-        )
+        raise JobError(f"missing is {missing!r}: it must be one of {', '.join(POLICIES)}", kind="invalid-missing")
     check_destination(out, overwrite, DataError, lambda old: has_kind(old, "dataset"))
     table = _open_table(files, target, part, list(drop), delimiter)
     cleaner = Cleaner(table, missing)
@@ -133,8 +131,7 @@ def _open_table(
     formats = {_format(path) for path in files}
     if len(formats) > 1:
         raise JobError(
-            f"files of the formats {', '.join(sorted(formats))} cannot be ingested together: name files "
-            f"of one format",
+            f"files of the formats {', '.join(sorted(formats))} cannot be ingested together: name files of one format",
             kind="mixed-formats",
         )
     name = formats.pop()

@@ -121,8 +121,7 @@ class Cleaner:
         if not counts.all() and self.table.n_rows:
             column = int(np.argmin(counts))
             raise DataError(
-                f"{self._column(column)} has no value in any row, so it has no mean: leave it out with "
-                f"--drop",
+                f"{self._column(column)} has no value in any row, so it has no mean: leave it out with --drop",
                 kind="empty-column",
             )
         return np.asarray(totals / np.maximum(counts, 1))

@@ -49,9 +49,7 @@ class CsvTable:
         what `choose_columns` raises.
     """
 
-    def __init__(
-        self, paths: Sequence[Path], target: str | None, drop: Sequence[str], delimiter: str | None
-    ) -> None:
+    def __init__(self, paths: Sequence[Path], target: str | None, drop: Sequence[str], delimiter: str | None) -> None:
         self._paths = paths
         self._delimiters = [delimiter or ("\t" if ".tsv" in path.suffixes else ",") for path in paths]
         headers = [(path, _header(path, mark)) for path, mark in zip(paths, self._delimiters, strict=True)]
@@ -115,9 +113,7 @@ class CsvTable:
         return (
             # Row numbers of bad rows are known only where one thread reads.
             pa_csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=handler is None),
-            pa_csv.ParseOptions(
-                delimiter=self._delimiters[file], newlines_in_values=True, invalid_row_handler=handler
-            ),
+            pa_csv.ParseOptions(delimiter=self._delimiters[file], newlines_in_values=True, invalid_row_handler=handler),
             pa_csv.ConvertOptions(
                 include_columns=list(columns),
                 column_types=columns,

@@ -90,8 +90,7 @@ class NumpyTable:
             shape = X.header.shape
             if len(shape) != 2 or 0 in shape:
                 raise DataError(
-                    f"{X.name} has shape {shape}: it must have two dimensions, rows and features, and not be "
-                    f"empty",
+                    f"{X.name} has shape {shape}: it must have two dimensions, rows and features, and not be empty",
                     kind="empty-file" if 0 in shape else "shape-mismatch",
                 )
             if shape[1] != first.header.shape[1]:
@@ -157,9 +156,7 @@ def open_npy(paths: Sequence[Path], target: str | int | None) -> NumpyTable:
     if isinstance(target, int) or target.removeprefix("-").isdigit():
         return NumpyTable([(X, None) for X in parts], int(target))
     if not Path(target).is_file():
-        raise DataError(
-            f"--target {target} is neither a column number nor an existing .npy file", kind="missing"
-        )
+        raise DataError(f"--target {target} is neither a column number nor an existing .npy file", kind="missing")
     if len(parts) > 1:
         raise DataError(
             f"one target file {target} is given for {len(parts)} files of X: ingest one file at a time",

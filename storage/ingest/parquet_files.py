@@ -122,8 +122,6 @@ def _labels(target: Any) -> NDArray[Any]:
     elif pa.types.is_null(kind):
         return np.zeros(len(target))
     elif not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
-        return np.asarray(pc.fill_null(target.cast(pa.string()), "").to_numpy(zero_copy_only=False)).astype(
-            str
-        )
+        return np.asarray(pc.fill_null(target.cast(pa.string()), "").to_numpy(zero_copy_only=False)).astype(str)
     filler = False if pa.types.is_boolean(kind) else 0
     return np.asarray(pc.fill_null(target, filler).to_numpy(zero_copy_only=False))

@@ -77,9 +77,7 @@ def _ranges(path: Path, width: int) -> Iterator[tuple[Any, NDArray[np.float64]]]
     size = path.stat().st_size
     for offset in range(0, size, _RANGE_BYTES):
         try:
-            yield load_svmlight_file(
-                str(path), n_features=width, zero_based=True, offset=offset, length=_RANGE_BYTES
-            )
+            yield load_svmlight_file(str(path), n_features=width, zero_based=True, offset=offset, length=_RANGE_BYTES)
         except (ValueError, OverflowError, UnicodeDecodeError) as cause:
             raise _explained(path, offset, cause) from cause
 

@@ -66,9 +66,7 @@ class Columns:
     """Name of the target."""
 
 
-def choose_columns(
-    headers: Sequence[tuple[Path, Sequence[str]]], target: str | None, drop: Sequence[str]
-) -> Columns:
+def choose_columns(headers: Sequence[tuple[Path, Sequence[str]]], target: str | None, drop: Sequence[str]) -> Columns:
     """Decide which columns are features, and hold all files to the columns of the first.
 
     Parameters
@@ -132,8 +130,7 @@ def choose_columns(
 def unreadable(path: Path, why: object) -> DataError:
     """Return the error for a file that is not what its name says, or is damaged."""
     return DataError(
-        f"{path} cannot be read as a {''.join(path.suffixes[-2:])} file: {why}; the file is damaged or of "
-        f"another kind",
+        f"{path} cannot be read as a {''.join(path.suffixes[-2:])} file: {why}; the file is damaged or of another kind",
         kind="unreadable",
     )
 

@@ -83,9 +83,7 @@ def test_ingest_refuses_a_store_that_exists(here: Path, call: Call) -> None:
         ("a,b,y\n1,2,x\n3,4,z\n", "tgt", "tgt"),
     ],
 )
-def test_bad_rows_end_with_3_and_leave_nothing(
-    here: Path, call: Call, text: str, target: str, part: str
-) -> None:
+def test_bad_rows_end_with_3_and_leave_nothing(here: Path, call: Call, text: str, target: str, part: str) -> None:
     csv(here, text)
     before = tree(here)
     done = call("ingest", "rows.csv", "--target", target, "--out", "o.zarr", "--task", "classification")

@@ -125,9 +125,7 @@ def test_a_surprise_is_one_line_and_a_traceback_only_with_v(failing: Any) -> Non
     assert "run again" not in loud.err
 
 
-def test_a_surprise_after_v_on_the_command_has_its_traceback_too(
-    call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_surprise_after_v_on_the_command_has_its_traceback_too(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("distkern.storage.describe", broken(RuntimeError("what")))
     assert "Traceback" in call("info", "a.zarr", "-v").err
 

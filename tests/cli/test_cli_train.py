@@ -85,9 +85,7 @@ def test_the_saved_model_is_the_trained_one(blobs: Path, call: Call) -> None:
 
 
 def test_without_json_the_summary_is_for_a_person(blobs: Path, call: Call) -> None:
-    done = call(
-        "train", write_job(blobs, **BLOBS), "--set", "model.stop=none", "--set", "model.max_centers=7"
-    )
+    done = call("train", write_job(blobs, **BLOBS), "--set", "model.stop=none", "--set", "model.max_centers=7")
     assert done.code == 0, done.err
     for part in ("400 x 4", "max-centers", "max_centers was reached", "blobs.model", "test error"):
         assert part in done.out
@@ -193,9 +191,7 @@ def test_overwrite_replaces_model_and_run(blobs: Path, call: Call) -> None:
     assert call("train", job).code == 0
     assert call("train", job).code == 6
     record = record_of(
-        call(
-            "train", job, "--overwrite", "--json", "--set", "model.max_centers=3", "--set", "model.stop=none"
-        )
+        call("train", job, "--overwrite", "--json", "--set", "model.max_centers=3", "--set", "model.stop=none")
     )
     assert record["n_centers"] == 3
 
@@ -281,9 +277,7 @@ def test_no_scheduler_at_the_address_ends_with_5(blobs: Path, call: Call) -> Non
     assert not (blobs / "blobs.run").exists()
 
 
-@pytest.mark.parametrize(
-    "workers", [0, pytest.param(2, marks=[pytest.mark.slow, pytest.mark.cluster], id="2 workers")]
-)
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=[pytest.mark.slow, pytest.mark.cluster], id="2 workers")])
 def test_an_interrupt_of_all_processes_ends_with_130_and_leaves_no_model(here: Path, workers: int) -> None:
     from distkern.storage import write_dataset
 
@@ -337,8 +331,6 @@ def test_a_running_cluster_trains_and_stays(blobs: Path, shell: Call) -> None:
     from distkern.scheduler import local_client
 
     with local_client(2) as client:
-        record = record_of(
-            shell("train", write_job(blobs, **BLOBS), "--json", "--scheduler", client.scheduler.address)
-        )
+        record = record_of(shell("train", write_job(blobs, **BLOBS), "--json", "--scheduler", client.scheduler.address))
         assert record["test"]["error"] < 0.1
         assert len(client.scheduler_info()["workers"]) == 2

@@ -165,7 +165,9 @@ def test_the_own_row_is_exact(dtype: str) -> None:
     # Far from the origin |x|^2 - 2 x.c + |c|^2 leaves rounding errors on the diagonal, but not at the own row.
     rng = np.random.default_rng(0)
     X = (100 + rng.standard_normal((20, 3))).astype(dtype)
-    begin = make_begin(3, kernel=Gaussian(1e-3), epsilon=0.125, dtype=dtype, scaling=FeatureScaling(np.zeros(3), np.ones(3)))
+    begin = make_begin(
+        3, kernel=Gaussian(1e-3), epsilon=0.125, dtype=dtype, scaling=FeatureScaling(np.zeros(3), np.ones(3))
+    )
     executor = loaded(make_source(X, np.arange(20.0), rows=7), begin)
     rows = np.array([13, 2, 19, 0])
     answer = executor.query(KernelColumns((Columns(rows, X[rows], np.empty(0, dtype=np.int64)),)))
@@ -223,9 +225,7 @@ def held_error(inside: Inside, X: Any, y: Any, held: Any) -> list[float]:
     selector, begin = inside.selectors[0], inside.begin
     factors = selector.factors
     scaled = (X - begin.scaling.shift) / begin.scaling.scale
-    K = dense_kernel_columns(
-        begin.kernel, scaled[held], scaled[selector.rows], np.empty(0, int)[:, None], 0.0
-    )
+    K = dense_kernel_columns(begin.kernel, scaled[held], scaled[selector.rows], np.empty(0, int)[:, None], 0.0)
     q = np.linalg.solve(factors.u.T, np.column_stack([np.ones(len(K)), K]).T).T
     residual = y[held] - begin.target_means
     errors = []

@@ -49,9 +49,7 @@ def test_any_order_of_arrival_gives_the_sum_of_the_tree(n: int, seed: int, data:
 
 
 @given(leaves, st.integers(1, 8), seeds, st.data())
-def test_any_placement_gives_the_sum_of_the_tree(
-    n: int, workers: int, seed: int, data: st.DataObject
-) -> None:
+def test_any_placement_gives_the_sum_of_the_tree(n: int, workers: int, seed: int, data: st.DataObject) -> None:
     values = numbers(n, seed)
     rng = np.random.default_rng(seed)
     homes = rng.integers(0, workers, n)

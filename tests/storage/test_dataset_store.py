@@ -142,9 +142,7 @@ def test_feature_dtypes(tmp_path: Path, given: str, stored: str) -> None:
 @pytest.mark.parametrize("zarr_format", [2, 3])
 def test_zarr_arrays_are_copied_by_chunk(tmp_path: Path, zarr_format: Any) -> None:
     Z = (
-        zarr.create_array(
-            tmp_path / "Z", shape=X.shape, chunks=(7, 2), dtype="f8", order="F", zarr_format=zarr_format
-        )
+        zarr.create_array(tmp_path / "Z", shape=X.shape, chunks=(7, 2), dtype="f8", order="F", zarr_format=zarr_format)
         if zarr_format == 2
         else zarr.create_array(tmp_path / "Z", shape=X.shape, chunks=(7, 2), dtype="f8")
     )
@@ -163,9 +161,7 @@ def test_zarr_arrays_are_copied_by_chunk(tmp_path: Path, zarr_format: Any) -> No
     kind=st.sampled_from(["text", "integer", "number"]),
     known=st.booleans(),
 )
-def test_pieces_do_not_matter(
-    tmp_path: Path, sizes: list[int], chunk_rows: int, kind: str, known: bool
-) -> None:
+def test_pieces_do_not_matter(tmp_path: Path, sizes: list[int], chunk_rows: int, kind: str, known: bool) -> None:
     n_rows = sum(sizes) + 2
     rows = np.random.default_rng(n_rows).normal(size=(n_rows, 2))
     y: Any = {
@@ -176,9 +172,7 @@ def test_pieces_do_not_matter(
     for name in "ab":
         shutil.rmtree(tmp_path / name, ignore_errors=True)
     whole = write_dataset(tmp_path / "a", rows, y, chunk_rows=chunk_rows)
-    with DatasetWriter(
-        tmp_path / "b", n_rows=n_rows if known else None, chunk_rows=whole.X.chunks[0]
-    ) as writer:
+    with DatasetWriter(tmp_path / "b", n_rows=n_rows if known else None, chunk_rows=whole.X.chunks[0]) as writer:
         start = 0
         for size in (*sizes, 2):
             writer.append(rows[start : start + size], y[start : start + size])
@@ -233,9 +227,7 @@ Y = np.arange(100) % 2
         (X, Y, {"feature_names": ["a", "b", "a"]}, "feature-names", ["different"]),
     ],
 )
-def test_refused_data(
-    tmp_path: Path, rows: Any, y: Any, options: dict[str, Any], kind: str, parts: list[str]
-) -> None:
+def test_refused_data(tmp_path: Path, rows: Any, y: Any, options: dict[str, Any], kind: str, parts: list[str]) -> None:
     with pytest.raises(DataError) as caught:
         write_dataset(tmp_path / "d", rows, y, chunk_rows=16, **options)
     assert caught.value.kind == kind

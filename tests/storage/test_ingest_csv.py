@@ -54,9 +54,7 @@ def test_forms_of_one_table(tmp_path: Path, name: str, text: str, options: dict[
         (["007", "7", "8"], "classification", [7, 7, 8], "int64"),
     ],
 )
-def test_target_types(
-    tmp_path: Path, values: list[str], task: str, expected: list[Any], labels: str | None
-) -> None:
+def test_target_types(tmp_path: Path, values: list[str], task: str, expected: list[Any], labels: str | None) -> None:
     text = "a,y\n" + "".join(f"{row},{value}\n" for row, value in enumerate(values))
     dataset = ingest(put(tmp_path / "t.csv", text), tmp_path / "d", target="y")
     assert dataset.task == task
@@ -165,9 +163,7 @@ def test_missing_text_target(tmp_path: Path) -> None:
         (np.random.default_rng(0).bytes(500), {}, "unreadable", ["t.csv"]),
     ],
 )
-def test_refused_files(
-    tmp_path: Path, text: str | bytes, options: dict[str, Any], kind: str, parts: list[str]
-) -> None:
+def test_refused_files(tmp_path: Path, text: str | bytes, options: dict[str, Any], kind: str, parts: list[str]) -> None:
     with pytest.raises(DataError) as caught:
         ingest(put(tmp_path / "t.csv", text), tmp_path / "d", **{"target": "y", **options})
     assert caught.value.kind == kind

@@ -143,9 +143,7 @@ def test_columns_must_agree(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["t.npy", "t.npz"])
-@pytest.mark.parametrize(
-    "content", [b"", b"random bytes" * 40, b"\x93NUMPY\x01\x00", b"PK\x03\x04" + b"x" * 50]
-)
+@pytest.mark.parametrize("content", [b"", b"random bytes" * 40, b"\x93NUMPY\x01\x00", b"PK\x03\x04" + b"x" * 50])
 def test_wrong_kind_of_file(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=name) as caught:

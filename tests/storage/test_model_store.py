@@ -14,9 +14,7 @@ ARRAYS: dict[str, Any] = {
     "classes": np.array(["no", "yes"]),
     "flags": np.array([True, False]),
     "scalar": np.array(2.5),
-    "history": np.array(
-        [(3, 0.5, True), (1, 0.25, False)], dtype=[("center", int), ("gcv", float), ("ok", bool)]
-    ),
+    "history": np.array([(3, 0.5, True), (1, 0.25, False)], dtype=[("center", int), ("gcv", float), ("ok", bool)]),
     "empty": np.zeros((0, 3), dtype=np.float32),
 }
 META = {"method": "orols", "lambda": 0.1, "history": [1, 2, None], "gcv": np.float64(0.25)}
@@ -168,9 +166,7 @@ def test_huge_claim_is_refused_before_allocation(tmp_path: Path) -> None:
     file = tmp_path / "m" / "a.npy"
     shape = 10**15
     with file.open("wb") as stream:
-        np.lib.format.write_array_header_1_0(
-            stream, {"descr": "<f8", "fortran_order": False, "shape": (shape,)}
-        )
+        np.lib.format.write_array_header_1_0(stream, {"descr": "<f8", "fortran_order": False, "shape": (shape,)})
     edit(tmp_path / "m", lambda d: d["arrays"]["a"].update(shape=[shape]))
     with pytest.raises(StoreError, match="bytes, not"):
         read_model(tmp_path / "m")

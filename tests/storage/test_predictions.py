@@ -32,9 +32,7 @@ def test_numbers(tmp_path: Path, targets: int | None, dtype: str) -> None:
     assert result.class_labels is None
 
 
-@pytest.mark.parametrize(
-    "labels", [np.array(["ant", "bee", "cat"]), np.array([-1, 0, 7]), np.array([0.5, 1.5, 2.0])]
-)
+@pytest.mark.parametrize("labels", [np.array(["ant", "bee", "cat"]), np.array([-1, 0, 7]), np.array([0.5, 1.5, 2.0])])
 def test_labels_and_probabilities(tmp_path: Path, labels: Any) -> None:
     values = labels[np.arange(50) * 2 % 3]
     write(tmp_path / "p", values, [1, 48, 1], SHARES, class_labels=labels)

@@ -18,9 +18,7 @@ DATA = Path(os.environ.get("DISTKERN_DATA", Path(__file__).parents[3] / "shared"
         ("raetsch_banana", None, "classification", "float64"),
     ],
 )
-def test_benchmark_sets_ingest_directly(
-    tmp_path: Path, name: str, part: str | None, task: str, dtype: str
-) -> None:
+def test_benchmark_sets_ingest_directly(tmp_path: Path, name: str, part: str | None, task: str, dtype: str) -> None:
     path = DATA / f"{name}.npz"
     if not path.is_file():
         pytest.skip(f"{name}.npz is not in {DATA}; set DISTKERN_DATA to the folder with the data sets")

@@ -144,9 +144,7 @@ def test_no_rows_picked(tmp_path: Path) -> None:
 
 def test_text_targets_in_zarr(tmp_path: Path) -> None:
     labels = np.array(["red", "green"], dtype=np.dtypes.StringDType())[np.arange(90) % 2]
-    source = ZarrSource(
-        stored(tmp_path / "X", X, chunks=(30, 4)), stored(tmp_path / "y", labels, chunks=(90,))
-    )
+    source = ZarrSource(stored(tmp_path / "X", X, chunks=(30, 4)), stored(tmp_path / "y", labels, chunks=(90,)))
     assert source.read_targets(1).tolist() == labels[30:60].tolist()
 
 

@@ -76,7 +76,7 @@ class _RunMemory:
 
 
 _memory: dict[tuple[str, str], _RunMemory] = {}
-_memory_lock = threading.Lock()
+_memory_lock = threading.RLock()  # a lease may be collected, and finalised, while it is held
 
 
 def _run_memory(fence: Fence) -> _RunMemory:

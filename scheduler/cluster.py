@@ -10,6 +10,7 @@ Out of scope: what messages do (`block`, `tiles`), how workers remember (`memo`)
 
 from __future__ import annotations
 
+import logging
 import queue
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from distkern.errors import ClusterError
 from distkern.events import BlocksReplayed, EventBus, WorkerLost
-from distkern.scheduler import tasks
+from distkern.scheduler import memo, tasks
 from distkern.scheduler.answers import Answer
 from distkern.scheduler.executors import total
 from distkern.scheduler.log import SLICE_BYTES, RunLog
@@ -43,8 +44,13 @@ WORKER_WAIT_SECONDS = 60.0
 MAX_DEATHS = 3
 """Worker deaths a block may see before the run ends, lest it kill a cluster."""
 
-MAX_REFUSALS = 20
-"""Refusals of one errand before something is wrong with the protocol itself."""
+MAX_REFUSALS = 200
+"""Refusals in one round before something is wrong with the protocol itself."""
+
+ANSWER_SECONDS = 5.0
+"""How long to wait for workers' answers that a training can do without."""
+
+logger = logging.getLogger(__name__)
 
 Make = Callable[[Fence, tuple[int, ...]], tuple[Any, ...]]
 """Function and arguments of the last step's task, for some blocks."""
@@ -55,7 +61,6 @@ class _Errand:
     worker: str
     blocks: tuple[int, ...]
     steps: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
-    refusals: int = 0
     replayed: int = 0
 
 
@@ -72,27 +77,38 @@ class DaskExecutor:
         Told of lost workers and replays.
     with_factors : bool
         Whether blocks hold Q and E, or only answer queries for kernel columns.
+    worker_wait : float
+        Seconds to wait for a worker when there is none.
 
     Raises
     ------
     ClusterError
-        No worker comes within a minute, or a block's workers keep dying.
+        No worker comes in time, or a block's workers keep dying.
     """
 
-    def __init__(self, client: Any, source: BlockSource, events: EventBus, *, with_factors: bool = True) -> None:
+    def __init__(
+        self,
+        client: Any,
+        source: BlockSource,
+        events: EventBus,
+        *,
+        with_factors: bool = True,
+        worker_wait: float = WORKER_WAIT_SECONDS,
+    ) -> None:
         self._client = client
         self._source = source
         self._events = events
         self._with_factors = with_factors
+        self._worker_wait = worker_wait
         self._run_id = uuid.uuid4().hex
         self._log = RunLog()
         self._n_blocks = len(source.boundaries) - 1
         self._epoch = 0
+        self._refusals = 0
         self._deaths = dict.fromkeys(range(self._n_blocks), 0)
         self._signals: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._joined = False
         self._leases: dict[str, Any] = {}
-        self._peaks: dict[str, int] = {}
         WorkerWatch.listen(client, self._on_worker)
         self._homes = place(self._n_blocks, self._wait_for_workers())
         self._take_leases()
@@ -134,9 +150,7 @@ class DaskExecutor:
         """Largest resident set of any worker process so far, in bytes; 0 for workers in this process."""
         if in_process(self._client):
             return 0
-        for worker, peak in self._client.run(tasks.peak_rss, on_error="ignore").items():
-            self._peaks[worker] = peak
-        return max(self._peaks.values(), default=0)
+        return max(self._ask_workers(tasks.peak_rss), default=0)
 
     def close(self) -> None:
         """Free the run's memory on every worker."""
@@ -144,14 +158,37 @@ class DaskExecutor:
         leases, self._leases = self._leases, {}
         if self._client.status != "running":
             return
-        workers = [worker for worker in leases if worker in self._workers()]
-        self._client.run(tasks.drop_run, self._run_id, workers=workers, on_error="ignore")
+        self._ask_workers(tasks.drop_run, self._run_id)
         for lease in leases.values():
             lease.release()
+
+    def _ask_workers(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """Call a function on every live worker; a worker that does not answer soon is left out."""
+        futures = [
+            self._client.submit(
+                function,
+                *arguments,
+                key=f"distkern-{function.__name__}-{uuid.uuid4().hex}",
+                workers=[worker],
+                allow_other_workers=False,
+                pure=False,
+            )
+            for worker in self._workers()
+        ]
+        results = []
+        deadline = monotonic() + ANSWER_SECONDS
+        for future in futures:
+            try:
+                results.append(future.result(timeout=max(0.0, deadline - monotonic())))
+            except Exception:
+                logger.info("a worker did not answer %s", function.__name__, exc_info=True)
+                future.cancel()
+        return results
 
     def _round(self, make: Make, name: str, version: int) -> Iterator[Any]:
         """Run the task that `make` builds once for every block; yield the answers as they come."""
         self._rebalance()
+        self._refusals = 0
         todo = set(range(self._n_blocks))
         pending: dict[Any, _Errand] = {}
         try:
@@ -195,11 +232,11 @@ class DaskExecutor:
     ) -> bool:
         """Take an errand's result; return whether it was the answer."""
         if isinstance(outcome, Refusal):
-            errand.refusals += 1
-            if errand.refusals > MAX_REFUSALS:
+            self._refusals += 1
+            if self._refusals > MAX_REFUSALS:
                 raise ClusterError(
-                    f"worker {errand.worker} refused blocks {errand.blocks} {errand.refusals} times "
-                    f"({outcome}); another driver may be using run {self._run_id}",
+                    f"workers refused {self._refusals} tasks in one round, the last {errand.blocks} on "
+                    f"{errand.worker} ({outcome}); another driver may be using run {self._run_id}",
                     kind="refused",
                 )
             # Blocks in different states go separate ways; those that are well wait for the next message task.
@@ -209,7 +246,7 @@ class DaskExecutor:
                 if state is not None:
                     groups.setdefault(state if state <= version else -1, []).append(block)
             for state, blocks in groups.items():
-                part = _Errand(errand.worker, tuple(blocks), refusals=errand.refusals)
+                part = _Errand(errand.worker, tuple(blocks))
                 part.steps = list(self._catch_up(part, state, version))
                 part.steps.append((name, make(self._fence(part.worker), part.blocks)))
                 self._submit(part, *part.steps.pop(0), pending)
@@ -303,6 +340,7 @@ class DaskExecutor:
             # It answers to the scheduler but lost a result: its memory may be fine, the task is simply sent again.
             return
         self._leases.pop(worker, None)
+        memo.drop_run(worker, self._run_id)  # its memory is in this process where workers are threads
         if not blocks:
             return
         self._events.emit(WorkerLost(worker=worker, blocks=blocks))
@@ -349,14 +387,14 @@ class DaskExecutor:
         return list(self._client.scheduler_info(n_workers=-1)["workers"])
 
     def _wait_for_workers(self) -> list[str]:
-        deadline = monotonic() + WORKER_WAIT_SECONDS
+        deadline = monotonic() + self._worker_wait
         while True:
             workers = self._workers()
             if workers:
                 return sorted(workers)
             if monotonic() > deadline:
                 raise ClusterError(
-                    f"no worker joined the cluster within {WORKER_WAIT_SECONDS:g} s: start workers and train again",
+                    f"no worker joined the cluster within {self._worker_wait:g} s: start workers and train again",
                     kind="no-workers",
                 )
             try:

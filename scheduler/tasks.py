@@ -6,7 +6,6 @@ A dask task only waits: the work is done by the process's tile pool, as wide as 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from distributed import get_worker
 
@@ -48,9 +47,9 @@ def hold_lease(run_id: str, worker: str) -> Lease:
     return Lease(worker, run_id)
 
 
-def drop_run(run_id: str, dask_worker: Any = None) -> None:
+def drop_run(run_id: str) -> None:
     """Forget the run on this worker."""
-    memo.drop_run(dask_worker.address, run_id)
+    memo.drop_run(get_worker().address, run_id)
 
 
 def peak_rss() -> int:

@@ -34,7 +34,7 @@ def cluster(n_workers: int, *, processes: bool, threads: int = 1) -> Iterator[An
             threads_per_worker=threads,
             processes=processes,
             host="127.0.0.1" if processes else None,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
             silence_logs=50,
         ) as local,
         Client(local, set_as_default=False) as client,

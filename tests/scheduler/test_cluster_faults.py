@@ -1,0 +1,340 @@
+"""Workers that die, leave, join and never come: the numbers stay, and what cannot go on says so."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from conftest import cluster
+from trainings import assert_same_bits, cut, make_classes, make_data, make_job
+
+from distkern.errors import ClusterError, DataError
+from distkern.events import BlocksReplayed, Event, EventBus, RoundDone, WorkerLost
+from distkern.scheduler import memo, run_training
+from distkern.scheduler import cluster as cluster_module
+from distkern.scheduler.backends import DriverFactors, WorkerFactors
+from distkern.scheduler.cluster import DaskExecutor
+from distkern.scheduler.executors import SerialExecutor
+from distkern.scheduler.messages import Load
+from distkern.scheduler.training import TrainingResult, train
+from distkern.storage import ArraySource, ZarrSource
+
+N_BLOCKS = 8
+JOB = make_job(classification=True, stop="validation", patience=50, max_centers=24, sampler="mixture", sigma="median")
+
+
+def source() -> ArraySource:
+    X, y = make_classes(320, seed=4)
+    return ArraySource(X, y, np.random.default_rng(0).integers(1, 4, 320), boundaries=cut(320, 40))
+
+
+@cache
+def expected() -> TrainingResult:
+    return train(JOB, source(), WorkerFactors(SerialExecutor(source())), EventBus())
+
+
+class Trouble(EventBus):
+    """Makes trouble at chosen events, and raises what goes wrong with it."""
+
+    def __init__(self, trouble: dict[int, Callable[[], object]]) -> None:
+        super().__init__()
+        self.events: list[Event] = []
+        self._rounds = 0
+        self._trouble = dict(trouble)
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event)
+        if isinstance(event, RoundDone):
+            self._rounds += 1
+            self._trouble.pop(self._rounds, lambda: None)()
+
+    def of(self, kind: type[Event]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def run(client: Any, events: Trouble, factors: str = "workers", **options: Any) -> tuple[TrainingResult, int]:
+    """Train; return the result and the workers at the end."""
+    executor = DaskExecutor(client, source(), events, with_factors=factors == "workers", **options)
+    backend = WorkerFactors(executor) if factors == "workers" else DriverFactors(executor, source())
+    try:
+        return train(JOB, source(), backend, events), executor.n_workers
+    finally:
+        executor.close()
+        assert not events._trouble
+
+
+def check_events(events: Trouble, lost: list[str]) -> None:
+    """Every lost worker is reported once, and every block it had is rebuilt elsewhere."""
+    reported = events.of(WorkerLost)
+    assert [event.worker for event in reported] == lost
+    assert all(event.blocks for event in reported)
+    rebuilt = {block for event in events.of(BlocksReplayed) for block in event.blocks}
+    assert rebuilt >= {block for event in reported for block in event.blocks}
+    assert all(event.messages > 0 for event in events.of(BlocksReplayed))
+
+
+def wait_for(client: Any, condition: Callable[[set[str]], bool]) -> set[str]:
+    for _ in range(1500):
+        workers = set(client.scheduler_info(n_workers=-1)["workers"])
+        if condition(workers):
+            return workers
+        sleep(0.02)
+    raise AssertionError(f"still {workers}")
+
+
+# ---- Workers in this process: they retire and join
+
+
+@pytest.fixture
+def threads() -> Iterator[Any]:
+    with cluster(2, processes=False) as client:
+        yield client
+    assert memo.held_runs() == []
+
+
+def addresses(client: Any) -> list[str]:
+    return sorted(client.scheduler_info(n_workers=-1)["workers"])
+
+
+@pytest.mark.parametrize("factors", ["workers", "driver"])
+def test_a_worker_that_retires(threads: Any, factors: str) -> None:
+    lost = addresses(threads)[0]
+    events = Trouble({3: lambda: threads.retire_workers([lost])})
+    result, n_workers = run(threads, events, factors)
+    assert_same_bits(result, expected())
+    assert n_workers == 1
+    check_events(events, [lost])
+
+
+def test_a_worker_that_joins_gets_blocks(threads: Any) -> None:
+    before = set(addresses(threads))
+
+    def join() -> None:
+        threads.cluster.scale(3)
+        wait_for(threads, lambda workers: len(workers) == 3)
+
+    events = Trouble({3: join})
+    result, n_workers = run(threads, events)
+    assert_same_bits(result, expected())
+    assert n_workers == 3
+    assert events.of(WorkerLost) == []
+    replayed = events.of(BlocksReplayed)
+    (joined,) = set(addresses(threads)) - before
+    assert joined in {event.worker for event in replayed}
+    # Ranges stay in order, so some blocks move between the others too, but not all.
+    assert sum(len(event.blocks) for event in replayed) < N_BLOCKS
+
+
+def test_a_worker_joins_and_another_retires(threads: Any) -> None:
+    first = addresses(threads)[0]
+
+    def join() -> None:
+        threads.cluster.scale(3)
+        wait_for(threads, lambda workers: len(workers) == 3)
+
+    events = Trouble({2: join, 4: lambda: threads.retire_workers([first])})
+    result, n_workers = run(threads, events)
+    assert_same_bits(result, expected())
+    assert n_workers == 2
+    check_events(events, [first])
+
+
+def test_no_worker_at_all() -> None:
+    with cluster(0, processes=False) as client:
+        with pytest.raises(ClusterError, match=r"no worker joined the cluster within 0.2 s") as error:
+            DaskExecutor(client, source(), EventBus(), worker_wait=0.2)
+        assert error.value.kind == "no-workers"
+
+
+def test_no_worker_is_left(threads: Any) -> None:
+    def leave() -> None:
+        threads.cluster.scale(0)
+        wait_for(threads, lambda workers: not workers)
+
+    with pytest.raises(ClusterError, match="no worker joined") as error:
+        run(threads, Trouble({3: leave}), worker_wait=0.3)
+    assert error.value.kind == "no-workers"
+
+
+def test_a_worker_that_comes_late_is_waited_for() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with cluster(0, processes=False) as client, ThreadPoolExecutor(1) as pool:
+        future = pool.submit(run, client, Trouble({}))
+        sleep(0.3)
+        assert not future.done()
+        client.cluster.scale(1)
+        result, n_workers = future.result(60)
+    assert_same_bits(result, expected())
+    assert n_workers == 1
+
+
+def test_a_failed_start_leaves_nothing() -> None:
+    from distkern.scheduler.watch import _watches
+
+    with cluster(0, processes=False) as client:
+        with pytest.raises(ClusterError):
+            DaskExecutor(client, source(), EventBus(), worker_wait=0.0)
+        watch = _watches.get(client)
+        assert watch is None or watch._listeners == []
+
+
+def test_blocks_that_lose_too_many_workers_end_the_run(threads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_module, "MAX_DEATHS", 0)
+    lost = addresses(threads)[0]
+    events = Trouble({2: lambda: threads.retire_workers([lost])})
+    with pytest.raises(ClusterError, match="1 workers died while they looked after block 0") as error:
+        run(threads, events)
+    assert error.value.kind == "workers-dying"
+
+
+def test_more_workers_than_blocks(threads: Any) -> None:
+    X, y = make_data(60)
+    one = ArraySource(X, y, boundaries=(0, 60))
+    job = make_job(max_centers=8)
+    result = run_training(job, one, client=threads, factors="workers")
+    assert_same_bits(result, run_training(job, one))
+    assert result.summary["exchanges"] > 0
+
+
+# ---- Worker processes: they are killed
+
+
+@pytest.fixture
+def processes(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Two worker processes; nannies restart them if the test asks for it."""
+    with cluster(2, processes=True) as client:
+        for nanny in client.cluster.workers.values():
+            nanny.auto_restart = getattr(request, "param", False)
+        yield client
+
+
+def pids(client: Any) -> dict[str, int]:
+    found: dict[str, int] = client.run(os.getpid)
+    return dict(sorted(found.items()))
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("factors", ["workers", "driver"])
+def test_a_worker_that_is_killed(processes: Any, factors: str) -> None:
+    lost, pid = next(iter(pids(processes).items()))
+    events = Trouble({4: lambda: os.kill(pid, signal.SIGKILL)})
+    result, n_workers = run(processes, events, factors)
+    assert_same_bits(result, expected())
+    assert n_workers == 1
+    check_events(events, [lost])
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("processes", [True], indirect=True)
+def test_both_workers_are_killed_and_restarted(processes: Any) -> None:
+    (first, one), (second, other) = pids(processes).items()
+
+    def kill_other() -> None:
+        # The first has come back under another address and may look after blocks already.
+        wait_for(processes, lambda workers: len(workers) == 2 and first not in workers)
+        os.kill(other, signal.SIGKILL)
+
+    events = Trouble({2: lambda: os.kill(one, signal.SIGKILL), 4: kill_other})
+    result, _ = run(processes, events)
+    assert_same_bits(result, expected())
+    check_events(events, [first, second])
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("processes", [True], indirect=True)
+def test_all_workers_are_killed_at_once_and_restarted(processes: Any) -> None:
+    before = pids(processes)
+
+    def kill_all() -> None:
+        for pid in before.values():
+            os.kill(pid, signal.SIGKILL)
+
+    events = Trouble({3: kill_all})
+    result, _ = run(processes, events)
+    assert_same_bits(result, expected())
+    assert {event.worker for event in events.of(WorkerLost)} >= set(list(before)[:1])
+    assert {block for event in events.of(BlocksReplayed) for block in event.blocks} == set(range(N_BLOCKS))
+
+
+class Deadly(ArraySource):
+    """Kills the worker that reads one of its blocks: once, or always."""
+
+    inline = False
+    once: Path | None = None
+
+    def read_features(self, block: int) -> Any:
+        if block == 5:
+            if self.once is None:
+                os.kill(os.getpid(), signal.SIGKILL)
+            elif not self.once.exists():
+                self.once.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+        return super().read_features(block)
+
+
+def deadly(once: Path | None) -> Deadly:
+    whole = source()
+    made = Deadly(whole.X, whole.y, whole.weights, boundaries=whole.boundaries)
+    made.once = once
+    return made
+
+
+@pytest.mark.cluster
+def test_a_worker_that_dies_in_a_task(processes: Any, tmp_path: Path) -> None:
+    rows = deadly(tmp_path / "dead")
+    events = Trouble({})
+    executor = DaskExecutor(processes, rows, events)
+    result = train(JOB, rows, WorkerFactors(executor), events)
+    executor.close()
+    assert_same_bits(result, expected())
+    assert len(events.of(WorkerLost)) == 1
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [True], indirect=True)
+def test_a_block_that_kills_every_worker_ends_the_run(processes: Any) -> None:
+    executor = DaskExecutor(processes, deadly(None), EventBus())
+    try:
+        with pytest.raises(ClusterError, match="looked after block") as error:
+            executor.exchange(Load(True, 0, 0, 0.0))
+        assert error.value.kind == "workers-dying"
+    finally:
+        executor.close()
+
+
+@pytest.mark.cluster
+def test_a_data_error_travels_from_a_worker(processes: Any, tmp_path: Path) -> None:
+    X, y = make_data(100)
+    X[77, 1] = np.inf
+    stored = zarr.create_array(tmp_path / "X", shape=X.shape, chunks=(20, 2), dtype=X.dtype)
+    stored[...] = X
+    with pytest.raises(DataError, match="row 77") as error:
+        run_training(make_job(), ZarrSource(stored, y), client=processes)
+    assert error.value.kind == "not-finite"
+    assert set(processes.run(memo.held_runs).values()) == {()} or not any(processes.run(memo.held_runs).values())
+
+
+@pytest.mark.cluster
+def test_a_worker_process_that_joins_gets_blocks(processes: Any) -> None:
+    before = set(pids(processes))
+
+    def join() -> None:
+        processes.cluster.scale(3)
+        wait_for(processes, lambda workers: len(workers) == 3)
+
+    events = Trouble({3: join})
+    result, n_workers = run(processes, events)
+    assert_same_bits(result, expected())
+    assert n_workers == 3
+    (joined,) = set(addresses(processes)) - before
+    assert joined in {event.worker for event in events.of(BlocksReplayed)}

@@ -74,6 +74,11 @@ class _RunMemory:
             self.held = {b: h for b, h in self.held.items() if b in fence.keep}
         return True
 
+    def not_at(self, numbers: Sequence[int], state: bytes) -> dict[int, int]:
+        """Versions of the blocks that are not in the state named `state`; -1 for absent ones."""
+        held = {number: self.held.get(number) for number in numbers}
+        return {n: -1 if h is None else h.version for n, h in held.items() if h is None or h.hash != state}
+
 
 _memory: dict[tuple[str, str], _RunMemory] = {}
 _memory_lock = threading.RLock()  # a lease may be collected, and finalised, while it is held
@@ -147,11 +152,7 @@ def replay_messages(
     with memory.lock:
         if not memory.admit(fence):
             return Refusal(stale=True)
-        wrong = {}
-        for number in numbers:
-            held = memory.held.get(number)
-            if held is None or held.version != version or held.hash != previous:
-                wrong[number] = -1 if held is None else held.version
+        wrong = memory.not_at(numbers, previous)
         if wrong:
             return Refusal(versions=wrong)
         try:
@@ -173,11 +174,7 @@ def answer_query(fence: Fence, numbers: Sequence[int], at: bytes, query: Query) 
     with memory.lock:
         if not memory.admit(fence):
             return Refusal(stale=True)
-        wrong = {}
-        for number in numbers:
-            held = memory.held.get(number)
-            if held is None or held.hash != at:
-                wrong[number] = -1 if held is None else held.version
+        wrong = memory.not_at(numbers, at)
         if wrong:
             return Refusal(versions=wrong)
         return rounds.ask([memory.held[n].block for n in numbers], query)

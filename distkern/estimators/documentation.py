@@ -1,0 +1,130 @@
+"""The parameters and attributes that the estimators share, described once.
+
+`documented` appends them to a class's docstring in the order of its signature, so that text and signature
+cannot drift apart.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TypeVar
+
+C = TypeVar("C", bound=type)
+
+PARAMETERS = {
+    "kernel": """
+        str or Kernel
+            "gaussian", "polynomial", "sigmoid", "linear", or a kernel object.""",
+    "sigma": """
+        float or "median"
+            Width of the Gaussian kernel in the (standardised) feature space; "median" takes the median distance of a
+            sample of rows.""",
+    "max_centers": """
+        int
+            Most centres to select; of each class with one-vs-rest.""",
+    "criterion": """
+        {"error-reduction", "residual"}
+            How a centre is chosen: the largest error reduction among a pool of candidates, or the row with the
+            largest residual, one at a time (Algorithm 1 of the paper).""",
+    "sampler": """
+        {"mixture", "residual-weighted", "top-residual", "uniform", "all"}
+            How rows become candidates; "mixture" takes half by largest residual and half drawn with probability
+            proportional to the squared residual.""",
+    "candidates": """
+        int
+            Size of the pool; with this many rows or fewer, every row is a candidate.""",
+    "panel": """
+        int
+            Centres accepted a round.""",
+    "regularization": """
+        {"gcv", "gcv-per-target", "none"} or float
+            Lambda re-estimated by generalised cross validation at every step, shared or one a target; zero; or
+            fixed.""",
+    "stop": """
+        {"gcv", "lambda", "validation", None}
+            When to end before `max_centers`: at the minimum of generalised cross validation with selected centres
+            counted twice, when lambda is calm (the paper's rule), or at the minimum of the error on a tenth of
+            the rows that is held out.""",
+    "tol": """
+        float, optional
+            For ``stop="lambda"`` the relative change that counts as calm (0.01); otherwise selection ends when the
+            largest absolute residual is at most this.""",
+    "patience": """
+        int, optional
+            Centres without a new minimum before "gcv" or "validation" stop (the larger of 20 and a fifth of the
+            centres so far), or calm steps in a row for "lambda" (5).""",
+    "epsilon": """
+        float
+            Added to each kernel column at its own row; K + epsilon I is strictly positive definite. Dependent
+            columns are skipped anyway, so 0 is safe; above 0 a weight is no longer the same as repeated rows.""",
+    "multiclass": """
+        {"shared", "one-vs-rest"}
+            One set of centres for all classes, or one a class (the paper's way), trained in lockstep.""",
+    "standardize": """
+        bool
+            Whether to bring every feature to zero mean and unit standard deviation.""",
+    "dtype": """
+        {"float64", "float32"}
+            Precision of the kernel columns and Q; sums over rows are always float64.""",
+    "factors": """
+        {"auto", "driver", "workers"}
+            Where the rows of Q live when a dask client is used.""",
+    "client": """
+        distributed.Client, optional
+            Cluster to train on. Without one, zarr and dask input use the current client if there is any, and
+            everything else trains in this process.""",
+    "run_dir": """
+        path-like, optional
+            Directory to make for the events and the summary of the run.""",
+    "random_state": """
+        int
+            Key of the row draws.""",
+    "callbacks": """
+        sequence of callable
+            Called with each event of `distkern.events`.""",
+}
+
+ATTRIBUTES = """
+    centers_ : array, shape (m, d)
+        Selected rows, in the caller's feature space.
+    center_indices_ : array, shape (m,)
+        Their row numbers.
+    coef_ : array, shape (m, T)
+        Weights.
+    intercept_ : array, shape (T,)
+        Intercepts.
+    lambda_ : float or array, shape (T,)
+        Regularisation of the model; one a target with one-vs-rest or "gcv-per-target".
+    gcv_ : float
+        Generalised cross validation of the model.
+    n_centers_ : int
+        Centres in the model.
+    history_ : structured array
+        A row per step: center, lambda_, gcv, residual_max, q_norm, round, problem.
+    stop_reason_ : StopReason
+        Why selection ended; its `advice` says what that means.
+    kernel_ : Kernel
+        The kernel with its width.
+    plan_ : dict
+        Planned bytes, a term a buffer.
+    summary_ : dict
+        Counts and peaks of the training.
+    n_features_in_ : int
+        Features seen in `fit`."""
+
+CLASSES = """
+    classes_ : array, shape (n_classes,)
+        Sorted labels."""
+
+
+def documented(cls: C) -> C:
+    """Append the sections Parameters and Attributes to the docstring of an estimator."""
+    sections = [inspect.cleandoc(cls.__doc__ or ""), "", "Parameters", "----------"]
+    for name in inspect.signature(cls).parameters:
+        kind, *lines = inspect.cleandoc(PARAMETERS[name]).splitlines()
+        sections += [f"{name} : {kind}", *lines]
+    sections += ["", "Attributes", "----------", inspect.cleandoc(ATTRIBUTES)]
+    if "multiclass" in inspect.signature(cls).parameters:
+        sections.append(inspect.cleandoc(CLASSES))
+    cls.__doc__ = "\n".join(sections) + "\n"
+    return cls

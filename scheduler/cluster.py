@@ -156,6 +156,8 @@ class DaskExecutor:
         """Free the run's memory on every worker."""
         WorkerWatch.stop(self._client, self._on_worker)
         leases, self._leases = self._leases, {}
+        for worker in leases:
+            memo.drop_run(worker, self._run_id)  # workers that are threads of this process, gone or not
         if self._client.status != "running":
             return
         self._ask_workers(tasks.drop_run, self._run_id)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import ExitStack
 from copy import copy
 from typing import Any, Self
 
@@ -137,18 +136,17 @@ class KernelLeastSquares(BaseEstimator, ABC):
         if client is None and not isinstance(source, ArraySource):
             client = current_client()
         subscribers: list[Subscriber] = list(self.callbacks)
-        with ExitStack() as stack:
-            run = None
-            if self.run_dir is not None:
-                run = stack.enter_context(self._run_directory())
-                subscribers.append(_Recorder(run))
-            result = run_training(self._job(), source, client=client, factors=self.factors, subscribers=subscribers)
-            self._take(result, [path.n_centers for path in result.paths])
-            if run is not None:
-                run.write_summary(self.summary_ | {"stop_reason": str(self.stop_reason_)})
+        run = None
+        if self.run_dir is not None:
+            run = self._run_directory()
+            subscribers.append(_Recorder(run))
+        result = run_training(self._job(), source, client=client, factors=self.factors, subscribers=subscribers)
+        self._take(result, [path.n_centers for path in result.paths])
+        if run is not None:
+            run.write_summary(self.summary_ | {"stop_reason": str(self.stop_reason_)})
         return result
 
-    def _run_directory(self) -> Any:
+    def _run_directory(self) -> RunDirectory:
         parameters = {
             name: value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
             for name, value in self.get_params(deep=False).items()

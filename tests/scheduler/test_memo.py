@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import pickle
 import threading
 from collections.abc import Iterator
@@ -86,10 +87,7 @@ def state_bits(blocks: list[Any]) -> bytes:
     """Everything a block's answers can depend on."""
     state = [
         [
-            {
-                name: bits(getattr(problem, name))
-                for name in ("work", "pool", "residual", "taken", "slabs", "n_columns")
-            }
+            {name: bits(getattr(problem, name)) for name in ("work", "pool", "residual", "taken", "slabs", "n_columns")}
             | {"validation": sorted(bits(problem.validation).items())}
             for problem in block.problems
         ]
@@ -107,9 +105,7 @@ class Worker:
         self.log = recorded()[0]
 
     def fence(self, token: tuple[int, int] | None = None, keep: tuple[int, ...] | None = None) -> Fence:
-        return Fence(
-            self.run_id, self.address, token or self.token, self.blocks if keep is None else keep, N_BLOCKS
-        )
+        return Fence(self.run_id, self.address, token or self.token, self.blocks if keep is None else keep, N_BLOCKS)
 
     def place(self, blocks: Any = None, source_: Any = None, **fence: Any) -> Refusal | None:
         return memo.place_blocks(self.fence(**fence), source_ or source(), blocks or self.blocks)
@@ -235,7 +231,7 @@ def test_replay_gives_the_same_bits() -> None:
     for cuts in ([0, len(log)], [0, 1, 2, 3, len(log)], [0, 5, 6, 9, len(log)], list(range(len(log) + 1))):
         worker = Worker()
         worker.place()
-        for first, last in zip(cuts, cuts[1:], strict=False):
+        for first, last in itertools.pairwise(cuts):
             assert worker.replay(first, last) is None
         assert worker.state() == final
         assert answer_bits(total(worker.run(len(log) - 1), N_BLOCKS)) == answers[-1]
@@ -368,7 +364,7 @@ def test_an_exception_inside_an_effect_drops_the_blocks(call: str) -> None:
     faulty.fail.clear()
     worker.place(torn, faulty)
     worker.replay(0, 1, torn)
-    log, answers, _ = recorded()
+    _log, answers, _ = recorded()
     assert answer_bits(total(worker.run(1), N_BLOCKS)) == answers[1]
 
 
@@ -376,9 +372,7 @@ def test_an_exception_between_q_and_e_drops_the_block(monkeypatch: pytest.Monkey
     from distkern.scheduler import tiles
 
     log, answers, final = recorded()
-    version = next(
-        n for n, m in enumerate(log.messages) if isinstance(m, Step) and m.problems[0].append is not None
-    )
+    version = next(n for n, m in enumerate(log.messages) if isinstance(m, Step) and m.problems[0].append is not None)
     worker = Worker().at(version)
     whole, calls = tiles.append, []
 
@@ -447,7 +441,7 @@ def test_a_refusal_travels() -> None:
 
 
 def test_concurrent_repeats_have_one_effect() -> None:
-    log, answers, _ = recorded()
+    _log, answers, _ = recorded()
     worker = Worker().at(4)
     answers_seen: list[Any] = []
     threads = [threading.Thread(target=lambda: answers_seen.append(worker.run(4))) for _ in range(4)]

@@ -157,8 +157,11 @@ class Inside:
                 np.reshape(selector.features, (-1, self.source.n_features)), self.source.X[selector.rows]
             )
 
-    def check_pool(self, accurate: float = 1e-9) -> int:
-        """Hold the pools of running paths, between rounds, to their definition; return how many candidates wait."""
+    def check_pool(self, accurate: float = 1e-9, pool_accurate: float = 1e-6) -> int:
+        """Hold the pools of running paths, between rounds, to their definition; return how many candidates wait.
+
+        Elimination multiplies rounding errors by |k|/|q|, so what it carries has its own tolerance.
+        """
         waiting = 0
         for number, selector in enumerate(self.selectors):
             if selector.reason is not None or getattr(selector, "_finishing", True):
@@ -179,8 +182,9 @@ class Inside:
                 "R = P'E": (held.T @ E - pool.products[slots]) / scale,
             }
             for equation, error in errors.items():
-                np.testing.assert_allclose(error, 0.0, rtol=0, atol=accurate, err_msg=equation)
-            np.testing.assert_allclose(pool.norms[slots], sizes**2, rtol=1e-5 if accurate > 1e-6 else 1e-12)
+                atol = accurate if equation.startswith("P +") else pool_accurate
+                np.testing.assert_allclose(error, 0.0, rtol=0, atol=atol, err_msg=equation)
+            np.testing.assert_allclose(pool.norms[slots], sizes**2, rtol=1e-4 if accurate > 1e-6 else 1e-12)
             outside = np.setdiff1d(np.arange(pool.capacity), slots)
             assert not pool.gram[outside].any()
             assert not pool.gram[:, outside].any()
@@ -239,12 +243,12 @@ def train_serial(
     return Trained(inside, result)
 
 
-def check_each_round(**tolerances: float) -> Callable[[Inside], None]:
+def check_each_round(pool: float = 1e-6, **tolerances: float) -> Callable[[Inside], None]:
     """Return a look inside that checks factors and pool."""
 
     def look(inside: Inside) -> None:
         inside.check(**tolerances)
-        inside.check_pool(tolerances.get("accurate", 1e-9))
+        inside.check_pool(tolerances.get("accurate", 1e-9), pool)
 
     return look
 

@@ -47,7 +47,7 @@ RECIPES = (
     Recipe("raetsch_splice", True, 500, 8.0),
     Recipe("raetsch_titanic", True, 20, 2.0),
     Recipe("raetsch_twonorm", True, 100, 6.0),
-    Recipe("spirals", True, 120, 0.15),
+    Recipe("spirals", True, 90, 1.0, standardize=False),
     Recipe("magic", True, 500),
     Recipe("shuttle", True, 400),
     Recipe("skin", True, 300, 0.5),

@@ -31,6 +31,10 @@ class Panel:
     """(p, p): unit upper triangular, P[:, slots] = F @ lower."""
     multipliers: Array
     """(p, B): what each pool column holds of each formed column; zero for the panel's own slots."""
+    pivots: Array
+    """(p,): S_jj of each pick when it was picked."""
+    products: Array
+    """(p, T): R_j of each pick when it was picked."""
 
 
 class Pool:
@@ -46,11 +50,16 @@ class Pool:
         Number of targets T.
     dependent : float
         A candidate with |P_j|^2 <= dependent * |k_j|^2 depends on Q's columns and is dropped for good.
+    reliable : float
+        A candidate whose S_jj fell below `reliable` times the value last computed over the rows is not picked
+        before S is computed anew: elimination leaves noise of that order, and dividing by it would spoil the pool.
     """
 
-    def __init__(self, capacity: int, n_columns: int, n_targets: int, dependent: float) -> None:
+    def __init__(self, capacity: int, n_columns: int, n_targets: int, dependent: float, reliable: float = 1e-8) -> None:
         self.capacity = capacity
         self.dependent = dependent
+        self.reliable = reliable
+        self.anchors = np.zeros(capacity)
         self.rows = np.full(capacity, -1, dtype=np.int64)
         self.features: list[NDArray[np.generic] | None] = [None] * capacity
         self.norms = np.ones(capacity)
@@ -126,6 +135,7 @@ class Pool:
         self.gram[inactive, :] = 0.0
         self.gram[:, inactive] = 0.0
         self.products[slots] = products
+        self.anchors[slots] = self.gram[slots, slots]
 
     def replace_gram(self, gram: Array, products: Array) -> None:
         """Set S and R of all candidates from products recomputed over the rows."""
@@ -133,6 +143,14 @@ class Pool:
         both = active[:, None] & active[None, :]
         self.gram[...] = np.where(both, (gram + gram.T) / 2, 0.0)
         self.products[...] = np.where(active[:, None], products, 0.0)
+        self.anchors[...] = self.gram.diagonal()
+
+    @property
+    def wants_refresh(self) -> bool:
+        """Whether a candidate waits for S to be computed anew."""
+        diagonal = self.gram.diagonal()
+        independent = self.active & (diagonal > self.dependent * self.norms)
+        return bool((independent & (diagonal <= self.reliable * self.anchors)).any())
 
     def pick(self, count: int) -> Panel:
         """Pick up to `count` candidates by error reduction and eliminate them from the rest.
@@ -141,9 +159,11 @@ class Pool:
         """
         picked: list[int] = []
         multipliers: list[Array] = []
+        pivots: list[float] = []
+        picked_products: list[Array] = []
         gram, products = self.gram, self.products
         available = self.active
-        limits = self.dependent * self.norms
+        limits = np.maximum(self.dependent * self.norms, self.reliable * self.anchors)
         for _ in range(count):
             diagonal = gram.diagonal()
             usable = available & (diagonal > limits)
@@ -152,6 +172,8 @@ class Pool:
             scores = np.full(self.capacity, -np.inf)
             scores[usable] = np.square(products[usable]).sum(axis=1) / diagonal[usable]
             j = self._best(scores)
+            pivots.append(gram[j, j])
+            picked_products.append(products[j].copy())
             factor = gram[j] / gram[j, j]
             factor[~available] = 0.0
             products -= np.outer(factor, products[j])
@@ -163,7 +185,13 @@ class Pool:
         table = np.array(multipliers).reshape(len(picked), self.capacity)
         lower = np.triu(table[:, slots], k=1) + np.eye(len(picked))
         table[:, slots] = 0.0
-        return Panel(slots, lower, table)
+        return Panel(
+            slots,
+            lower,
+            table,
+            np.array(pivots),
+            np.array(picked_products).reshape(len(picked), products.shape[1]),
+        )
 
     def _best(self, scores: Array) -> int:
         """Slot of the highest score.
@@ -195,15 +223,16 @@ class Pool:
         self.coefficients[:m] += correct @ held
         self.coefficients[m : m + k] = held
 
-    def give_back(self, restored: Array, gram: Array, products: Array) -> None:
+    def give_back(self, restored: Array, panel: Panel) -> None:
         """Undo the elimination of formed columns that were not kept.
 
         Parameters
         ----------
         restored : array, shape (p, B)
             Multiples of F returned to each pool column.
-        gram, products : arrays, shape (p, p) and (p, T)
-            F'F and F'E.
+        panel : Panel
+            What was eliminated. Its own pivots are used, not F'F measured since: large multipliers would magnify
+            the difference.
         """
-        self.gram += restored.T @ gram @ restored
-        self.products += restored.T @ products
+        self.gram += restored.T @ (panel.pivots[:, None] * restored)
+        self.products += restored.T @ panel.products

@@ -15,18 +15,19 @@ import queue
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from time import monotonic
 from typing import Any
 
 import dask
 import numpy as np
-from numpy.typing import NDArray
 
 from distkern.errors import ClusterError
 from distkern.events import BlocksReplayed, EventBus, WorkerLost
 from distkern.scheduler import memo, tasks
 from distkern.scheduler.answers import Answer
 from distkern.scheduler.executors import total
+from distkern.scheduler.inline import InlineBlocks
 from distkern.scheduler.log import SLICE_BYTES, RunLog
 from distkern.scheduler.memo import Fence, Refusal
 from distkern.scheduler.messages import Message, Query, canonical, message_name
@@ -60,7 +61,7 @@ Make = Callable[[Fence, tuple[int, ...]], tuple[Any, ...]]
 class _Errand:
     worker: str
     blocks: tuple[int, ...]
-    steps: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
+    steps: Iterator[tuple[str, tuple[Any, ...]]] = field(default_factory=lambda: iter(()))
     replayed: int = 0
 
 
@@ -109,9 +110,14 @@ class DaskExecutor:
         self._signals: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._joined = False
         self._leases: dict[str, Any] = {}
+        self._homes: dict[int, str] = {}
         WorkerWatch.listen(client, self._on_worker)
-        self._homes = place(self._n_blocks, self._wait_for_workers())
-        self._take_leases()
+        try:
+            self._homes = place(self._n_blocks, self._wait_for_workers())
+            self._take_leases()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def n_workers(self) -> int:
@@ -136,13 +142,13 @@ class DaskExecutor:
     def query(self, query: Query) -> Answer:
         """Ask without changing anything."""
         query = canonical(query)
-        at = self._log.hashes[-1]
+        version, at = len(self._log), self._log.hashes[-1]
 
         def make(fence: Fence, blocks: tuple[int, ...]) -> tuple[Any, ...]:
-            return tasks.answer_query, fence, blocks, at, query
+            return tasks.answer_query, fence, blocks, version, at, query
 
         answer = Answer()
-        for part in self._round(make, message_name(query), len(self._log)):
+        for part in self._round(make, message_name(query), version):
             answer.merge(part)
         return answer
 
@@ -249,12 +255,13 @@ class DaskExecutor:
                     groups.setdefault(state if state <= version else -1, []).append(block)
             for state, blocks in groups.items():
                 part = _Errand(errand.worker, tuple(blocks))
-                part.steps = list(self._catch_up(part, state, version))
-                part.steps.append((name, make(self._fence(part.worker), part.blocks)))
-                self._submit(part, *part.steps.pop(0), pending)
+                message = (name, make(self._fence(part.worker), part.blocks))
+                part.steps = chain(self._catch_up(part, state, version), [message])
+                self._submit(part, *next(part.steps), pending)
             return False
-        if errand.steps:
-            self._submit(errand, *errand.steps.pop(0), pending)
+        step = next(errand.steps, None)
+        if step is not None:
+            self._submit(errand, *step, pending)
             return False
         if errand.replayed:
             self._events.emit(BlocksReplayed(worker=errand.worker, blocks=errand.blocks, messages=errand.replayed))
@@ -321,6 +328,8 @@ class DaskExecutor:
             try:
                 outcome = future.result(timeout=POLL_SECONDS)
             except TimeoutError:
+                if future.done():
+                    raise
                 if errand.worker not in self._workers():
                     return _GONE
                 continue
@@ -418,47 +427,6 @@ class DaskExecutor:
 
 
 _GONE = object()
-
-
-class InlineBlocks:
-    """Rows of a few blocks on their way to a worker, a block source of those."""
-
-    inline = True
-
-    def __init__(self, header: dict[str, Any]) -> None:
-        self.__dict__.update(header)
-        self.pieces: dict[int, tuple[NDArray[Any], NDArray[Any], NDArray[np.float64] | None]] = {}
-
-    @classmethod
-    def of(cls, source: BlockSource) -> InlineBlocks:
-        """Make an empty shipment with the shapes of `source`."""
-        names = ("n_rows", "n_features", "target_shape", "boundaries", "feature_dtype", "classes")
-        return cls({name: getattr(source, name) for name in names})
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the rows on board."""
-        return sum(array.nbytes for piece in self.pieces.values() for array in piece if array is not None)
-
-    def add(self, source: BlockSource, block: int) -> None:
-        """Read one block on board."""
-        self.pieces[block] = (
-            source.read_features(block),
-            source.read_targets(block),
-            source.read_weights(block),
-        )
-
-    def read_features(self, block: int) -> NDArray[Any]:
-        """Rows of X."""
-        return np.require(self.pieces[block][0], requirements=["C", "A"])
-
-    def read_targets(self, block: int) -> NDArray[Any]:
-        """Targets."""
-        return np.require(self.pieces[block][1], requirements=["C", "A"])
-
-    def read_weights(self, block: int) -> NDArray[np.float64] | None:
-        """Row weights."""
-        return self.pieces[block][2]
 
 
 def canonical_answers(nodes: dict[Node, Answer]) -> dict[Node, Answer]:

@@ -74,10 +74,17 @@ class _RunMemory:
             self.held = {b: h for b, h in self.held.items() if b in fence.keep}
         return True
 
-    def not_at(self, numbers: Sequence[int], state: bytes) -> dict[int, int]:
-        """Versions of the blocks that are not in the state named `state`; -1 for absent ones."""
+    def not_at(self, numbers: Sequence[int], state: bytes, version: int) -> dict[int, int]:
+        """Versions of the blocks that are not in the state named `state` at `version`.
+
+        -1 stands for absent, and for a block that has seen as many messages, but others.
+        """
         held = {number: self.held.get(number) for number in numbers}
-        return {n: -1 if h is None else h.version for n, h in held.items() if h is None or h.hash != state}
+        return {
+            n: -1 if h is None or h.version == version else h.version
+            for n, h in held.items()
+            if h is None or h.hash != state
+        }
 
 
 _memory: dict[tuple[str, str], _RunMemory] = {}
@@ -123,7 +130,7 @@ def run_message(
             if held is not None and held.version == version and held.hash == previous:
                 fresh.append(number)
             elif held is None or not (held.version == version + 1 and held.hash == after):
-                wrong[number] = -1 if held is None else held.version
+                wrong[number] = -1 if held is None or held.version == version else held.version
         if wrong:
             return Refusal(versions=wrong)
         try:
@@ -152,7 +159,7 @@ def replay_messages(
     with memory.lock:
         if not memory.admit(fence):
             return Refusal(stale=True)
-        wrong = memory.not_at(numbers, previous)
+        wrong = memory.not_at(numbers, previous, version)
         if wrong:
             return Refusal(versions=wrong)
         try:
@@ -167,14 +174,14 @@ def replay_messages(
     return None
 
 
-def answer_query(fence: Fence, numbers: Sequence[int], at: bytes, query: Query) -> Answer | Refusal:
-    """Answer a question at the state named `at`."""
+def answer_query(fence: Fence, numbers: Sequence[int], version: int, at: bytes, query: Query) -> Answer | Refusal:
+    """Answer a question at the state named `at`, after `version` messages."""
     query = canonical(query)
     memory = _run_memory(fence)
     with memory.lock:
         if not memory.admit(fence):
             return Refusal(stale=True)
-        wrong = memory.not_at(numbers, at)
+        wrong = memory.not_at(numbers, at, version)
         if wrong:
             return Refusal(versions=wrong)
         return rounds.ask([memory.held[n].block for n in numbers], query)

@@ -24,7 +24,7 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Load:
-    """Read the block, refuse what is not finite, and answer with its statistics."""
+    """Read the block and answer with its statistics."""
 
     classification: bool
     """Whether targets are labels; the answer then counts them."""

@@ -25,9 +25,6 @@ from distkern.stopping import LambdaCalm, MinimumPassed, StopReason, StopRule
 
 Array = NDArray[np.float64]
 
-REFRESH_ROUNDS = 8
-"""Rounds between recomputations of the pool's Gram matrix in float32; float64 carries it by elimination."""
-
 HISTORY_DTYPE = np.dtype(
     [
         ("center", np.int64),
@@ -65,6 +62,11 @@ class SelectionSettings:
     def dependent(self) -> float:
         """A column with |q|^2 below this times |k|^2 depends on the others."""
         return 1e-10 if self.single_precision else 1e-14
+
+    @property
+    def reliable(self) -> float:
+        """A candidate's squared norm below this times its last exact value is not trusted."""
+        return 1e-3 if self.single_precision else 1e-8
 
     @property
     def condition_limit(self) -> float:
@@ -178,6 +180,11 @@ class Selector(ABC):
         self._start(len(self._factors.target_norms))
         self._enqueue(answer.drawn)
 
+    @property
+    @abstractmethod
+    def mid_round(self) -> bool:
+        """Whether a panel was formed that the rows have not been told to append yet."""
+
     @abstractmethod
     def next_step(self) -> ProblemStep | None:
         """Return what to do next, or None when the path has ended (`reason` then says why)."""
@@ -187,7 +194,8 @@ class Selector(ABC):
         """Take the answer to the last step."""
 
     def _start(self, n_targets: int) -> None:
-        self._pool = Pool(self.settings.pool, self.settings.max_centers + 1, n_targets, self.settings.dependent)
+        settings = self.settings
+        self._pool = Pool(settings.pool, settings.max_centers + 1, n_targets, settings.dependent, settings.reliable)
 
     def _enqueue(self, drawn: Drawn | None) -> None:
         assert drawn is not None
@@ -226,10 +234,10 @@ class Selector(ABC):
         forming, self._forming = self._forming, None
         n = len(forming.rows)
         sums, factors, settings = answer.sums, self.factors, self.settings
-        gram, products = sums["gram"][:n, :n], sums["products"][:n]
+        products = sums["products"][:n]
         update = finish_panel(
             sums["cross"][:, :n],
-            gram,
+            sums["gram"][:n, :n],
             products,
             factors.s.copy(),
             factors.residual_products.copy(),
@@ -248,7 +256,7 @@ class Selector(ABC):
         restore = None
         if update.restore is not None:
             restored = update.restore @ forming.panel.multipliers
-            self._pool.give_back(restored, gram, products)
+            self._pool.give_back(restored, forming.panel)
             restore = _pad_rows(restored, settings.panel)
         self._pool.absorb(forming.panel.multipliers, update.correct, update.survivors)
         if update.kept or restore is not None:
@@ -315,6 +323,11 @@ class PoolSelector(Selector):
         self._projecting: tuple[Array, Array] | None = None
         self._refreshing = False
 
+    @property
+    def mid_round(self) -> bool:
+        """Whether the next step is the second half of a round."""
+        return self._finishing
+
     def next_step(self) -> ProblemStep | None:
         """Alternate between forming a panel beside new kernel columns, and applying both."""
         if self.reason is not None:
@@ -334,6 +347,9 @@ class PoolSelector(Selector):
             slots, released = pool.make_room(len(rows))
             self._batch = rows, features, slots
             columns = Columns(rows, features, released)
+        if form is None and columns is None and pool.wants_refresh:
+            self._finishing = True
+            return self._finish_step()
         if form is None and columns is None:
             self.reason = StopReason.CANDIDATES_EXHAUSTED
             return None
@@ -346,9 +362,8 @@ class PoolSelector(Selector):
             slots = self._batch[2]
             project = Project(self._projecting[0], slots)
         drained = not len(self._queue.rows)
-        self._refreshing = (
-            settings.single_precision and append is not None and self.round % REFRESH_ROUNDS == REFRESH_ROUNDS - 1
-        )
+        # Single precision drifts too fast to carry S over rounds; elsewhere only a few candidates ever need it.
+        self._refreshing = not self._filling and (settings.single_precision or self._pool.wants_refresh)
         draw = settings.draw(self.round + 1) if drained else None
         return ProblemStep(append=append, project=project, draw=draw, refresh=self._refreshing)
 
@@ -404,6 +419,11 @@ class ResidualSelector(Selector):
         self._coefficients = np.empty((0, 0))
         self._norm = 0.0
 
+    @property
+    def mid_round(self) -> bool:
+        """Whether a row was chosen that is not appended yet."""
+        return self._phase != "columns"
+
     def next_step(self) -> ProblemStep | None:
         """Kernel column, then both orthogonalisation passes, then the update and the next argmax."""
         if self.reason is not None:
@@ -417,7 +437,8 @@ class ResidualSelector(Selector):
             return ProblemStep(columns=Columns(rows, features, np.empty(0, dtype=np.int64)))
         if self._phase == "form":
             slot = np.zeros(1, dtype=np.int64)
-            panel = Panel(slot, np.eye(1), np.zeros((1, self._pool.capacity)))
+            empty = np.zeros((1, self._pool.capacity))
+            panel = Panel(slot, np.eye(1), empty, np.ones(1), np.zeros_like(self._pool.products[:1]))
             assert self._candidate is not None
             row, features = self._candidate
             self._pool.insert(slot, np.array([row]), features[None], np.array([self._norm]), self._coefficients[:, :1])

@@ -37,9 +37,9 @@ def replay_messages(
     return memo.replay_messages(fence, numbers, version, previous, messages)
 
 
-def answer_query(fence: Fence, numbers: Sequence[int], at: bytes, query: Query) -> Answer | Refusal:
+def answer_query(fence: Fence, numbers: Sequence[int], version: int, at: bytes, query: Query) -> Answer | Refusal:
     """Answer a question."""
-    return memo.answer_query(fence, numbers, at, query)
+    return memo.answer_query(fence, numbers, version, at, query)
 
 
 def hold_lease(run_id: str, worker: str) -> Lease:

@@ -177,16 +177,16 @@ def answer(
         formed = work[:, :panel]
         sums["cross"] = _float64(cross)
         sums["gram"] = _float64(formed.T @ work)
-        sums["products"] = _float64(formed.T @ residual)[:, :n_targets]
+        sums["products"] = _float64((formed.T @ residual)[:, :n_targets])
         sums["norms"] = np.square(work[:, panel:], dtype=np.float64).sum(axis=0)
     elif step.project is not None:
         batch = work[:, panel:]
         sums["pool_gram"] = _float64(state.pool[rows].T @ batch)
-        sums["pool_products"] = _float64(batch.T @ residual)[:, :n_targets]
+        sums["pool_products"] = _float64((batch.T @ residual)[:, :n_targets])
     if step.refresh:
         pool = state.pool[rows]
         sums["all_gram"] = _float64(pool.T @ pool)
-        sums["all_products"] = _float64(pool.T @ residual)[:, :n_targets]
+        sums["all_products"] = _float64((pool.T @ residual)[:, :n_targets])
     if step.draw is not None:
         result.drawn = draw(data, state, tile, step.draw)
     return result
@@ -213,4 +213,4 @@ def draw(data: TileData, state: ProblemState, tile: Tile, message: Draw) -> Draw
 
 
 def _float64(array: NDArray[Any]) -> NDArray[np.float64]:
-    return array.astype(np.float64, copy=False)
+    return np.ascontiguousarray(array, dtype=np.float64)

@@ -173,7 +173,7 @@ def _train(job: TrainingJob, source: BlockSource, backend: Backend, events: Even
     )
     loaded = backend.exchange(load).load
     assert loaded is not None
-    weight_sum = check_statistics(loaded, source)
+    weight_sum = check_statistics(loaded, source, job)
     classes = encoded_classes(loaded, source, job)
     scaling, kernel = fit_kernel_space(loaded, job)
     means = target_means(loaded, classes, source.classes is not None)
@@ -239,8 +239,7 @@ def _train(job: TrainingJob, source: BlockSource, backend: Backend, events: Even
 
 def run_steps(selectors: list[Selector], backend: Backend, events: EventBus, started: float) -> tuple[int, int]:
     """Step all problems in lockstep until each has ended; return kernel columns and rounds."""
-    kernel_columns = 0
-    rounds = -1
+    kernel_columns = told = 0
     while True:
         steps = tuple(selector.next_step() for selector in selectors)
         if all(step is None for step in steps):
@@ -250,18 +249,18 @@ def run_steps(selectors: list[Selector], backend: Backend, events: EventBus, sta
         for selector, step, part in zip(selectors, steps, answer.problems, strict=True):
             if step is not None:
                 selector.receive(part)
-        latest = max(selector.round for selector in selectors)
-        if latest > rounds and any(selector.n_centers for selector in selectors):
-            rounds = latest
-            events.emit(_round_event(selectors, rounds, perf_counter() - started))
+        accepted = sum(selector.n_centers for selector in selectors)
+        if accepted > told and not any(s.mid_round for s in selectors if s.reason is None):
+            told = accepted
+            events.emit(_round_event(selectors, perf_counter() - started))
     return kernel_columns, max(selector.round for selector in selectors)
 
 
-def _round_event(selectors: list[Selector], round_: int, seconds: float) -> RoundDone:
+def _round_event(selectors: list[Selector], seconds: float) -> RoundDone:
     validation = [s.validation for s in selectors if s.validation is not None]
     started = [s for s in selectors if s.n_centers]
     return RoundDone(
-        round=round_,
+        round=max(s.round for s in selectors),
         n_centers=max(s.n_centers for s in selectors),
         lambda_=max(float(s.factors.lambda_.max()) for s in selectors),
         gcv=float(np.mean([s.gcv for s in started])),
@@ -271,12 +270,18 @@ def _round_event(selectors: list[Selector], round_: int, seconds: float) -> Roun
     )
 
 
-def check_statistics(loaded: LoadAnswer, source: BlockSource) -> float:
+def check_statistics(loaded: LoadAnswer, source: BlockSource, job: TrainingJob) -> float:
     """Refuse data that no model can be fitted to; return the sum of the row weights."""
     weight_sum = loaded.features.count
     if loaded.n_fit == 0:
         raise DataError(
             f"sample_weight is zero for all {source.n_rows} rows; at least 2 rows need a positive weight",
+            kind="too-few-rows",
+        )
+    if job.stop == "validation" and not loaded.n_held:
+        raise DataError(
+            f"stop='validation' holds out a tenth of the rows, and none of {source.n_rows} was drawn: "
+            "use another stop rule for so few rows",
             kind="too-few-rows",
         )
     if loaded.n_fit < 2:

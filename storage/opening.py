@@ -8,7 +8,6 @@ from typing import Any
 import zarr
 
 from distkern.errors import DataError
-from distkern.storage.checks import require_finite
 from distkern.storage.chunks import read_slab
 from distkern.storage.dataset import Dataset
 from distkern.storage.formats import appearance, identify, is_url
@@ -48,10 +47,7 @@ def as_source(X: Any, y: Any = None, sample_weight: Any = None) -> BlockSource:
         raise DataError("y is missing: give the targets of the rows of X", kind="target")
     if isinstance(X, zarr.Array):
         return ZarrSource(X, y, sample_weight)
-    source = ArraySource(X, _in_memory(y, "y"), _in_memory(sample_weight, "sample_weight"))
-    require_finite(source.X, "X")
-    require_finite(source.y, "y")
-    return source
+    return ArraySource(X, _in_memory(y, "y"), _in_memory(sample_weight, "sample_weight"))
 
 
 def open_arrays(

@@ -49,7 +49,7 @@ class ArraySource:
     Raises
     ------
     DataError
-        ``shape-mismatch``, ``not-numeric``, ``invalid-weights`` or ``boundaries``.
+        ``shape-mismatch``, ``not-numeric``, ``not-finite``, ``invalid-weights`` or ``boundaries``.
     """
 
     inline = True
@@ -70,6 +70,8 @@ class ArraySource:
         self.feature_dtype: np.dtype[Any] = self.X.dtype
         self.classes = classes
         self.weights = None if weights is None else check_weights(weights, self.n_rows)
+        require_finite(self.X, "X")
+        require_finite(self.y, "y")
         if boundaries is None:
             row_bytes = self.n_features * self.X.itemsize
             boundaries = block_boundaries(self.n_rows, row_bytes, memory_block_rows(self.n_rows, row_bytes))

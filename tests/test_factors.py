@@ -17,7 +17,7 @@ from distkern.factors import Factors, PanelUpdate, finish_panel, kernel_weights
 Array = NDArray[Any]
 
 seeds = st.integers(0, 2**32 - 1)
-DEPENDENT = 1e-8
+DEPENDENT = 1e-10
 
 
 def orthogonal_columns(rng: np.random.Generator, n: int, m: int) -> Array:
@@ -77,15 +77,18 @@ def form_panel(
     q = orthogonal_columns(rng, n, m)
     s = np.square(q).sum(axis=0)
     unit = q / np.sqrt(s)
-    columns = np.empty((n, 0))
+    columns, known, direction = np.empty((n, 0)), unit, np.zeros(n)
     for size in sizes:
-        fresh = rng.standard_normal(n)
+        # Parts that are new are alike, so that later columns hold something of earlier ones, dropped ones too.
+        direction = rng.standard_normal(n) + 0.5 * direction
+        column = direction
         if size < 1:
-            known = np.column_stack([unit, columns / np.linalg.norm(columns, axis=0)])
-            # No coefficient is near zero, so that the column is as long as what it depends on.
+            # Coefficients are not near zero: the column is about as long as what it depends on.
             held = rng.choice([-1.0, 1.0], known.shape[1]) * rng.uniform(0.5, 1.5, known.shape[1])
-            fresh = known @ held + size * fresh / np.linalg.norm(fresh)
-        columns = np.column_stack([columns, fresh])
+            column = known @ held + size * direction / np.linalg.norm(direction)
+        else:
+            known = np.column_stack([known, column / np.linalg.norm(column)])
+        columns = np.column_stack([columns, column])
     others = rng.standard_normal((n, n_others))
     everything = np.column_stack([columns, others])
     coefficients = q.T @ everything / s[:, None]

@@ -220,7 +220,7 @@ def test_a_round_leaves_the_survivors_expressed_in_the_new_basis(seed: int, depe
     update = finish_panel(q.T @ formed, gram, products, given_.s, q.T @ given_.residual, panel.lower, norms, dependent)
     if update.restore is not None:
         restored = update.restore @ panel.multipliers
-        pool.give_back(restored, gram, products)
+        pool.give_back(restored, panel)
         survivors = survivors + formed @ restored
     pool.absorb(panel.multipliers, update.correct, update.survivors)
 

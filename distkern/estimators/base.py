@@ -51,7 +51,6 @@ class KernelLeastSquares(BaseEstimator, ABC):
     """Base of the estimators; see the subclasses for the parameters."""
 
     _classification: bool
-    _regularizes = True
 
     # Parameters that subclasses set in their __init__.
     kernel: Any
@@ -99,12 +98,16 @@ class KernelLeastSquares(BaseEstimator, ABC):
             sampler=self.sampler,
             candidates=int(self.candidates),
             panel=int(self.panel),
-            regularization=getattr(self, "regularization", "none"),
+            regularization=self._plain_regularization(),
             stop=self.stop,
             tol=None if self.tol is None else float(self.tol),
-            patience=self.patience,
+            patience=None if self.patience is None else int(self.patience),
             seed=int(self.random_state),
         )
+
+    def _plain_regularization(self) -> str | float:
+        value = getattr(self, "regularization", "none")
+        return value if isinstance(value, str) else float(value)
 
     def _source(self, X: Any, y: Any, sample_weight: Any) -> BlockSource:
         """Turn whatever `fit` was given into blocks."""
@@ -342,8 +345,6 @@ def validate_rows(estimator: Any, X: Any, **options: Any) -> Any:
         )
     except ValueError as error:
         raise DataError(str(error), kind="invalid-input") from None
-    if fitting:
-        require_finite(checked[0], "X")
-        return checked
-    require_finite(checked, "X")
+    if not fitting:
+        require_finite(checked, "X")
     return checked

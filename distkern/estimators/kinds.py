@@ -12,7 +12,7 @@ from sklearn.utils.validation import column_or_1d
 
 from distkern.errors import DataError
 from distkern.estimators.base import Array, KernelLeastSquares, validate_rows
-from distkern.storage import BlockSource, require_finite
+from distkern.storage import BlockSource
 
 SMALLEST_PROBABILITY = 1e-6
 
@@ -64,7 +64,6 @@ class KernelRegressor(RegressorMixin, KernelLeastSquares):
 
     def _validate_training(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any], None]:
         X, y = validate_rows(self, X, y=y, multi_output=True, y_numeric=True)
-        require_finite(y, "y")
         return X, y, None
 
     def predict(self, X: Any) -> Any:

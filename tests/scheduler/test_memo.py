@@ -130,7 +130,7 @@ class Worker:
 
     def ask(self, version: int, rows: Any, blocks: Any = None) -> Any:
         return memo.answer_query(
-            self.fence(), blocks or self.blocks, self.log.hashes[version], FetchRows(np.array(rows))
+            self.fence(), blocks or self.blocks, version, self.log.hashes[version], FetchRows(np.array(rows))
         )
 
     def at(self, version: int) -> Worker:
@@ -312,7 +312,7 @@ def test_a_stale_token_is_refused() -> None:
             worker.run(4, token=token),
             worker.replay(4, 5, token=token),
             worker.place(token=token),
-            memo.answer_query(worker.fence(token), ALL, worker.log.hashes[4], FetchRows(np.array([1]))),
+            memo.answer_query(worker.fence(token), ALL, 4, worker.log.hashes[4], FetchRows(np.array([1]))),
         ):
             assert got == Refusal(stale=True)
     assert worker.state() == after

@@ -391,7 +391,7 @@ def test_giving_back_undoes_the_elimination(seed: int, count: int, noise: float)
     F = P[:, panel.slots] @ np.linalg.inv(panel.lower)
     left = pool.active
     eliminated = P - F @ panel.multipliers
-    pool.give_back(panel.multipliers, F.T @ F, F.T @ E)
+    pool.give_back(panel.multipliers, panel)
     rebuilt = (eliminated + F @ panel.multipliers)[:, left]
     size = np.linalg.norm(rebuilt, axis=0)
     np.testing.assert_allclose(

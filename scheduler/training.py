@@ -260,7 +260,7 @@ def _round_event(selectors: list[Selector], seconds: float) -> RoundDone:
     validation = [s.validation for s in selectors if s.validation is not None]
     started = [s for s in selectors if s.n_centers]
     return RoundDone(
-        round=max(s.round for s in selectors),
+        round=max(int(s.history[-1][5]) for s in started),
         n_centers=max(s.n_centers for s in selectors),
         lambda_=max(float(s.factors.lambda_.max()) for s in selectors),
         gcv=float(np.mean([s.gcv for s in started])),

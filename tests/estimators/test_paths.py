@@ -375,9 +375,6 @@ def test_callbacks_hear_start_rounds_and_end(cls: Any, criterion: str) -> None:
     assert model.n_centers_ == 12
 
 
-@pytest.mark.xfail(
-    strict=True, reason="scheduler/training.py run_steps: RoundDone numbers rounds otherwise than history_"
-)
 @pytest.mark.parametrize("criterion", ["error-reduction", "residual"])
 def test_there_is_an_event_for_every_round(criterion: str) -> None:
     events: list[Event] = []

@@ -37,6 +37,7 @@ class StopRule:
     """Never stops; the base of the rules that watch one number along the path."""
 
     watches_validation: bool = False
+    reason: StopReason | None = None
 
     def observe(self, n_centers: int, value: float) -> StopReason | None:
         """Take the watched number of the model with `n_centers` centres."""

@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.errors import DataError
 from distkern.sampling import Shortlist, race_keys, row_uniforms, uniforms_for_rows
 from distkern.scheduler import tiles
 from distkern.scheduler.answers import Answer, Labels, LoadAnswer, ProblemAnswer, Sample
 from distkern.scheduler.messages import Begin, Columns, FetchRows, Load, ProblemStep, Step
 from distkern.scheduler.tiles import SLAB, ProblemState, Tile, TileData
 from distkern.statistics import Moments
+from distkern.storage import plain_labels, to_numeric
 from distkern.storage.source import BlockSource
 
 TILE_ROWS = 2048
@@ -111,6 +113,7 @@ class Block:
         self.begin: Begin | None = None
         self.problems: list[ProblemState] = []
         self._targets: NDArray[Any] = np.empty(0)
+        self._labels: Labels | None = None
         self._n_fit = 0
         self._bytes_read = 0
 
@@ -120,6 +123,10 @@ class Block:
         rows = np.arange(first, last, dtype=np.int64)
         features = self._source.read_features(self.number) if self._with_features else None
         targets = self._source.read_targets(self.number)
+        if message.classification:
+            targets = plain_labels(flat_labels(targets), first)
+        else:
+            targets = to_numeric(targets, "y")
         weights = self._source.read_weights(self.number)
         self._bytes_read = sum(a.nbytes for a in (features, targets, weights) if a is not None)
         present = np.ones(len(rows), dtype=bool) if weights is None else weights > 0
@@ -128,6 +135,11 @@ class Block:
             held = row_uniforms(message.seed, HOLDOUT_STREAM, first, len(rows)) < message.holdout
         fit_rows, held_rows = np.flatnonzero(present & ~held), np.flatnonzero(present & held)
         self._n_fit = len(fit_rows)
+        self._labels = None
+        if message.classification:
+            # A class whose rows are all held out still is a class.
+            mass = np.where(held, 0.0, 1.0 if weights is None else weights)
+            self._labels = Labels.count(targets[present], mass[present])
         order = np.concatenate([fit_rows, held_rows])
         if len(order) != len(rows) or len(held_rows):
             rows, targets = rows[order], targets[order]
@@ -158,7 +170,7 @@ class Block:
             load=LoadAnswer(
                 features=Moments.empty(0) if features is None else Moments.from_rows(features, weights),
                 targets=None if message.classification else Moments.from_rows(columns, weights),
-                labels=Labels.count(targets, mass) if message.classification else None,
+                labels=self._labels,
                 sample=sample,
                 n_fit=self._n_fit,
                 n_held=len(self.data.rows) - self._n_fit,
@@ -291,6 +303,21 @@ class Block:
             for row, i in zip(message.rows, where, strict=True)
             if i < len(own) and own[i] == row
         }
+
+
+def flat_labels(targets: NDArray[Any]) -> NDArray[Any]:
+    """Labels as one dimension; a single column is taken as such.
+
+    Raises
+    ------
+    DataError
+        There are several columns.
+    """
+    if targets.ndim == 2 and targets.shape[1] == 1:
+        return targets[:, 0]
+    if targets.ndim != 1:
+        raise DataError(f"y has {targets.shape[1]} columns: a classifier takes one label a row", kind="shape-mismatch")
+    return targets
 
 
 def encode_targets(targets: NDArray[Any], classes: NDArray[Any] | None, are_codes: bool) -> NDArray[np.float64]:

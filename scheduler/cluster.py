@@ -283,7 +283,7 @@ class DaskExecutor:
             )
 
     def _shipments(self, blocks: Sequence[int]) -> Iterator[tuple[tuple[int, ...], Any]]:
-        if not self._source.inline or in_process(self._client):
+        if not self._source.inline:
             yield tuple(blocks), self._source
             return
         shipment = InlineBlocks.of(self._source)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.errors import DataError
+from distkern.storage import check_rows_agree, check_weights, numeric_dtype, require_finite
 
 
 def is_dask_array(value: Any) -> bool:
@@ -52,43 +53,49 @@ class DaskArraySource:
             )
         self._X = X.rechunk({1: -1})
         self._y = y if is_dask_array(y) else np.asarray(y)
-        self._weights = None if weights is None or is_dask_array(weights) else np.asarray(weights)
-        self._weights = weights if is_dask_array(weights) else self._weights
+        self._weights = weights if weights is None or is_dask_array(weights) else np.asarray(weights)
         self.n_rows, self.n_features = (int(size) for size in X.shape)
-        for name, array in (("y", self._y), ("sample_weight", self._weights)):
-            if array is not None and array.shape[0] != self.n_rows:
+        if self._y.ndim not in (1, 2):
+            raise DataError(
+                f"y has shape {self._y.shape}: it must have shape (n_rows,) or (n_rows, n_targets)",
+                kind="shape-mismatch",
+            )
+        check_rows_agree(self.n_rows, self._y.shape[0])
+        if self._weights is not None:
+            if self._weights.ndim != 1:
                 raise DataError(
-                    f"X has {self.n_rows} rows but {name} has {array.shape[0]}: give one entry of {name} for "
-                    "each row of X",
+                    f"sample_weight has shape {self._weights.shape}: it must be one-dimensional, one weight a row",
                     kind="shape-mismatch",
                 )
+            check_rows_agree(self.n_rows, self._weights.shape[0], "sample_weight")
         self.target_shape: tuple[int, ...] = tuple(self._y.shape[1:])
         self.boundaries = (0, *accumulate(int(size) for size in X.chunks[0]))
-        self.feature_dtype = np.dtype(X.dtype)
+        self.feature_dtype = numeric_dtype(np.dtype(X.dtype), "X")
         self.classes: NDArray[Any] | None = None
 
     def read_features(self, block: int) -> NDArray[Any]:
         """Rows of X of one block, shape (rows, n_features)."""
-        return self._read(self._X, block, "X")
+        values = self._read(self._X, block).astype(self.feature_dtype, copy=False)
+        require_finite(values, "X", self.boundaries[block])
+        return values
 
     def read_targets(self, block: int) -> NDArray[Any]:
         """Targets of one block."""
-        return self._read(self._y, block, "y")
+        values = self._read(self._y, block)
+        require_finite(values, "y", self.boundaries[block])
+        return values
 
     def read_weights(self, block: int) -> NDArray[np.float64] | None:
         """Row weights of one block, or None."""
         if self._weights is None:
             return None
-        return self._read(self._weights, block, "sample_weight").astype(np.float64)
+        first, last = self.boundaries[block : block + 2]
+        return check_weights(self._read(self._weights, block), last - first, first)
 
-    def _read(self, array: Any, block: int, name: str) -> NDArray[Any]:
-        from distkern.storage import require_finite
-
+    def _read(self, array: Any, block: int) -> NDArray[Any]:
         first, last = self.boundaries[block : block + 2]
         part = array[first:last]
-        values = np.ascontiguousarray(part.compute() if is_dask_array(part) else part)
-        require_finite(values, name, first)
-        return values
+        return np.ascontiguousarray(part.compute() if is_dask_array(part) else part)
 
 
 def map_rows(

@@ -47,8 +47,13 @@ class SelectionSettings:
     criterion: str
     sampler: str
     pool: int
+    """Pool slots B."""
+    accept: int
+    """Most centres accepted a round."""
     panel: int
+    """Width of a formed panel, 2 at least: nothing is multiplied one column wide."""
     batch: int
+    """Width of a batch of new candidates."""
     all_rows: bool
     """Every row is a candidate from the start, nothing is drawn."""
     regularization: str | float
@@ -168,6 +173,14 @@ class Selector(ABC):
     def best(self) -> int:
         """Centres to keep when the path has ended."""
         return self._rule.best(self.n_centers)
+
+    @property
+    def final_reason(self) -> StopReason:
+        """Why the kept model ends where it does: a path that ran on past its minimum ends there."""
+        assert self.reason is not None
+        if self.reason is StopReason.MAX_CENTERS and self.best < self.n_centers:
+            return self._rule.reason or self.reason
+        return self.reason
 
     def begin(self, answer: ProblemAnswer) -> None:
         """Take the answer to `Begin`: target norms and the first draw."""
@@ -338,7 +351,7 @@ class PoolSelector(Selector):
         form, pool = None, self._pool
         if not self._filling:
             pool.drop_dependent()
-            panel = pool.pick(min(self.settings.panel, self.settings.max_centers - self.n_centers))
+            panel = pool.pick(min(self.settings.accept, self.settings.max_centers - self.n_centers))
             if len(panel.slots):
                 form = self._form(panel)
         columns = None

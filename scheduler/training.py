@@ -80,6 +80,7 @@ class TrainingJob:
             criterion=self.criterion,
             sampler=self.sampler,
             pool=pool,
+            accept=1 if residual else min(self.panel, pool),
             panel=panel,
             batch=batch,
             all_rows=all_rows,
@@ -299,6 +300,7 @@ def check_statistics(loaded: LoadAnswer, source: BlockSource, job: TrainingJob) 
     if loaded.labels is not None and np.count_nonzero(loaded.labels.weights > 0) < 2:
         only = loaded.labels.values[0]
         only = only if source.classes is None else source.classes[only]
+        only = only.item() if isinstance(only, np.generic) else only
         raise DataError(
             f"the target holds one class only ({only!r}); a classifier needs at least two classes",
             kind="one-class",
@@ -317,7 +319,16 @@ def encoded_classes(loaded: LoadAnswer, source: BlockSource, job: TrainingJob) -
     if not job.classification:
         return None
     assert loaded.labels is not None
-    return loaded.labels.values if source.classes is None else source.classes
+    if source.classes is not None:
+        return source.classes
+    values = loaded.labels.values
+    if values.dtype.kind == "f" and (values != np.floor(values)).any():
+        raise DataError(
+            f"y holds {len(values)} distinct values such as {values[values != np.floor(values)][0]:g}, a continuous "
+            "target: use a regressor, or give labels",
+            kind="continuous-target",
+        )
+    return values
 
 
 def fit_kernel_space(loaded: LoadAnswer, job: TrainingJob) -> tuple[FeatureScaling, Kernel]:
@@ -361,5 +372,5 @@ def make_path(selector: Selector, n_features: int) -> Path:
         z=factors.z[: m + 1].copy(),
         lambdas=factors.lambdas[: m + 1].copy(),
         gcv=np.array([row[2] for row in selector.history]),
-        reason=selector.reason,
+        reason=selector.final_reason,
     )

@@ -1,10 +1,11 @@
 """Stores: datasets, block sources, ingest and models. The only room that imports zarr."""
 
 from distkern.storage.blocks import block_boundaries
-from distkern.storage.checks import require_finite
+from distkern.storage.checks import check_rows_agree, check_weights, numeric_dtype, require_finite, to_numeric
 from distkern.storage.dataset import Dataset, open_dataset
 from distkern.storage.ingest import ingest
 from distkern.storage.kinds import describe
+from distkern.storage.labels import as_targets, plain_labels
 from distkern.storage.model_store import check_model_destination, read_model, write_model
 from distkern.storage.opening import as_source, open_arrays
 from distkern.storage.predictions import Predictions, PredictionWriter, read_predictions
@@ -25,19 +26,25 @@ __all__ = [
     "RunDirectory",
     "ZarrSource",
     "as_source",
+    "as_targets",
     "block_boundaries",
     "check_model_destination",
+    "check_rows_agree",
+    "check_weights",
     "describe",
     "ingest",
     "is_run",
     "is_zarr_array",
     "memory_array",
+    "numeric_dtype",
     "open_arrays",
     "open_dataset",
+    "plain_labels",
     "read_model",
     "read_predictions",
     "require_finite",
     "row_blocks",
+    "to_numeric",
     "write_dataset",
     "write_model",
 ]

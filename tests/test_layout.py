@@ -233,18 +233,9 @@ def test_documented_parameters_are_those_of_the_signature(name: str) -> None:
 USED_MOST = r"\w+(Regressor|Classifier)\.(fit|predict|decision_function|predict_proba)"
 
 
-UNEXPLAINED = pytest.mark.xfail(
-    strict=True, reason="estimators/kinds.py: decision_function and predict_proba have no Parameters section"
-)
-
-
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=UNEXPLAINED) if name.endswith(("decision_function", "predict_proba")) else name
-        for name in CALLABLES
-        if re.fullmatch(USED_MOST, name)
-    ],
+    [name for name in CALLABLES if re.fullmatch(USED_MOST, name)],
 )
 def test_the_methods_users_call_most_explain_their_arguments(name: str) -> None:
     found = sections(CALLABLES[name].__doc__)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.errors import JobError
+from distkern.estimators.parameters import integer
 from distkern.factors import kernel_weights
 from distkern.scheduler.training import Path
 
@@ -89,7 +90,7 @@ def prefix_lengths(paths: Sequence[Path], n_centers: int) -> list[int]:
         `n_centers` is not on any path.
     """
     longest = max(len(path.rows) for path in paths)
-    if not 1 <= n_centers <= longest:
+    if not 1 <= integer("n_centers", n_centers, 1) <= longest:
         raise JobError(
             f"n_centers={n_centers}: the path has between 1 and {longest} centres; train with a larger max_centers",
             kind="invalid-parameter",

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from copy import copy
+from copy import copy, deepcopy
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from distkern.errors import DataError, JobError, RunError
@@ -37,6 +37,7 @@ from distkern.storage import (
     Dataset,
     RunDirectory,
     as_source,
+    as_targets,
     is_zarr_array,
     memory_array,
     require_finite,
@@ -74,8 +75,16 @@ class KernelLeastSquares(BaseEstimator, ABC):
 
     def __sklearn_clone__(self) -> Self:
         """Clone, keeping the client and the callbacks by reference."""
-        parameters = self.get_params(deep=False)
-        return type(self)(**parameters)
+        copied = type(self)(
+            **{
+                name: value if name in _BY_REFERENCE else clone(value, safe=False)
+                for name, value in self.get_params(deep=False).items()
+            }
+        )
+        for name in ("_metadata_request", "_sklearn_output_config"):
+            if hasattr(self, name):
+                setattr(copied, name, deepcopy(getattr(self, name)))
+        return copied
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the client and the callbacks behind: they belong to this process."""
@@ -116,16 +125,19 @@ class KernelLeastSquares(BaseEstimator, ABC):
         elif is_dask_array(X):
             source = DaskArraySource(X, y, sample_weight)
         else:
-            X, y, classes = self._validate_training(X, y)
             if sample_weight is not None:
-                sample_weight = np.asarray(sample_weight, dtype=np.float64)
-                sample_weight = np.full(len(X), sample_weight) if sample_weight.ndim == 0 else sample_weight
+                sample_weight = np.asarray(sample_weight)
+                if sample_weight.ndim == 0:
+                    sample_weight = np.full(len(X), sample_weight)
+            X, y, classes = self._validate_training(X, y, sample_weight)
             return ArraySource(X, y, sample_weight, classes=classes)
         self.n_features_in_ = source.n_features
         return source
 
     @abstractmethod
-    def _validate_training(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
+    def _validate_training(
+        self, X: Any, y: Any, sample_weight: NDArray[Any] | None
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
         """Check arrays in memory: rows, targets or codes, and the classes the codes point into."""
 
     def _note_targets(self, source: BlockSource) -> None:
@@ -224,6 +236,7 @@ class KernelLeastSquares(BaseEstimator, ABC):
                 kind="no-path",
             )
         shorter = copy(self)
+        shorter.client, shorter.callbacks = self.client, self.callbacks
         shorter._take(self._result, prefix_lengths(self._result.paths, n_centers))
         return shorter
 
@@ -333,6 +346,8 @@ def validate_rows(estimator: Any, X: Any, **options: Any) -> Any:
         Shape, dtype or values are wrong.
     """
     fitting = "y" in options
+    if fitting and options["y"] is not None:
+        require_finite(as_targets(options["y"]), "y")
     try:
         checked = validate_data(
             estimator,

@@ -12,7 +12,7 @@ from sklearn.utils.validation import column_or_1d
 
 from distkern.errors import DataError
 from distkern.estimators.base import Array, KernelLeastSquares, validate_rows
-from distkern.storage import BlockSource
+from distkern.storage import BlockSource, plain_labels
 
 SMALLEST_PROBABILITY = 1e-6
 
@@ -62,7 +62,9 @@ class KernelRegressor(RegressorMixin, KernelLeastSquares):
             )
         self._flat = source.target_shape == ()
 
-    def _validate_training(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any], None]:
+    def _validate_training(
+        self, X: Any, y: Any, sample_weight: NDArray[Any] | None
+    ) -> tuple[NDArray[Any], NDArray[Any], None]:
         X, y = validate_rows(self, X, y=y, multi_output=True, y_numeric=True)
         return X, y, None
 
@@ -126,18 +128,37 @@ class KernelClassifier(ClassifierMixin, KernelLeastSquares):
         self.classes_ = result.classes
         return self
 
-    def _validate_training(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    def _validate_training(
+        self, X: Any, y: Any, sample_weight: NDArray[Any] | None
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         X, y = validate_rows(self, X, y=y)
         try:
-            check_classification_targets(y)
             y = column_or_1d(y, warn=True)
+            labels = plain_labels(y)
+            check_classification_targets(labels)
         except ValueError as error:
             raise DataError(str(error), kind="invalid-target") from None
-        classes, codes = np.unique(y, return_inverse=True)
-        return X, codes, classes
+        present = labels
+        if sample_weight is not None and sample_weight.shape == labels.shape and sample_weight.dtype.kind in "fiub":
+            present = labels[sample_weight > 0]
+        classes = np.unique(present if len(present) else labels)
+        # Rows of weight zero are absent, and so is a class that only they have.
+        codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+        return X, codes, classes.astype(object) if y.dtype == object and classes.dtype.kind == "U" else classes
+
+    def _note_targets(self, source: BlockSource) -> None:
+        if source.target_shape not in ((), (1,)):
+            raise DataError(
+                f"y has {source.target_shape[0]} columns: a classifier takes one label a row", kind="shape-mismatch"
+            )
 
     def decision_function(self, X: Any) -> Any:
         """Return the fitted targets, about +1 for the class and -1 for the others.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask.array.Array or Dataset, shape (n_rows, n_features)
+            Rows in the training's feature space.
 
         Returns
         -------
@@ -160,7 +181,8 @@ class KernelClassifier(ClassifierMixin, KernelLeastSquares):
         numpy, zarr or dask array, shape (n_rows,)
             Labels as they were given to `fit`.
         """
-        dtype = getattr(self, "classes_", np.empty(0)).dtype
+        classes = getattr(self, "classes_", np.empty(0))
+        dtype = np.array(classes.tolist()).dtype if classes.dtype == object else classes.dtype
         return self._evaluate(X, self._predictions, None, dtype)
 
     def predict_proba(self, X: Any) -> Any:
@@ -168,6 +190,11 @@ class KernelClassifier(ClassifierMixin, KernelLeastSquares):
 
         Least squares on +-1 targets estimates 2 P(class | x) - 1; the estimates are clipped below and scaled to sum
         to one. They rank well, but are not calibrated.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask.array.Array or Dataset, shape (n_rows, n_features)
+            Rows in the training's feature space.
 
         Returns
         -------
@@ -192,5 +219,8 @@ class KernelClassifier(ClassifierMixin, KernelLeastSquares):
     def _probabilities(self, values: Array) -> Array:
         if values.shape[1] == 1:
             values = np.concatenate([-values, values], axis=1)
-        estimates = np.maximum((values + 1) / 2, SMALLEST_PROBABILITY)
+        estimates = (values + 1) / 2
+        # Where no class reaches an even share, the best one is lifted to it: clipping must not make ties.
+        lift = 1 / estimates.shape[1] - estimates.max(axis=1, keepdims=True)
+        estimates = np.maximum(estimates + np.maximum(lift, 0.0), SMALLEST_PROBABILITY)
         return np.asarray(estimates / estimates.sum(axis=1, keepdims=True))

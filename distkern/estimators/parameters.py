@@ -5,6 +5,8 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
 from distkern.errors import JobError
 from distkern.kernels import Kernel, make_kernel
 
@@ -70,7 +72,8 @@ def check_parameters(estimator: Any) -> None:
     one_of("stop", estimator.stop, STOPS)
     one_of("dtype", estimator.dtype, DTYPES)
     one_of("factors", estimator.factors, FACTORS)
-    one_of("standardize", estimator.standardize, (True, False))
+    if not isinstance(estimator.standardize, (bool, np.bool_)):
+        raise refuse("standardize", estimator.standardize, "True or False")
     if hasattr(estimator, "multiclass"):
         one_of("multiclass", estimator.multiclass, MULTICLASS)
     if isinstance(estimator.sigma, str):

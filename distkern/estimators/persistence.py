@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from distkern.errors import StoreError
+from distkern.errors import JobError, StoreError
+from distkern.estimators.parameters import DTYPES
 from distkern.kernels import Kernel, kernel_from_parameters
 from distkern.model import KernelModel
 from distkern.scaling import FeatureScaling
 from distkern.stopping import StopReason
-from distkern.storage import read_model, write_model
+from distkern.storage import plain_labels, read_model, write_model
 
 _NOT_STORED = ("client", "callbacks", "run_dir")
 
@@ -29,6 +30,7 @@ def save_estimator(estimator: Any, path: str | os.PathLike[str], *, overwrite: b
 
     check_is_fitted(estimator)
     model: KernelModel = estimator._model
+    _require_known_kernel(model.kernel)
     arrays: dict[str, Any] = {
         "centers": model.centers,
         "center_indices": estimator.center_indices_,
@@ -89,6 +91,8 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         if meta["parameters"].get("kernel") is None:
             parameters["kernel"] = kernel
         estimator = cls(**parameters)
+        if meta["dtype"] not in DTYPES:
+            raise ValueError(f"dtype {meta['dtype']!r}")
         scaling = FeatureScaling(arrays["feature_shift"], arrays["feature_scale"])
         model = KernelModel(kernel, scaling, arrays["centers"], arrays["coef"], arrays["intercept"], meta["dtype"])
         estimator._set_model(model, arrays["center_indices"])
@@ -111,6 +115,19 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     return estimator
 
 
+def _require_known_kernel(kernel: Kernel) -> None:
+    try:
+        known = kernel_from_parameters(kernel.name, kernel.parameters())
+    except JobError:
+        known = None
+    if type(known) is not type(kernel):
+        raise StoreError(
+            f"the kernel {kernel.name!r} is not one of distkern's own; a store keeps no code: "
+            "pickle the estimator instead, or use a built-in kernel",
+            kind="kernel",
+        )
+
+
 def _plain_parameters(estimator: Any) -> dict[str, Any]:
     parameters = {}
     for name, value in estimator.get_params(deep=False).items():
@@ -123,12 +140,4 @@ def _plain_parameters(estimator: Any) -> dict[str, Any]:
 
 
 def _plain_labels(classes: Any) -> Any:
-    if classes.dtype != object:
-        return classes
-    if all(isinstance(label, str) for label in classes):
-        return classes.astype(str)
-    raise StoreError(
-        f"labels {classes[:3].tolist()} are neither text nor numbers; a store keeps no pickled objects: "
-        "train on text or numeric labels",
-        kind="labels",
-    )
+    return plain_labels(classes) if classes.dtype == object else classes

@@ -210,9 +210,6 @@ def test_labels_in_containers_out(labels: list[Any], tmp_path: Path) -> None:
     np.testing.assert_array_equal(lazy.compute(scheduler="synchronous"), expected)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="estimators/kinds.py predict, storage/rows.py memory_array: zarr has no data type for objects"
-)
 def test_object_labels_from_a_zarr_array(tmp_path: Path) -> None:
     X, codes = classes(200)
     model = dk.OROLSClassifier(max_centers=10, sigma=1.0).fit(X, np.array(["a", "b", "c"], dtype=object)[codes])
@@ -265,9 +262,6 @@ def test_a_regressor_refuses_class_labels(cls: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cls", CLASSIFIERS)
-@pytest.mark.xfail(
-    strict=True, reason="estimators/kinds.py: KernelClassifier does not check the targets of stores and dask arrays"
-)
 @pytest.mark.parametrize("container", [zarr_rows, dask_arrays, dataset], ids=lambda f: f.__name__)
 def test_a_classifier_refuses_continuous_targets(cls: Any, container: Any, tmp_path: Path) -> None:
     given = container(tmp_path, *regression(60))
@@ -275,10 +269,6 @@ def test_a_classifier_refuses_continuous_targets(cls: Any, container: Any, tmp_p
         cls(max_centers=3).fit(*given)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="scheduler/block.py encode_targets: codes of shape (n, 1) mark whole columns; the model is silently wrong",
-)
 @pytest.mark.parametrize("container", [zarr_rows, zarr_and_numpy, dask_and_numpy], ids=lambda f: f.__name__)
 def test_labels_in_one_column(container: Any, tmp_path: Path) -> None:
     """A column of labels is refused or taken as flat."""
@@ -374,12 +364,6 @@ def test_a_block_without_any_training_row() -> None:
     np.testing.assert_allclose(model.predict(X), expected.predict(X), atol=0.2)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=IndexError,
-    reason="scheduler/block.py load_answer counts the labels of the rows that train only; encode_targets then meets a "
-    "held-out label that is not among the classes",
-)
 def test_held_out_rows_may_bring_a_class_of_their_own(tmp_path: Path) -> None:
     """The only row of a class may be held out by the validation rule."""
     from distkern.sampling import row_uniforms

@@ -73,12 +73,6 @@ def test_the_current_client_serves_stores_but_not_numpy(client: Any, tmp_path: P
             assert model.client is None
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=RuntimeError,
-    reason="scheduler/dask_arrays.py DaskArraySource._read: compute() runs in a thread of an in-process worker, which "
-    "does not see a client that is current in the caller's thread",
-)
 def test_the_current_client_serves_dask_arrays(client: Any, caplog: pytest.LogCaptureFixture) -> None:
     X, y = regression(N)
     events: list[Event] = []

@@ -77,9 +77,6 @@ def test_a_path_may_be_longer_than_the_model() -> None:
     assert_equal_models(longer.truncate(model.n_centers_), model)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="estimators/base.py truncate copies through __getstate__, which drops client and callbacks"
-)
 def test_a_truncated_model_keeps_client_and_callbacks() -> None:
     def listen(event: Event) -> None: ...
 

@@ -235,9 +235,6 @@ def test_nothing_at_the_path(tmp_path: Path) -> None:
         lambda meta: meta.update(stop_reason="bored"),
         pytest.param(
             lambda meta: meta.update(dtype="complex64"),
-            marks=pytest.mark.xfail(
-                strict=True, reason="estimators/persistence.py load_model does not check the dtype"
-            ),
         ),
         lambda meta: meta.pop("summary"),
     ],
@@ -269,9 +266,6 @@ def test_a_damaged_or_missing_array(name: str, tmp_path: Path) -> None:
     assert caught.value.kind == "incomplete"
 
 
-@pytest.mark.xfail(
-    strict=True, reason="estimators/persistence.py save_estimator: a kernel that load_model does not know is saved"
-)
 def test_an_own_kernel_cannot_be_stored_and_leaves_nothing(tmp_path: Path) -> None:
     """A store keeps names and numbers; what it cannot give back it must not take."""
 

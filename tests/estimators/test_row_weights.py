@@ -79,11 +79,6 @@ def test_rows_of_weight_zero_are_absent(cls: Any, criterion: str) -> None:
     assert compact.summary_["n_rows"] == 90
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="estimators/kinds.py _validate_training: classes of numpy input include labels without weight, those of "
-    "stores and dask arrays do not",
-)
 def test_a_class_without_weight_is_absent() -> None:
     X, y = classes(90, 4)
     weights = (y != 2).astype(float)

@@ -61,9 +61,6 @@ def test_clone_keeps_parameters_and_takes_client_and_callbacks_by_reference(cls:
     assert not hasattr(clone(fitted(cls)), "coef_")
 
 
-@pytest.mark.xfail(
-    strict=True, reason="estimators/base.py __sklearn_clone__ drops what set_fit_request and set_output have set"
-)
 def test_clone_keeps_metadata_requests() -> None:
     with sklearn.config_context(enable_metadata_routing=True):
         original = dk.OROLSRegressor().set_fit_request(sample_weight=True)

@@ -123,10 +123,7 @@ class Block:
         rows = np.arange(first, last, dtype=np.int64)
         features = self._source.read_features(self.number) if self._with_features else None
         targets = self._source.read_targets(self.number)
-        if message.classification:
-            targets = plain_labels(flat_labels(targets), first)
-        else:
-            targets = to_numeric(targets, "y")
+        targets = plain_labels(flat_labels(targets), first) if message.classification else to_numeric(targets, "y")
         weights = self._source.read_weights(self.number)
         self._bytes_read = sum(a.nbytes for a in (features, targets, weights) if a is not None)
         present = np.ones(len(rows), dtype=bool) if weights is None else weights > 0

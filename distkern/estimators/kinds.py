@@ -144,7 +144,7 @@ class KernelClassifier(ClassifierMixin, KernelLeastSquares):
         classes = np.unique(present if len(present) else labels)
         # Rows of weight zero are absent, and so is a class that only they have.
         codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-        return X, codes, classes.astype(object) if y.dtype == object and classes.dtype.kind == "U" else classes
+        return X, codes, classes.astype(object) if y.dtype == object else classes
 
     def _note_targets(self, source: BlockSource) -> None:
         if source.target_shape not in ((), (1,)):

@@ -284,9 +284,13 @@ class Selector(ABC):
         if np.sqrt(max(factors.s.max(), s) / min(factors.s.min(), s)) > settings.condition_limit:
             self.reason = StopReason.ILL_CONDITIONED
             return np.zeros_like(z)
+        regularizes = settings.regularization != "none"
+        if regularizes and self._weight_sum <= factors.n_columns + 1:
+            # No degrees of freedom would be left, and GCV has no meaning without.
+            self.reason = StopReason.CANDIDATES_EXHAUSTED
+            return np.zeros_like(z)
         step, gcv = factors.append(column, s, z)
-        if not np.isfinite(gcv) and settings.regularization != "none":
-            # No degrees of freedom are left: GCV has no meaning from here on.
+        if regularizes and not np.isfinite(gcv):
             factors.n_columns -= 1
             self.reason = StopReason.CANDIDATES_EXHAUSTED
             return np.zeros_like(z)

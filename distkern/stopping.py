@@ -28,7 +28,10 @@ _ADVICE = {
     StopReason.GCV_RISEN: "Generalised cross validation passed its minimum; the model at the minimum is kept.",
     StopReason.VALIDATION_RISEN: "The held-out error passed its minimum; the model at the minimum is kept.",
     StopReason.ILL_CONDITIONED: "The factors passed the condition limit; a smaller sigma or fewer centres helps.",
-    StopReason.CANDIDATES_EXHAUSTED: "No row is left whose kernel column is independent of the selected ones.",
+    StopReason.CANDIDATES_EXHAUSTED: (
+        "No row was found whose kernel column is independent of the selected ones; if that came early, sigma is too "
+        "large for the data, or most rows are duplicates."
+    ),
     StopReason.RESIDUAL_BELOW: "The largest residual fell below tol.",
 }
 

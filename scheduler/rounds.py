@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from distkern.scheduler.answers import Answer, merge_answers
@@ -60,7 +61,8 @@ def apply_message(
                 if block.number in fresh:
                     block.prepare(step)
             elif block.number in fresh:
-                block.start(message)
+                with np.errstate(over="ignore", invalid="ignore"):
+                    block.start(message)
         work = [(block, tile) for block in blocks for tile in block.tiles]
         answers = map_tiles(_stepper(message, step, fresh, handed_in), work)
         within: TreeReducer[Answer] | None = None
@@ -80,7 +82,8 @@ def _loader(message: Load, fresh: Collection[int]) -> Any:
     def load_block(block: Block) -> Answer:
         if block.number in fresh:
             block.load(message)
-        return block.load_answer(message)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return block.load_answer(message)
 
     return load_block
 
@@ -88,6 +91,11 @@ def _loader(message: Load, fresh: Collection[int]) -> Any:
 def _stepper(message: Message, step: PreparedStep | None, fresh: Collection[int], handed_in: HandedIn | None) -> Any:
     def run_tile(item: tuple[Block, Tile]) -> Answer:
         block, tile = item
+        # Overflow is found in the sums, and named there; a warning per tile would only repeat it.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return tile_answer(block, tile)
+
+    def tile_answer(block: Block, tile: Tile) -> Answer:
         if step is None:
             assert isinstance(message, Begin)
             return block.start_answer(message, tile)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.errors import DataError
 from distkern.factors import Factors, PanelUpdate, finish_panel
 from distkern.regularization import charged_gcv
 from distkern.sampling import combine_draws
@@ -24,6 +25,12 @@ from distkern.selection import Panel, Pool
 from distkern.stopping import LambdaCalm, MinimumPassed, StopReason, StopRule
 
 Array = NDArray[np.float64]
+
+IDLE_ROUNDS = 16
+"""Rounds in a row without an independent candidate before the rest is taken to be dependent too."""
+
+IDLE_ROWS = 1000
+"""The same for `criterion="residual"`, which looks at one row at a time."""
 
 HISTORY_DTYPE = np.dtype(
     [
@@ -157,6 +164,7 @@ class Selector(ABC):
         self._queue = _Queue()
         self._forming: _Forming | None = None
         self._appending: Append | None = None
+        self._idle = 0
 
     @property
     def factors(self) -> Factors:
@@ -190,6 +198,7 @@ class Selector(ABC):
             self.settings.max_centers,
             self.settings.regularization,
         )
+        _require_finite_sums(answer)
         self._start(len(self._factors.target_norms))
         self._enqueue(answer.drawn)
 
@@ -297,6 +306,7 @@ class Selector(ABC):
         self.gcv = gcv
         self.rows.append(int(row))
         self.features.append(features)
+        self._idle = 0
         self.history.append(
             (
                 row,
@@ -315,6 +325,12 @@ class Selector(ABC):
         elif settings.stop == "lambda":
             self.reason = self._rule.observe(self.n_centers, float(factors.lambda_.max()))
         return step
+
+    def _count_idle(self, limit: int) -> None:
+        """End a path that only meets candidates that depend on Q; `_append` starts the count again."""
+        self._idle += 1
+        if self._idle > limit and self.reason is None:
+            self.reason = StopReason.CANDIDATES_EXHAUSTED
 
     def _watch_validation(self, answer: ProblemAnswer) -> None:
         squares = answer.sums.get("validation")
@@ -393,6 +409,7 @@ class PoolSelector(Selector):
         self._finishing = not self._finishing
 
     def _receive_form(self, answer: ProblemAnswer) -> None:
+        _require_finite_sums(answer)
         width, factors = self.settings.panel, self.factors
         cross, gram = answer.sums["cross"][:, width:], answer.sums["gram"][:, width:]
         s = factors.s.copy()
@@ -409,6 +426,7 @@ class PoolSelector(Selector):
             self._projecting = coefficients, answer.sums["norms"]
 
     def _receive_finish(self, answer: ProblemAnswer) -> None:
+        _require_finite_sums(answer)
         self._watch_validation(answer)
         if self._batch is not None and self._projecting is not None:
             rows, features, slots = self._batch
@@ -422,6 +440,7 @@ class PoolSelector(Selector):
         if not len(self._queue.rows):
             self.round += 1
             self._filling = False
+            self._count_idle(IDLE_ROUNDS)
             if self.reason is None:
                 self._enqueue(answer.drawn)
 
@@ -465,6 +484,7 @@ class ResidualSelector(Selector):
 
     def receive(self, answer: ProblemAnswer) -> None:
         """Take the answer to the last step."""
+        _require_finite_sums(answer)
         if self._phase == "columns":
             self._coefficients = answer.sums["cross"][:, self.settings.panel :] / self.factors.s[:, None]
             self._norm = float(answer.sums["norms"][0])
@@ -475,9 +495,23 @@ class ResidualSelector(Selector):
         else:
             self._watch_validation(answer)
             self.round += 1
+            self._count_idle(IDLE_ROWS)
             self._phase = "columns"
             if self.reason is None:
                 self._enqueue(answer.drawn)
+
+
+def _require_finite_sums(answer: ProblemAnswer) -> None:
+    if not all(np.isfinite(array).all() for array in answer.sums.values()):
+        raise _overflow()
+
+
+def _overflow() -> DataError:
+    return DataError(
+        "the products of kernel columns or targets overflow: scale the targets, the features (standardize=True) or "
+        "sample_weight to ordinary sizes, or use dtype='float64'",
+        kind="overflow",
+    )
 
 
 def _pad_rows(matrix: Array, rows: int) -> Array:

@@ -291,6 +291,12 @@ def check_statistics(loaded: LoadAnswer, source: BlockSource, job: TrainingJob) 
             "at least 2 are needed",
             kind="too-few-rows",
         )
+    moments = [loaded.features] + ([] if loaded.targets is None else [loaded.targets])
+    if not all(np.isfinite(m.m2).all() and np.isfinite(m.count) for m in moments):
+        raise DataError(
+            "the squares of the features, targets or row weights overflow: scale them to ordinary sizes",
+            kind="overflow",
+        )
     if not (loaded.features.m2 > 0).any():
         raise DataError(
             f"all {len(loaded.features.m2)} features are constant over the training rows: "
@@ -304,6 +310,12 @@ def check_statistics(loaded: LoadAnswer, source: BlockSource, job: TrainingJob) 
         raise DataError(
             f"the target holds one class only ({only!r}); a classifier needs at least two classes",
             kind="one-class",
+        )
+    if weight_sum <= 2 and weight_sum == loaded.n_fit:
+        raise DataError(
+            f"{loaded.n_fit} rows can train, and the first centre already leaves no degree of freedom: "
+            "at least 3 are needed",
+            kind="too-few-rows",
         )
     if weight_sum <= 2:
         raise DataError(

@@ -11,6 +11,7 @@ import fcntl
 import os
 import secrets
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -51,10 +52,11 @@ def check_destination(
     Raises
     ------
     DistkernError
-        Of class `error`: ``exists`` without `overwrite`, ``foreign`` where something of another kind is
-        in the way.
+        Of class `error`: ``not-writable``, ``exists`` without `overwrite`, ``foreign`` where something of
+        another kind is in the way.
     """
     absolute = Path(os.path.abspath(path))
+    _require_writable(path, absolute, error)
     if not os.path.lexists(absolute):
         return absolute
     if not overwrite:
@@ -69,6 +71,17 @@ def check_destination(
             kind="foreign",
         )
     return absolute
+
+
+def _require_writable(path: str | os.PathLike[str], absolute: Path, error: type[DistkernError]) -> None:
+    """Make and remove a folder where the destination's first missing parent would be."""
+    ancestor = absolute.parent
+    while not os.path.lexists(ancestor):
+        ancestor = ancestor.parent
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=".distkern-", dir=ancestor))
+    except OSError as cause:
+        raise error(f"{path} cannot be written ({cause}): name another place", kind="not-writable") from cause
 
 
 @contextmanager

@@ -100,6 +100,5 @@ def _write_digits(train: str, test: str, *, overwrite: bool) -> tuple[int, int]:
     split: list[Any] = train_test_split(features, labels, test_size=1 / 3, random_state=_SEED, stratify=labels)
     train_x, test_x, train_y, test_y = split
     for path, x, y in ((train, train_x, train_y), (test, test_x, test_y)):
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
         write_dataset(path, x, y, task="classification", overwrite=overwrite)
     return len(train_y), len(test_y)

@@ -56,6 +56,13 @@ for _command in (demo, ingest, info, train, predict, evaluate):
     cli.add_command(_command)
 
 
+def _open_streams() -> None:
+    """Give output that was closed by the caller (``>&-``) somewhere to go."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  lives as long as the process
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
@@ -69,6 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         The exit code.
     """
+    _open_streams()
     terminal = Terminal()
     with terminal.log_records():
         try:

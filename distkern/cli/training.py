@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -44,6 +45,7 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False) -> Trainin
     TrainingResult
         The model and what it came to.
     """
+    refuse_nested(job)
     refuse_existing(job.output, overwrite=overwrite)
     rows, test_rows = open_rows(job.data)
     task = task_of(job.data, rows)
@@ -64,6 +66,35 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False) -> Trainin
         if run is not None:
             run.write_summary(plain(result.record()))
     return result
+
+
+def refuse_nested(job: Job) -> None:
+    """Refuse outputs that lie inside each other or inside the data: writing one would destroy the other.
+
+    Raises
+    ------
+    JobError
+        Names both.
+    """
+    data = {name: getattr(job.data, name) for name in ("train", "test", "x", "y", "test_x", "test_y")}
+    outputs = {"model": job.output.model, "run": job.output.run}
+    places = {
+        name: Path(os.path.abspath(place))
+        for name, place in {**data, **outputs}.items()
+        if place is not None and "://" not in str(place)
+    }
+    for output in outputs:
+        for other in places:
+            if output in places and other != output and _overlap(places[output], places[other]):
+                raise JobError(
+                    f"[output] {output} = {places[output]} and {other} = {places[other]} lie inside each other: "
+                    "name separate places",
+                    kind="nested-outputs",
+                )
+
+
+def _overlap(first: Path, second: Path) -> bool:
+    return first == second or first in second.parents or second in first.parents
 
 
 def refuse_existing(output: OutputSection, *, overwrite: bool) -> None:

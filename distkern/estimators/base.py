@@ -6,6 +6,7 @@ in an underscore; what cannot be copied or pickled (a client, callbacks) is kept
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from copy import copy, deepcopy
@@ -43,6 +44,8 @@ from distkern.storage import (
     require_finite,
     row_blocks,
 )
+
+logger = logging.getLogger(__name__)
 
 Array = NDArray[np.float64]
 _BY_REFERENCE = ("client", "callbacks")
@@ -108,7 +111,7 @@ class KernelLeastSquares(BaseEstimator, ABC):
             candidates=int(self.candidates),
             panel=int(self.panel),
             regularization=self._plain_regularization(),
-            stop=self.stop,
+            stop=None if self.stop == "none" else self.stop,
             tol=None if self.tol is None else float(self.tol),
             patience=None if self.patience is None else int(self.patience),
             seed=int(self.random_state),
@@ -150,7 +153,7 @@ class KernelLeastSquares(BaseEstimator, ABC):
         client = self.client
         if client is None and not isinstance(source, ArraySource):
             client = current_client()
-        subscribers: list[Subscriber] = list(self.callbacks)
+        subscribers: list[Subscriber] = list(self.callbacks or ())
         run = None
         if self.run_dir is not None:
             run = self._run_directory()
@@ -192,6 +195,8 @@ class KernelLeastSquares(BaseEstimator, ABC):
         steps = np.concatenate([np.arange(np.count_nonzero(order == p)) for p in range(len(keep))])
         self.history_ = result.history[steps < keep[order]] if len(order) else result.history
         self.stop_reason_: StopReason = result.reason
+        if not self.n_centers_:
+            logger.warning("the model has no centre and predicts a constant: %s", result.reason.advice)
         self.plan_ = result.summary["plan"]
         self.summary_ = {
             **{key: value for key, value in result.summary.items() if key != "plan"},

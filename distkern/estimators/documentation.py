@@ -41,7 +41,7 @@ PARAMETERS = {
             Lambda re-estimated by generalised cross validation at every step, shared or one a target; zero; or
             fixed.""",
     "stop": """
-        {"gcv", "lambda", "validation", None}
+        {"gcv", "lambda", "validation", "none"} or None
             When to end before `max_centers`: at the minimum of generalised cross validation with selected centres
             counted twice, when lambda is calm (the paper's rule), or at the minimum of the error on a tenth of
             the rows that is held out.""",

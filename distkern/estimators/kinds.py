@@ -134,7 +134,7 @@ class KernelClassifier(ClassifierMixin, KernelLeastSquares):
         X, y = validate_rows(self, X, y=y)
         try:
             y = column_or_1d(y, warn=True)
-            labels = plain_labels(y)
+            labels = y if y.dtype.kind == "S" else plain_labels(y)
             check_classification_targets(labels)
         except ValueError as error:
             raise DataError(str(error), kind="invalid-target") from None

@@ -12,7 +12,7 @@ from distkern.kernels import Kernel, make_kernel
 
 CRITERIA = ("error-reduction", "residual")
 SAMPLERS = ("mixture", "residual-weighted", "top-residual", "uniform", "all")
-STOPS = ("gcv", "lambda", "validation", None)
+STOPS = ("gcv", "lambda", "validation", "none", None)
 REGULARIZATIONS = ("gcv", "gcv-per-target", "none")
 MULTICLASS = ("shared", "one-vs-rest")
 DTYPES = ("float64", "float32")
@@ -77,7 +77,8 @@ def check_parameters(estimator: Any) -> None:
     if hasattr(estimator, "multiclass"):
         one_of("multiclass", estimator.multiclass, MULTICLASS)
     if isinstance(estimator.sigma, str):
-        one_of("sigma", estimator.sigma, ("median",))
+        if estimator.sigma != "median":
+            raise refuse("sigma", estimator.sigma, "a number above 0, or 'median'")
     else:
         number("sigma", estimator.sigma, open_interval=True)
     regularization = getattr(estimator, "regularization", "none")
@@ -90,5 +91,7 @@ def check_parameters(estimator: Any) -> None:
         number("tol", estimator.tol)
     if estimator.patience is not None:
         integer("patience", estimator.patience, 1)
+    if estimator.client is not None and not hasattr(estimator.client, "scheduler_info"):
+        raise refuse("client", estimator.client, "a distributed.Client, or None")
     if not isinstance(estimator.kernel, Kernel):
         make_kernel(estimator.kernel, 1.0)

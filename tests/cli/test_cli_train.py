@@ -186,6 +186,28 @@ def test_outputs_that_exist_are_refused_before_training(blobs: Path, call: Call,
     assert tree(blobs) == before
 
 
+@pytest.mark.parametrize(
+    ("output", "code", "part"),
+    [
+        ({"model": "/proc/nowhere/m"}, 6, "cannot be written"),
+        ({"run": "/proc/nowhere/r"}, 6, "cannot be written"),
+        ({"model": "m", "run": "m/run"}, 2, "lie inside each other"),
+        ({"model": "same", "run": "same"}, 2, "lie inside each other"),
+        ({"model": "blobs.zarr/model"}, 2, "lie inside each other"),
+    ],
+)
+def test_outputs_that_cannot_be_written_are_refused_before_training(
+    blobs: Path, call: Call, output: dict[str, str], code: int, part: str
+) -> None:
+    job = write_job(blobs, data={"train": "blobs.zarr"}, output=output)
+    before = tree(blobs)
+    done = call("train", job)
+    assert done.code == code, done.err
+    assert part in done.err
+    assert "training on" not in done.err
+    assert tree(blobs) == before
+
+
 def test_overwrite_replaces_model_and_run(blobs: Path, call: Call) -> None:
     job = write_job(blobs, **BLOBS)
     assert call("train", job).code == 0

@@ -399,3 +399,30 @@ def test_the_gram_matrix_of_the_reference_is_the_estimators() -> None:
     model = dk.OROLSRegressor(max_centers=5, sigma=0.7, standardize=False).fit(X, y)
     expected = gaussian_gram(X, 0.7)[:, model.center_indices_] @ model.coef_ + model.intercept_
     np.testing.assert_allclose(model.predict(X), expected[:, 0], rtol=1e-10)
+
+
+@pytest.mark.parametrize("cls", [dk.OROLSRegressor, dk.NPDRegressor])
+def test_a_saturated_kernel_space_ends_the_search(cls: Any) -> None:
+    """With few independent kernel columns among many rows the search gives up after a bounded number of draws."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-3, 3, (6000, 1))
+    y = np.sin(x[:, 0]) + 0.1 * rng.standard_normal(6000)
+    model = cls(stop=None, sigma=3.0).fit(x, y)
+    assert model.stop_reason_ is dk.StopReason.CANDIDATES_EXHAUSTED
+    assert model.summary_["kernel_columns"] < 256 + 64 * 40
+    assert model.score(x, y) > 0.97
+
+
+def test_none_is_a_word_for_no_stop_rule() -> None:
+    X, y = regression(150)
+    words = dk.OROLSRegressor(max_centers=20, stop="none").fit(X, y)
+    none = dk.OROLSRegressor(max_centers=20, stop=None).fit(X, y)
+    np.testing.assert_array_equal(words.coef_, none.coef_)
+
+
+@pytest.mark.parametrize("scale", [1e40, 1e160, 1e300])
+def test_targets_that_overflow_are_refused(scale: float) -> None:
+    X, y = regression(150)
+    with pytest.raises(dk.DataError, match="overflow") as caught:
+        dk.OROLSRegressor(max_centers=20, dtype="float32").fit(X, y * scale)
+    assert caught.value.kind == "overflow"

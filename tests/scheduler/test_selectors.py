@@ -279,7 +279,7 @@ def test_the_smallest_data(n: int) -> None:
 @pytest.mark.parametrize(
     ("X", "weights", "kind"),
     [
-        (np.arange(2.0)[:, None], None, "weight-sum"),
+        (np.arange(2.0)[:, None], None, "too-few-rows"),
         (np.arange(9.0)[:, None], np.full(9, 0.2), "weight-sum"),
         (np.arange(9.0)[:, None], np.zeros(9), "too-few-rows"),
         (np.arange(9.0)[:, None], np.eye(9)[3], "too-few-rows"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from distkern.scheduler.block import TILE_ROWS
-from distkern.scheduler.selectors import SelectionSettings
+from distkern.scheduler.settings import SelectionSettings
 from distkern.scheduler.tiles import SLAB
 
 BASELINE = 250 << 20

@@ -26,9 +26,9 @@ from distkern.scheduler.selectors import (
     HISTORY_DTYPE,
     PoolSelector,
     ResidualSelector,
-    SelectionSettings,
     Selector,
 )
+from distkern.scheduler.settings import SelectionSettings
 from distkern.scheduler.threads import single_threaded_blas
 from distkern.statistics import weighted_median_distance
 from distkern.stopping import StopReason

@@ -78,4 +78,6 @@ def test_an_interrupt_is_not_swallowed() -> None:
 
 
 def test_a_bus_without_subscribers() -> None:
-    EventBus().emit(EVENTS[0])
+    bus = EventBus()
+    bus.emit(EVENTS[0])
+    assert bus._subscribers == []

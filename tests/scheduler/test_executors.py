@@ -220,8 +220,10 @@ def test_n_workers(make_executor: Callable[..., Executor], request: pytest.Fixtu
 def test_closing_twice_does_no_harm(make_executor: Callable[..., Executor]) -> None:
     executor = make_executor(array_source("pool", Path()))
     executor.exchange(Load(False, 0, 0, 0.0))
-    executor.close()
-    executor.close()
+    for _ in range(2):
+        executor.close()
+        assert not getattr(executor, "_leases", {})
+        assert not getattr(executor, "_blocks", [])
 
 
 def test_an_exception_in_a_block_reaches_the_caller(make_executor: Callable[..., Executor], tmp_path: Path) -> None:

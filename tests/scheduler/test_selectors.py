@@ -28,7 +28,8 @@ from distkern.errors import DataError
 from distkern.factors import finish_panel, kernel_weights
 from distkern.kernels import Linear
 from distkern.regularization import charged_gcv
-from distkern.scheduler.selectors import PoolSelector, SelectionSettings
+from distkern.scheduler.selectors import PoolSelector
+from distkern.scheduler.settings import SelectionSettings
 from distkern.selection import Pool
 from distkern.stopping import LambdaCalm, MinimumPassed, StopReason, StopRule
 from distkern.storage import ArraySource

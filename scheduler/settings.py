@@ -1,0 +1,69 @@
+"""How centres are selected: widths, rules and limits, shared by all problems of a training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from distkern.scheduler.messages import Draw
+from distkern.stopping import LambdaCalm, MinimumPassed, StopReason, StopRule
+
+
+@dataclass(frozen=True)
+class SelectionSettings:
+    """How centres are chosen and when that ends; widths are already fitted to the number of rows."""
+
+    max_centers: int
+    criterion: str
+    sampler: str
+    pool: int
+    """Pool slots B."""
+    accept: int
+    """Most centres accepted a round."""
+    panel: int
+    """Width of a formed panel, 2 at least: nothing is multiplied one column wide."""
+    batch: int
+    """Width of a batch of new candidates."""
+    all_rows: bool
+    """Every row is a candidate from the start, nothing is drawn."""
+    regularization: str | float
+    stop: str | None
+    tol: float | None
+    patience: int | None
+    seed: int
+    single_precision: bool
+
+    @property
+    def dependent(self) -> float:
+        """A column with |q|^2 below this times |k|^2 depends on the others."""
+        return 1e-10 if self.single_precision else 1e-14
+
+    @property
+    def reliable(self) -> float:
+        """A candidate's squared norm below this times its last exact value is not trusted."""
+        return 1e-3 if self.single_precision else 1e-8
+
+    @property
+    def condition_limit(self) -> float:
+        """Largest condition number of Q."""
+        return 1e6 if self.single_precision else 1e10
+
+    def stop_rule(self) -> StopRule:
+        """Make a fresh stop rule for one problem."""
+        if self.stop == "gcv":
+            return MinimumPassed(StopReason.GCV_RISEN, self.patience)
+        if self.stop == "validation":
+            return MinimumPassed(StopReason.VALIDATION_RISEN, self.patience)
+        if self.stop == "lambda":
+            return LambdaCalm(1e-2 if self.tol is None else self.tol, self.patience or 5)
+        return StopRule()
+
+    def draw(self, round_: int) -> Draw:
+        """Return the draw of new candidates for a round."""
+        size = self.pool if round_ == 0 else self.batch
+        if self.criterion == "residual":
+            return Draw(self.seed, round_, 1, 0, True)
+        if self.all_rows:
+            return Draw(self.seed, round_, self.pool if round_ == 0 else 0, 0, True)
+        n_top = {"top-residual": size, "mixture": size // 2}.get(self.sampler, 0)
+        n_race = 0 if self.sampler == "top-residual" else size
+        return Draw(self.seed, round_, n_top, n_race, self.sampler != "uniform")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from conftest import cluster
+from clusters import cluster
 from trainings import assert_same_bits, cut, make_classes, make_data, make_job
 
 from distkern.errors import DataError, DistkernError, JobError

@@ -56,6 +56,7 @@ def finish_panel(
     lower: Array,
     column_norms: Array,
     dependent: float,
+    orthogonal: float = 0.0,
 ) -> PanelUpdate:
     """Orthogonalise a formed panel a second time, in coefficient space.
 
@@ -77,6 +78,8 @@ def finish_panel(
         |k_j|^2 of the panel's kernel columns.
     dependent : float
         A column with |q|^2 <= dependent * |k|^2 is not kept.
+    orthogonal : float
+        If every cosine between F and Q is at most this, the first pass was good enough and `correct` is zero.
 
     Returns
     -------
@@ -84,6 +87,9 @@ def finish_panel(
         "Twice is enough": Q_new is orthogonal to Q and within itself to rounding.
     """
     second = cross / s[:, None]
+    if np.all(np.abs(cross) <= orthogonal * np.sqrt(s)[:, None] * np.sqrt(np.maximum(gram.diagonal(), 0.0))):
+        second = np.zeros_like(second)
+        cross = second
     orthogonal_gram = gram - cross.T @ second
     orthogonal_gram = (orthogonal_gram + orthogonal_gram.T) / 2
     orthogonal_products = products - second.T @ residual_products

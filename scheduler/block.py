@@ -18,12 +18,13 @@ from distkern.sampling import Shortlist, race_keys, row_uniforms, uniforms_for_r
 from distkern.scheduler import tiles
 from distkern.scheduler.answers import Answer, Labels, LoadAnswer, ProblemAnswer, Sample
 from distkern.scheduler.messages import Begin, Columns, FetchRows, Load, ProblemStep, Step
-from distkern.scheduler.tiles import SLAB, ProblemState, Tile, TileData
+from distkern.scheduler.row_matrix import MemoryBudget, RowMatrix
+from distkern.scheduler.tiles import SLAB, ProblemState, Subtraction, Tile, TileData
 from distkern.statistics import Moments
 from distkern.storage import plain_labels, to_numeric
 from distkern.storage.source import BlockSource
 
-TILE_ROWS = 2048
+TILE_ROWS = 1024
 """Rows of a tile: its share of K, Q and E stays in cache, and float32 partial sums stay short."""
 
 HOLDOUT_STREAM = 1 << 40
@@ -49,6 +50,7 @@ class PreparedStep:
 
     problems: tuple[ProblemStep | None, ...]
     centers: tuple[NDArray[Any] | None, ...]
+    subtractions: tuple[Subtraction | None, ...]
 
 
 def prepare_columns(columns: Columns | None, begin: Begin) -> NDArray[Any] | None:
@@ -67,14 +69,15 @@ def prepare_step(step: Step, begin: Begin, *, with_centers: bool = True) -> Prep
     centers = tuple(
         prepare_columns(p.columns, begin) if p is not None and with_centers else None for p in step.problems
     )
-    return PreparedStep(problems, centers)
+    subtractions = tuple(None if p is None else Subtraction.of(p.append, p.project) for p in problems)
+    return PreparedStep(problems, centers, subtractions)
 
 
 def _cast(step: ProblemStep, dtype: np.dtype[Any]) -> ProblemStep:
     if dtype == np.float64:
         return step
     changes: dict[str, Any] = {}
-    for part in ("append", "project", "form"):
+    for part in ("append", "eliminate", "project", "form"):
         message = getattr(step, part)
         if message is not None:
             arrays = {
@@ -99,12 +102,22 @@ class Block:
         Whether this process computes kernel columns; without, they are handed in (`factors="driver"`).
     with_factors : bool
         Whether this process holds Q and E; without, it answers queries for kernel columns only.
+    budget : MemoryBudget, optional
+        What the blocks of a run may keep in memory here; everything if not given.
     """
 
     def __init__(
-        self, source: BlockSource, number: int, *, with_features: bool = True, with_factors: bool = True
+        self,
+        source: BlockSource,
+        number: int,
+        *,
+        with_features: bool = True,
+        with_factors: bool = True,
+        budget: MemoryBudget | None = None,
     ) -> None:
         self.number = number
+        self._budget = MemoryBudget() if budget is None else budget
+        self._scratch = self._budget.scratch()
         self._source = source
         self._with_features = with_features
         self._with_factors = with_factors
@@ -145,7 +158,11 @@ class Block:
         if weights is not None:
             weights = weights.astype(np.float64)
             weights[self._n_fit :] = 1.0
-        self.data = TileData(rows, weights, None if weights is None else np.sqrt(weights), features)
+        kept = None
+        if features is not None:
+            kept = self._matrix(len(rows), features.shape[1], features.dtype, "features")
+            kept.fill(features)
+        self.data = TileData(rows, weights, None if weights is None else np.sqrt(weights), kept)
         self._targets = targets
         self.tiles = cut_tiles(self._n_fit, len(held_rows))
 
@@ -155,7 +172,7 @@ class Block:
         rows, targets = self.data.rows[fit], self._targets[fit]
         weights = None if self.data.weights is None else self.data.weights[fit]
         mass = np.ones(len(rows)) if weights is None else weights
-        features = None if self.data.features is None else self.data.features[fit]
+        features = None if self.data.features is None else self.data.features.whole()[fit]
         sample = None
         if message.sample_rows and features is not None:
             keys = race_keys(uniforms_for_rows(message.seed, SAMPLE_STREAM, rows), mass)
@@ -191,17 +208,35 @@ class Block:
         for columns in message.problems:
             residual = np.zeros((n, max(len(columns), 2)), dtype=dtype)
             residual[:, : len(columns)] = encoded[:, list(columns)]
-            slab = np.zeros((n, SLAB), dtype=dtype)
-            slab[:, 0] = 1.0 if self.data.roots is None else self.data.roots
-            self.problems.append(
-                ProblemState(
-                    work=np.zeros((n, message.panel + message.batch), dtype=dtype),
-                    pool=np.zeros((n, message.pool), dtype=dtype),
-                    residual=residual,
-                    taken=np.zeros(n, dtype=bool),
-                    slabs=[slab],
-                )
+            state = ProblemState(
+                work=self._matrix(n, message.panel + message.batch, dtype, "work"),
+                pool=self._matrix(n, message.pool, dtype, "pool"),
+                residual=residual,
+                taken=np.zeros(n, dtype=bool),
             )
+            self._widen(state, 1)
+            for tile in self.tiles:
+                slab = state.slabs[0].borrow(tile.rows)
+                slab[:, 0] = 1.0 if self.data.roots is None else self.data.roots[tile.rows]
+                state.slabs[0].give_back(tile.rows, slab)
+            self.problems.append(state)
+
+    def _matrix(self, rows: int, width: int, dtype: np.dtype[Any], role: str) -> RowMatrix:
+        return RowMatrix(rows, width, dtype, self._budget, self._scratch, role)
+
+    def _widen(self, state: ProblemState, columns: int) -> None:
+        """Make room in Q."""
+        assert self.begin is not None
+        while len(state.slabs) * SLAB < columns:
+            width = min(SLAB, self.begin.columns - len(state.slabs) * SLAB)
+            state.slabs.append(self._matrix(len(state.taken), width, state.work.dtype, "slab"))
+
+    def prefetch(self, tile: Tile) -> None:
+        """Have a tile's rows read ahead where they are in scratch."""
+        for state in self.problems:
+            state.prefetch(tile)
+        if self.data.features is not None:
+            self.data.features.prefetch(tile.rows)
 
     def start_answer(self, message: Begin, tile: Tile) -> Answer:
         """Target norms and first draw of a tile."""
@@ -222,9 +257,8 @@ class Block:
                 continue
             if op.append is not None:
                 state.validation = {}
-                columns = len(op.append.correct) + op.append.combine.shape[1]
-                while len(state.slabs) * SLAB < columns:
-                    state.slabs.append(np.zeros((len(state.taken), SLAB), dtype=state.work.dtype))
+                columns = op.append.start + op.append.combine.shape[1]
+                self._widen(state, columns)
                 state.n_columns = columns
             if op.columns is not None:
                 self._mark(state, op.columns.rows, True)
@@ -239,30 +273,15 @@ class Block:
     def step(self, step: PreparedStep, tile: Tile, handed_in: list[NDArray[Any] | None] | None) -> None:
         """Apply a prepared step to one tile; `handed_in` holds kernel columns computed elsewhere."""
         assert self.begin is not None
-        begin, panel = self.begin, self.begin.panel
-        for number, (state, op) in enumerate(zip(self.problems, step.problems, strict=True)):
+        parts = zip(self.problems, step.problems, step.centers, step.subtractions, strict=True)
+        for number, (state, op, centers, subtraction) in enumerate(parts):
             if op is None:
                 continue
-            if op.append is not None:
-                tiles.append(state, tile, op.append, panel)
-            if op.project is not None:
-                tiles.project(state, tile, op.project, panel)
-            if op.form is not None:
-                tiles.form(state, tile, op.form, panel)
-            elif op.columns is not None:
-                state.work[tile.start : tile.stop, :panel] = 0.0
-            if op.columns is not None:
-                if handed_in is not None:
-                    columns = handed_in[number]
-                    assert columns is not None
-                    columns = columns[tile.start : tile.stop]
-                else:
-                    centers = step.centers[number]
-                    assert centers is not None
-                    columns = tiles.kernel_columns(self.data, tile, op.columns, begin, centers)
-                state.work[tile.start : tile.stop, panel:] = columns
-            elif op.form is not None:
-                state.work[tile.start : tile.stop, panel:] = 0.0
+            if op.append is not None or op.eliminate is not None or op.project is not None:
+                tiles.finish(state, tile, op, subtraction, self.begin.panel)
+            if op.form is not None or op.columns is not None:
+                columns = None if handed_in is None else handed_in[number]
+                tiles.compute(self.data, state, tile, op, self.begin, centers, columns)
 
     def step_answer(self, step: PreparedStep, tile: Tile) -> Answer:
         """Answer of one tile after the step's effect."""
@@ -296,8 +315,8 @@ class Block:
         own = self.data.rows[: self._n_fit]
         where = np.searchsorted(own, message.rows)
         return {
-            int(row): self.data.features[i]
-            for row, i in zip(message.rows, where, strict=True)
+            int(row): self.data.features.borrow(slice(i, i + 1))[0].copy()
+            for row, i in zip(message.rows, where.tolist(), strict=True)
             if i < len(own) and own[i] == row
         }
 

@@ -70,6 +70,8 @@ class Begin:
     """(T,): subtracted from the encoded targets."""
     problems: tuple[tuple[int, ...], ...]
     """Target columns of each problem; each has its own factors."""
+    columns: int
+    """Most columns of Q."""
     pool: int
     """Pool slots B of a problem."""
     panel: int
@@ -84,14 +86,22 @@ class Begin:
 class Append:
     """Finish the formed panel and add it to Q; E follows (thesis 3.82)."""
 
+    start: int
+    """Columns of Q so far."""
     combine: Array
     """(panel, k)."""
-    correct: Array
-    """(m + 1, k)."""
+    correct: Array | None
+    """(start, k): second orthogonalisation pass; None where the first was good enough."""
     steps: Array
     """(k, T): z / (lambda + s) of each step."""
-    restore: Array | None
-    """(panel, B): multiples of F given back to the pool."""
+
+
+@dataclass(frozen=True)
+class Eliminate:
+    """Take the formed panel out of the candidates that stay in the pool."""
+
+    multipliers: Array
+    """(panel, B): what each pool column loses of each formed column."""
 
 
 @dataclass(frozen=True)
@@ -106,14 +116,12 @@ class Project:
 
 @dataclass(frozen=True)
 class Form:
-    """Form the columns of a panel from the pool and eliminate them from the rest."""
+    """Form the columns of a panel from the pool."""
 
     slots: Rows
     """(n,)."""
     combine: Array
     """(n, panel)."""
-    multipliers: Array
-    """(panel, B)."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +141,7 @@ class ProblemStep:
     """What one problem does in a step, in the order of the fields."""
 
     append: Append | None = None
+    eliminate: Eliminate | None = None
     project: Project | None = None
     form: Form | None = None
     columns: Columns | None = None

@@ -20,7 +20,7 @@ from distkern.factors import Factors, PanelUpdate, finish_panel
 from distkern.regularization import charged_gcv
 from distkern.sampling import combine_draws
 from distkern.scheduler.answers import Drawn, ProblemAnswer
-from distkern.scheduler.messages import Append, Columns, Form, ProblemStep, Project
+from distkern.scheduler.messages import Append, Columns, Eliminate, Form, ProblemStep, Project
 from distkern.scheduler.settings import SelectionSettings
 from distkern.selection import Panel, Pool
 from distkern.stopping import StopReason
@@ -104,6 +104,7 @@ class Selector(ABC):
         self._queue = _Queue()
         self._forming: _Forming | None = None
         self._appending: Append | None = None
+        self._eliminating: Eliminate | None = None
         self._idle = 0
 
     @property
@@ -186,9 +187,7 @@ class Selector(ABC):
         pool.clear(panel.slots)
         combine = np.zeros((n, width))
         combine[:, :n] = np.linalg.inv(panel.lower)
-        multipliers = np.zeros((width, pool.capacity))
-        multipliers[:n] = panel.multipliers
-        return Form(panel.slots, combine, multipliers)
+        return Form(panel.slots, combine)
 
     def _accept(self, answer: ProblemAnswer) -> PanelUpdate:
         """Finish the formed panel: extend the factors, the history and the pool's coefficients."""
@@ -206,6 +205,7 @@ class Selector(ABC):
             forming.panel.lower,
             forming.norms,
             settings.dependent,
+            settings.orthogonal,
         )
         steps = np.zeros((len(update.kept), products.shape[1]))
         for i, position in enumerate(update.kept):
@@ -215,15 +215,17 @@ class Selector(ABC):
             )
             if self.reason is not None:
                 return update
-        restore = None
+        lost = forming.panel.multipliers
         if update.restore is not None:
             restored = update.restore @ forming.panel.multipliers
             self._pool.give_back(restored, forming.panel)
-            restore = _pad_rows(restored, settings.panel)
+            lost = lost - restored
         self._pool.absorb(forming.panel.multipliers, update.correct, update.survivors)
-        if update.kept or restore is not None:
+        if update.kept:
             combine = _pad_rows(update.combine, settings.panel)
-            self._appending = Append(combine, update.correct, steps, restore)
+            correct = update.correct if update.correct.any() else None
+            self._appending = Append(len(update.correct), combine, correct, steps)
+        self._eliminating = Eliminate(_pad_rows(lost, settings.panel)) if lost.any() else None
         if self.n_centers >= settings.max_centers and not self._rule.watches_validation:
             self.reason = StopReason.MAX_CENTERS
         return update
@@ -329,8 +331,8 @@ class PoolSelector(Selector):
         return ProblemStep(form=form, columns=columns)
 
     def _finish_step(self) -> ProblemStep:
-        settings, append, project = self.settings, self._appending, None
-        self._appending = None
+        settings, append, eliminate, project = self.settings, self._appending, self._eliminating, None
+        self._appending = self._eliminating = None
         if self._batch is not None and self._projecting is not None:
             slots = self._batch[2]
             project = Project(self._projecting[0], slots)
@@ -338,7 +340,7 @@ class PoolSelector(Selector):
         # Single precision drifts too fast to carry S over rounds; elsewhere only a few candidates ever need it.
         self._refreshing = not self._filling and (settings.single_precision or self._pool.wants_refresh)
         draw = settings.draw(self.round + 1) if drained else None
-        return ProblemStep(append=append, project=project, draw=draw, refresh=self._refreshing)
+        return ProblemStep(append=append, eliminate=eliminate, project=project, draw=draw, refresh=self._refreshing)
 
     def receive(self, answer: ProblemAnswer) -> None:
         """Take the answer to the last step."""

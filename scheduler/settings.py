@@ -43,6 +43,11 @@ class SelectionSettings:
         return 1e-3 if self.single_precision else 1e-8
 
     @property
+    def orthogonal(self) -> float:
+        """A panel whose cosines with Q are all below this needs no second pass."""
+        return 1e-6 if self.single_precision else 1e-12
+
+    @property
     def condition_limit(self) -> float:
         """Largest condition number of Q."""
         return 1e6 if self.single_precision else 1e10

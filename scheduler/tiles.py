@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from distkern.sampling import Shortlist, race_keys, residual_keys, uniforms_for_rows
 from distkern.scheduler.answers import Drawn, ProblemAnswer
-from distkern.scheduler.messages import Append, Begin, Columns, Draw, Form, ProblemStep, Project
+from distkern.scheduler.messages import Append, Begin, Columns, Draw, ProblemStep, Project
+from distkern.scheduler.row_matrix import RowMatrix
 from distkern.scheduler.threads import workspace
 
-SLAB = 128
+SLAB = 256
 """Columns of Q that are stored, and multiplied, together."""
 
 
@@ -31,25 +32,40 @@ class Tile:
     held_out: bool
     """Rows that only follow the path; they enter no sum but the validation error."""
 
+    @property
+    def rows(self) -> slice:
+        """Rows of the block."""
+        return slice(self.start, self.stop)
+
 
 @dataclass
 class ProblemState:
     """Arrays of one problem on one block; rows that train come first, held-out rows after them."""
 
-    work: NDArray[Any]
+    work: RowMatrix
     """(rows, panel + batch): the formed panel, then the batch of candidates."""
-    pool: NDArray[Any]
+    pool: RowMatrix
     """(rows, B): orthogonalised candidates."""
     residual: NDArray[Any]
     """(rows, max(T, 2)): E, zero-padded to two columns."""
     taken: NDArray[np.bool_]
     """(rows,): rows that must not be drawn."""
-    slabs: list[NDArray[Any]] = field(default_factory=list)
-    """Q in slabs of (rows, SLAB) columns."""
+    slabs: list[RowMatrix] = field(default_factory=list)
+    """Q in slabs of (rows, SLAB) columns, the last one as wide as the path can fill."""
     n_columns: int = 1
     """Columns of Q."""
     validation: dict[int, NDArray[np.float64]] = field(default_factory=dict)
     """Tile start to squared held-out residual after each step of the last panel."""
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether every matrix of the problem is in memory."""
+        return all(matrix.in_memory for matrix in (self.work, self.pool, *self.slabs))
+
+    def prefetch(self, tile: Tile) -> None:
+        """Have a tile's rows read ahead."""
+        for matrix in (self.work, self.pool, *self.slabs):
+            matrix.prefetch(tile.rows)
 
 
 @dataclass
@@ -62,8 +78,32 @@ class TileData:
     """(rows,): row weights, None where all are one; one on held-out rows."""
     roots: NDArray[np.float64] | None
     """(rows,): their square roots."""
-    features: NDArray[Any] | None
+    features: RowMatrix | None
     """(rows, d): raw features; None where another process computes kernel columns."""
+
+
+@dataclass(frozen=True)
+class Subtraction:
+    """What a step takes from the panel and from the batch, with the products against Q's old columns side by side."""
+
+    coefficients: NDArray[Any]
+    """(columns of Q before the step, w): of the panel's second pass, then of the batch."""
+    n_panel: int
+    """Columns that belong to the panel."""
+
+    @classmethod
+    def of(cls, append: Append | None, project: Project | None) -> Subtraction | None:
+        """Join the coefficients of both, None where there are none."""
+        parts = []
+        correct = None if append is None else append.correct
+        if correct is not None:
+            parts.append(correct)
+        if project is not None:
+            start = len(project.coefficients) if append is None else append.start
+            parts.append(project.coefficients[:start])
+        if not parts:
+            return None
+        return cls(np.concatenate(parts, axis=1), 0 if correct is None else correct.shape[1])
 
 
 def slab_slices(n_columns: int) -> list[slice]:
@@ -71,61 +111,110 @@ def slab_slices(n_columns: int) -> list[slice]:
     return [slice(start, min(start + SLAB, n_columns)) for start in range(0, n_columns, SLAB)]
 
 
-def _subtract_product(target: NDArray[Any], slabs: list[NDArray[Any]], rows: slice, coefficients: NDArray[Any]) -> None:
-    """Subtract Q[rows] @ coefficients from `target` in place."""
-    product = workspace.array("product", target.shape, target.dtype)
+def _times_q(state: ProblemState, tile: Tile, coefficients: NDArray[Any]) -> NDArray[Any]:
+    """Q[tile] @ coefficients for Q's first columns, in a buffer of this thread."""
+    shape = (tile.stop - tile.start, coefficients.shape[1])
+    total = workspace.array("total", shape, coefficients.dtype)
+    product = workspace.array("product", shape, coefficients.dtype)
     for number, columns in enumerate(slab_slices(len(coefficients))):
-        width = columns.stop - columns.start
-        np.matmul(slabs[number][rows, :width], coefficients[columns], out=product)
-        np.subtract(target, product, out=target)
+        q = state.slabs[number].borrow(tile.rows)[:, : columns.stop - columns.start]
+        np.matmul(q, coefficients[columns], out=product if number else total)
+        if number:
+            np.add(total, product, out=total)
+    return total
 
 
-def append(state: ProblemState, tile: Tile, message: Append, panel: int) -> None:
-    """Finish the formed panel, write it into Q and update the residual."""
-    rows = slice(tile.start, tile.stop)
-    formed = state.work[rows, :panel]
-    kept = message.combine.shape[1]
-    first = len(message.correct)
-    new = workspace.array("new", (len(formed), kept), formed.dtype)
-    np.matmul(formed, message.combine, out=new)
-    _subtract_product(new, state.slabs, rows, message.correct)
-    for j in range(kept):
-        slab, column = divmod(first + j, SLAB)
-        state.slabs[slab][rows, column] = new[:, j]
-    residual = state.residual[rows, : message.steps.shape[1]]
-    if tile.held_out:
-        squares = np.empty(kept)
-        for j in range(kept):
-            residual -= np.outer(new[:, j], message.steps[j])
-            squares[j] = np.square(residual, dtype=np.float64).sum()
-        state.validation[tile.start] = squares
-    else:
+def finish(state: ProblemState, tile: Tile, step: ProblemStep, subtraction: Subtraction | None, panel: int) -> None:
+    """Append the formed panel to Q, take it out of the pool, update E and project the batch into the pool."""
+    append, project = step.append, step.project
+    work = state.work.borrow(tile.rows)
+    product = None if subtraction is None else _times_q(state, tile, subtraction.coefficients)
+    new = None
+    if append is not None:
+        new = workspace.array("new", (len(work), append.combine.shape[1]), work.dtype)
+        np.matmul(work[:, :panel], append.combine, out=new)
+        if append.correct is not None:
+            assert product is not None
+            np.subtract(new, product[:, : new.shape[1]], out=new)
+        _store_columns(state, tile, append.start, new)
+        _update_residual(state, tile, append, new)
+    if step.eliminate is None and project is None:
+        return
+    pool = state.pool.borrow(tile.rows)
+    if step.eliminate is not None:
+        lost = workspace.array("lost", pool.shape, pool.dtype)
+        np.matmul(work[:, :panel], step.eliminate.multipliers, out=lost)
+        np.subtract(pool, lost, out=pool)
+    if project is not None:
+        batch = work[:, panel:]
+        assert subtraction is not None
+        assert product is not None
+        np.subtract(batch, product[:, subtraction.n_panel :], out=batch)
+        if new is not None:
+            against_new = workspace.array("product", batch.shape, batch.dtype)
+            np.matmul(new, project.coefficients[len(subtraction.coefficients) :], out=against_new)
+            np.subtract(batch, against_new, out=batch)
+        pool[:, project.slots] = batch[:, : len(project.slots)]
+        state.work.give_back(tile.rows, work)
+    state.pool.give_back(tile.rows, pool)
+
+
+def _store_columns(state: ProblemState, tile: Tile, start: int, new: NDArray[Any]) -> None:
+    done = 0
+    while done < new.shape[1]:
+        number, column = divmod(start + done, SLAB)
+        slab = state.slabs[number].borrow(tile.rows)
+        count = min(slab.shape[1] - column, new.shape[1] - done)
+        slab[:, column : column + count] = new[:, done : done + count]
+        state.slabs[number].give_back(tile.rows, slab)
+        done += count
+
+
+def _update_residual(state: ProblemState, tile: Tile, message: Append, new: NDArray[Any]) -> None:
+    residual = state.residual[tile.rows, : message.steps.shape[1]]
+    if not tile.held_out:
         residual -= new @ message.steps
-    if message.restore is not None:
-        state.pool[rows] += formed @ message.restore
+        return
+    squares = np.empty(new.shape[1])
+    for j in range(new.shape[1]):
+        residual -= np.outer(new[:, j], message.steps[j])
+        squares[j] = np.square(residual, dtype=np.float64).sum()
+    state.validation[tile.start] = squares
 
 
-def project(state: ProblemState, tile: Tile, message: Project, panel: int) -> None:
-    """Orthogonalise the batch against Q and copy it into its pool slots."""
-    rows = slice(tile.start, tile.stop)
-    batch = state.work[rows, panel:]
-    projected = workspace.array("projected", batch.shape, batch.dtype)
-    projected[...] = batch
-    _subtract_product(projected, state.slabs, rows, message.coefficients)
-    batch[...] = projected
-    state.pool[rows, message.slots] = projected[:, : len(message.slots)]
+def compute(
+    data: TileData,
+    state: ProblemState,
+    tile: Tile,
+    step: ProblemStep,
+    begin: Begin,
+    centers: NDArray[Any] | None,
+    handed_in: NDArray[Any] | None,
+) -> None:
+    """Form a panel from the pool and put the batch of kernel columns beside it.
 
-
-def form(state: ProblemState, tile: Tile, message: Form, panel: int) -> None:
-    """Form the panel's columns and eliminate them from the pool."""
-    rows = slice(tile.start, tile.stop)
-    pool = state.pool[rows]
-    formed = workspace.array("formed", (len(pool), panel), pool.dtype)
-    np.matmul(pool[:, message.slots], message.combine, out=formed)
-    product = workspace.array("product", pool.shape, pool.dtype)
-    np.matmul(formed, message.multipliers, out=product)
-    np.subtract(pool, product, out=pool)
-    state.work[rows, :panel] = formed
+    Parameters
+    ----------
+    centers : array, shape (batch, d), or None
+        Candidates in kernel space; None where `handed_in` holds their columns.
+    handed_in : array, shape (rows of the block, batch), or None
+        Kernel columns computed elsewhere.
+    """
+    panel = begin.panel
+    work = state.work.blank(tile.rows)
+    if step.form is not None:
+        pool = state.pool.borrow(tile.rows)
+        np.matmul(pool[:, step.form.slots], step.form.combine, out=work[:, :panel])
+    else:
+        work[:, :panel] = 0.0
+    if step.columns is None:
+        work[:, panel:] = 0.0
+    elif handed_in is not None:
+        work[:, panel:] = handed_in[tile.rows]
+    else:
+        assert centers is not None
+        work[:, panel:] = kernel_columns(data, tile, step.columns, begin, centers)
+    state.work.give_back(tile.rows, work)
 
 
 def kernel_columns(data: TileData, tile: Tile, message: Columns, begin: Begin, centers: NDArray[Any]) -> NDArray[Any]:
@@ -138,7 +227,7 @@ def kernel_columns(data: TileData, tile: Tile, message: Columns, begin: Begin, c
     """
     assert data.features is not None
     dtype = centers.dtype
-    raw = data.features[tile.start : tile.stop]
+    raw = data.features.borrow(tile.rows)
     X = begin.scaling.apply(raw, dtype, out=workspace.array("features", raw.shape, dtype))
     columns = workspace.array("kernel", (len(X), len(centers)), dtype)
     begin.kernel.block(X, centers, out=columns)
@@ -159,7 +248,7 @@ def answer(
     data: TileData, state: ProblemState, tile: Tile, step: ProblemStep, begin: Begin, n_targets: int
 ) -> ProblemAnswer:
     """Sums and draw of one tile after the effect of `step`."""
-    rows = slice(tile.start, tile.stop)
+    rows = tile.rows
     result = ProblemAnswer()
     sums = result.sums
     if tile.held_out:
@@ -167,24 +256,26 @@ def answer(
             sums["validation"] = state.validation[tile.start].copy()
         return result
     residual = state.residual[rows]
-    work = state.work[rows]
     panel = begin.panel
     if step.form is not None or step.columns is not None:
+        # Without new candidates the batch is empty, and its share of the products would be all zeros.
+        work = state.work.borrow(rows) if step.columns is not None else state.work.borrow(rows)[:, :panel]
         n_columns = state.n_columns
-        cross = np.empty((n_columns, work.shape[1]), dtype=work.dtype)
+        cross = workspace.array("cross", (n_columns, work.shape[1]), work.dtype)
         for number, columns in enumerate(slab_slices(n_columns)):
-            np.matmul(state.slabs[number][rows, : columns.stop - columns.start].T, work, out=cross[columns])
+            q = state.slabs[number].borrow(rows)[:, : columns.stop - columns.start]
+            np.matmul(q.T, work, out=cross[columns])
         formed = work[:, :panel]
-        sums["cross"] = _float64(cross)
+        sums["cross"] = cross.astype(np.float64)
         sums["gram"] = _float64(formed.T @ work)
         sums["products"] = _float64((formed.T @ residual)[:, :n_targets])
         sums["norms"] = np.square(work[:, panel:], dtype=np.float64).sum(axis=0)
     elif step.project is not None:
-        batch = work[:, panel:]
-        sums["pool_gram"] = _float64(state.pool[rows].T @ batch)
+        batch = state.work.borrow(rows)[:, panel:]
+        sums["pool_gram"] = _float64(state.pool.borrow(rows).T @ batch)
         sums["pool_products"] = _float64((batch.T @ residual)[:, :n_targets])
     if step.refresh:
-        pool = state.pool[rows]
+        pool = state.pool.borrow(rows)
         sums["all_gram"] = _float64(pool.T @ pool)
         sums["all_products"] = _float64((pool.T @ residual)[:, :n_targets])
     if step.draw is not None:
@@ -194,7 +285,7 @@ def answer(
 
 def draw(data: TileData, state: ProblemState, tile: Tile, message: Draw) -> Drawn:
     """Shortlists of the tile's rows that are worth being candidates."""
-    rows = slice(tile.start, tile.stop)
+    rows = tile.rows
     numbers = data.rows[rows]
     squares = np.square(state.residual[rows], dtype=np.float64).sum(axis=1)
     weights = np.ones(len(numbers)) if data.weights is None else data.weights[rows]
@@ -207,7 +298,7 @@ def draw(data: TileData, state: ProblemState, tile: Tile, message: Draw) -> Draw
         race = Shortlist.top(keys, numbers, norms, message.n_race)
     else:
         race = Shortlist.top(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0), 0)
-    features = None if data.features is None else data.features[rows]
+    features = None if data.features is None else data.features.borrow(rows)
     largest = float(norms.max(initial=0.0))
     return Drawn.select(top, race, numbers, features, (message.n_top, message.n_race), largest)
 

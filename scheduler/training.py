@@ -73,7 +73,7 @@ class TrainingJob:
         residual = self.criterion == "residual"
         all_rows = not residual and (self.sampler == "all" or n_rows <= self.candidates)
         pool = 2 if residual else max(2, n_rows if all_rows else self.candidates)
-        batch = 2 if residual else max(2, min(max(self.panel, self.candidates // 4), pool))
+        batch = 2 if residual else max(2, min(max(self.panel, self.candidates // 8), pool))
         panel = 2 if residual else max(2, min(self.panel, pool))
         return SelectionSettings(
             max_centers=min(self.max_centers, n_rows),
@@ -189,6 +189,7 @@ def _train(job: TrainingJob, source: BlockSource, backend: Backend, events: Even
         classes=classes,
         target_means=means,
         problems=problems,
+        columns=settings.max_centers + 1,
         pool=settings.pool,
         panel=settings.panel,
         batch=settings.batch,

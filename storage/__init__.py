@@ -11,6 +11,7 @@ from distkern.storage.opening import as_source, open_arrays
 from distkern.storage.predictions import Predictions, PredictionWriter, read_predictions
 from distkern.storage.rows import is_zarr_array, memory_array, row_blocks
 from distkern.storage.run_directory import RunDirectory, is_run
+from distkern.storage.scratch import ScratchFile
 from distkern.storage.source import BlockSource
 from distkern.storage.sources import ArraySource, DatasetSource, ZarrSource
 from distkern.storage.writer import DatasetWriter, write_dataset
@@ -24,6 +25,7 @@ __all__ = [
     "PredictionWriter",
     "Predictions",
     "RunDirectory",
+    "ScratchFile",
     "ZarrSource",
     "as_source",
     "as_targets",

@@ -46,7 +46,9 @@ def train_inside(model: dk.OROLSRegressor, X: Array, y: Array) -> tuple[Training
     executor = SerialExecutor(source)
     result = train(model._job(), source, WorkerFactors(executor), EventBus())
     states = [block.problems[0] for block in executor._blocks]
-    return result, np.concatenate([np.hstack(state.slabs)[:, : state.n_columns] for state in states])
+    return result, np.concatenate(
+        [np.hstack([slab.whole() for slab in state.slabs])[:, : state.n_columns] for state in states]
+    )
 
 
 def kernel_space(X: Array, settings: dict[str, Any]) -> Array:

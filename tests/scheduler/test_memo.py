@@ -22,6 +22,7 @@ from distkern.scheduler.executors import SerialExecutor, total
 from distkern.scheduler.log import RunLog
 from distkern.scheduler.memo import Fence, Lease, Refusal
 from distkern.scheduler.messages import FetchRows, Message, Step
+from distkern.scheduler.row_matrix import RowMatrix
 from distkern.scheduler.training import train
 from distkern.storage import ArraySource
 
@@ -72,6 +73,8 @@ def bits(value: Any) -> Any:
         return value.dtype.str, value.shape, value.tolist() if value.dtype.hasobject else value.tobytes()
     if isinstance(value, dict):
         return {key: bits(item) for key, item in value.items()}
+    if isinstance(value, RowMatrix):
+        return bits(value.whole())
     if isinstance(value, (list, tuple)):
         return [bits(item) for item in value]
     if hasattr(value, "__dataclass_fields__"):

@@ -18,6 +18,7 @@ from distkern.scheduler.messages import (
     Begin,
     Columns,
     Draw,
+    Eliminate,
     FetchRows,
     Form,
     KernelColumns,
@@ -43,6 +44,7 @@ BEGIN = Begin(
     classes=np.array(["a", "b", "c"]),
     target_means=np.array([0.1, -0.2, 0.3]),
     problems=((0,), (1, 2)),
+    columns=11,
     pool=8,
     panel=4,
     batch=3,
@@ -52,11 +54,10 @@ STEP = Step(
     (
         None,
         ProblemStep(
-            append=Append(
-                RNG.normal(size=(4, 2)), RNG.normal(size=(5, 2)), RNG.normal(size=(2, 3)), RNG.normal(size=(4, 8))
-            ),
+            append=Append(5, RNG.normal(size=(4, 2)), RNG.normal(size=(5, 2)), RNG.normal(size=(2, 3))),
+            eliminate=Eliminate(RNG.normal(size=(4, 8))),
             project=Project(RNG.normal(size=(5, 3)), np.array([1, 4])),
-            form=Form(np.array([2, 3]), RNG.normal(size=(2, 4)), RNG.normal(size=(4, 8))),
+            form=Form(np.array([2, 3]), RNG.normal(size=(2, 4))),
             columns=Columns(np.array([7, 9]), RNG.normal(size=(2, 2)), np.array([5])),
             draw=DRAW,
             refresh=False,

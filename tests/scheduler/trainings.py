@@ -18,6 +18,7 @@ from distkern.scheduler.backends import WorkerFactors
 from distkern.scheduler.block import Block, encode_targets
 from distkern.scheduler.executors import SerialExecutor
 from distkern.scheduler.messages import Begin
+from distkern.scheduler.row_matrix import RowMatrix
 from distkern.scheduler.selectors import PoolSelector, ResidualSelector, Selector
 from distkern.scheduler.training import Path, TrainingJob, TrainingResult, train
 from distkern.storage import ArraySource
@@ -110,7 +111,10 @@ class Inside:
         parts = []
         for block in self.blocks:
             state = block.problems[problem]
-            whole = np.hstack(state.slabs)[:, : state.n_columns] if name == "q" else getattr(state, name)
+            matrices = state.slabs if name == "q" else [getattr(state, name)]
+            whole = np.hstack([m.whole() if isinstance(m, RowMatrix) else m for m in matrices])
+            if name == "q":
+                whole = whole[:, : state.n_columns]
             if name == "residual":
                 whole = whole[:, : len(self.begin.problems[problem])]
             parts.append(whole[: block._n_fit] if training else whole[block._n_fit :])

@@ -1,0 +1,105 @@
+"""Scratch space of one process: an unnamed file for arrays that do not fit in memory.
+
+The file is unlinked as soon as it is open, so that the system takes its space back when the process ends, however it
+ends. Bytes are reserved before they are written: a full disk is found when an array is made, not in the middle of one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.errors import BudgetError
+
+__all__ = ["ScratchFile"]
+
+
+class ScratchFile:
+    """Regions of a file that nothing else can see.
+
+    Parameters
+    ----------
+    directory : str
+        Where the file goes; a local disk.
+
+    Raises
+    ------
+    BudgetError
+        ``scratch``: the directory cannot be written to.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        try:
+            self._file = tempfile.TemporaryFile(prefix="distkern-scratch-", dir=directory, buffering=0)  # noqa: SIM115
+        except OSError as error:
+            raise BudgetError(
+                f"no scratch file can be made in {directory}: {error.strerror}; name a directory on a local disk that "
+                "can be written (dask's temporary-directory, or TMPDIR)",
+                kind="scratch",
+            ) from None
+        self._size = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes reserved so far."""
+        return self._size
+
+    def allocate(self, nbytes: int) -> int:
+        """Reserve a region of zeros and return its offset.
+
+        Raises
+        ------
+        BudgetError
+            ``scratch-full``: the disk has no room for it.
+        """
+        offset, self._size = self._size, self._size + nbytes
+        try:
+            self._reserve(offset, nbytes)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+                raise
+            free = os.statvfs(self._directory)
+            raise BudgetError(
+                f"scratch needs {nbytes} more bytes and {self._directory} has {free.f_bavail * free.f_frsize} free: "
+                "free some, name another directory (dask's temporary-directory, or TMPDIR), or allow more memory",
+                kind="scratch-full",
+            ) from None
+        return offset
+
+    def _reserve(self, offset: int, nbytes: int) -> None:
+        if hasattr(os, "posix_fallocate") and nbytes:
+            os.posix_fallocate(self._file.fileno(), offset, nbytes)
+        else:
+            os.ftruncate(self._file.fileno(), offset + nbytes)
+
+    def read(self, offset: int, out: NDArray[Any]) -> None:
+        """Fill a C-contiguous array from the file."""
+        view = out.reshape(-1).view(np.uint8).data.cast("B")
+        done = 0
+        while done < len(view):
+            count = os.preadv(self._file.fileno(), [view[done:]], offset + done)
+            if not count:
+                raise OSError(errno.EIO, "scratch file ends early")
+            done += count
+
+    def write(self, offset: int, values: NDArray[Any]) -> None:
+        """Write a C-contiguous array."""
+        view = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data.cast("B")
+        done = 0
+        while done < len(view):
+            done += os.pwrite(self._file.fileno(), view[done:], offset + done)
+
+    def prefetch(self, offset: int, nbytes: int) -> None:
+        """Ask the system to read a range ahead."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._file.fileno(), offset, nbytes, os.POSIX_FADV_WILLNEED)
+
+    def close(self) -> None:
+        """Give the space back."""
+        self._file.close()

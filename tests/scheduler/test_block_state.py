@@ -32,6 +32,7 @@ def make_begin(d: int = 2, **changes: Any) -> Begin:
         "classes": None,
         "target_means": np.zeros(1),
         "problems": ((0,),),
+        "columns": 20,
         "pool": 4,
         "panel": 2,
         "batch": 4,
@@ -154,7 +155,7 @@ def test_kernel_columns(kernel: Kernel, d: int, epsilon: float, weighted: bool, 
     assert K.shape == (len(fit), 6)
     assert not K[:, len(rows) :].any()
     executor.exchange(Step((ProblemStep(columns=columns),)))
-    work = np.concatenate([block.problems[0].work for block in executor._blocks])
+    work = np.concatenate([block.problems[0].work.whole() for block in executor._blocks])
     np.testing.assert_array_equal(work[:, 2:], K)
     taken = np.concatenate([block.problems[0].taken for block in executor._blocks])
     np.testing.assert_array_equal(fit[taken], np.sort(rows))

@@ -377,15 +377,15 @@ def test_an_exception_between_q_and_e_drops_the_block(monkeypatch: pytest.Monkey
     log, answers, final = recorded()
     version = next(n for n, m in enumerate(log.messages) if isinstance(m, Step) and m.problems[0].append is not None)
     worker = Worker().at(version)
-    whole, calls = tiles.append, []
+    whole, calls = tiles.finish, []
 
-    def torn(state: Any, tile: Any, message: Any, panel: int) -> None:
-        whole(state, tile, message, panel)
+    def torn(state: Any, tile: Any, *rest: Any) -> None:
+        whole(state, tile, *rest)
         calls.append(tile)
         if len(calls) == 4:
             raise MemoryError("between Q and E")
 
-    monkeypatch.setattr(tiles, "append", torn)
+    monkeypatch.setattr(tiles, "finish", torn)
     with pytest.raises(MemoryError, match="between"):
         worker.run(version)
     monkeypatch.undo()

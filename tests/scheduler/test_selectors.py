@@ -413,7 +413,7 @@ def test_finish_panel(seed: int, p: int, m: int, n_targets: int, data: st.DataOb
     P = rng.standard_normal((n, p)) * 10.0 ** rng.uniform(-0.5, 0.5, p)
     for j in range(p):
         if depends[j]:
-            P[:, j] = P[:, :j] @ rng.standard_normal(j)
+            P[:, j] = P[:, :j] @ (rng.choice([-1.0, 1.0], j) * rng.uniform(0.5, 1.0, j))
     P -= Q @ (Q.T @ P / s[:, None])
     leak = 1e-7 * rng.standard_normal((m + 1, p))  # what the first pass left
     P += Q @ leak * np.linalg.norm(P, axis=0) / np.sqrt(s.max())

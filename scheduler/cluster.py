@@ -32,6 +32,7 @@ from distkern.scheduler.log import SLICE_BYTES, RunLog
 from distkern.scheduler.memo import Fence, Refusal
 from distkern.scheduler.messages import Message, Query, canonical, message_name
 from distkern.scheduler.placement import blocks_of, place, rehome
+from distkern.scheduler.plan import WorkerFacts
 from distkern.scheduler.reduction import Node
 from distkern.scheduler.watch import WorkerWatch
 from distkern.storage.source import BlockSource
@@ -80,6 +81,8 @@ class DaskExecutor:
         Whether blocks hold Q and E, or only answer queries for kernel columns.
     worker_wait : float
         Seconds to wait for a worker when there is none.
+    room : int, optional
+        Bytes of row matrices that each worker may keep in memory.
 
     Raises
     ------
@@ -95,12 +98,14 @@ class DaskExecutor:
         *,
         with_factors: bool = True,
         worker_wait: float = WORKER_WAIT_SECONDS,
+        room: int | None = None,
     ) -> None:
         self._client = client
         self._source = source
         self._events = events
         self._with_factors = with_factors
         self._worker_wait = worker_wait
+        self._room = room
         self._run_id = uuid.uuid4().hex
         self._log = RunLog()
         self._n_blocks = len(source.boundaries) - 1
@@ -272,7 +277,7 @@ class DaskExecutor:
         fence = self._fence(errand.worker)
         if state < 0:
             for blocks, source in self._shipments(errand.blocks):
-                yield "place-blocks", (tasks.place_blocks, fence, source, blocks, self._with_factors)
+                yield "place-blocks", (tasks.place_blocks, fence, source, blocks, self._with_factors, self._room)
             state = 0
         errand.replayed = version - state
         for first, last in self._log.slices(state, version):
@@ -436,6 +441,18 @@ def canonical_answers(nodes: dict[Node, Answer]) -> dict[Node, Answer]:
             for name, array in problem.sums.items():
                 problem.sums[name] = np.require(array, requirements=["C", "A", "W"])
     return nodes
+
+
+def worker_facts(client: Any) -> WorkerFacts:
+    """Ask the scheduler for its workers."""
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    limits = [int(w["memory_limit"]) for w in workers.values() if w.get("memory_limit")]
+    return WorkerFacts(
+        n_workers=max(1, len(workers)),
+        threads=max((w["nthreads"] for w in workers.values()), default=1),
+        memory_limit=min(limits, default=None),
+        in_process=in_process(client),
+    )
 
 
 def in_process(client: Any) -> bool:

@@ -14,13 +14,17 @@ from distkern.scheduler.answers import Answer
 from distkern.scheduler.memo import Fence, Lease, Refusal
 from distkern.scheduler.messages import Message, Query
 from distkern.scheduler.reduction import Node
+from distkern.scheduler.row_matrix import MemoryBudget
 from distkern.storage.source import BlockSource
 
 
-def place_blocks(fence: Fence, source: BlockSource, numbers: Sequence[int], with_factors: bool) -> Refusal | None:
-    """Create blocks on this worker."""
+def place_blocks(
+    fence: Fence, source: BlockSource, numbers: Sequence[int], with_factors: bool, room: int | None
+) -> Refusal | None:
+    """Create blocks on this worker, with scratch in its local directory."""
     _widen_pool()
-    return memo.place_blocks(fence, source, numbers, with_factors)
+    budget = MemoryBudget(room, get_worker().local_directory)
+    return memo.place_blocks(fence, source, numbers, with_factors, budget)
 
 
 def run_message(

@@ -1,6 +1,6 @@
 """Stores: datasets, block sources, ingest and models. The only room that imports zarr."""
 
-from distkern.storage.blocks import block_boundaries
+from distkern.storage.blocks import block_boundaries, chunk_rows_for
 from distkern.storage.checks import check_rows_agree, check_weights, numeric_dtype, require_finite, to_numeric
 from distkern.storage.dataset import Dataset, open_dataset
 from distkern.storage.ingest import ingest
@@ -33,6 +33,7 @@ __all__ = [
     "check_model_destination",
     "check_rows_agree",
     "check_weights",
+    "chunk_rows_for",
     "describe",
     "ingest",
     "is_run",

@@ -79,7 +79,10 @@ class ModelSection(Section):
 
 
 class ClusterSection(Section):
-    """``[cluster]``: own workers, a running scheduler, or neither for training in this process."""
+    """``[cluster]``: own workers, a running scheduler, or neither for training in this process.
+
+    `memory` is what each process that holds rows may take beside the interpreter's own.
+    """
 
     workers: PositiveInt | None = Field(default=None, description="a whole number above 0")
     memory: Annotated[ByteSize, Field(gt=0)] | None = Field(
@@ -91,8 +94,6 @@ class ClusterSection(Section):
     def _one_cluster(self) -> Self:
         if self.scheduler is not None and self.workers is not None:
             raise ValueError("scheduler and workers exclude each other: a running cluster brings its own workers")
-        if self.memory is not None and self.workers is None:
-            raise ValueError("memory limits the workers that distkern starts: it needs workers beside it")
         return self
 
 
@@ -122,8 +123,8 @@ def load_job(path: str | Path, overrides: Iterable[str] = (), cluster: Mapping[s
     overrides : iterable of str
         ``section.key=value`` settings, which replace what the file says.
     cluster : mapping, optional
-        Settings of ``[cluster]`` from the command line; a scheduler there displaces the file's workers and
-        memory, workers there displace its scheduler.
+        Settings of ``[cluster]`` from the command line; a scheduler there displaces the file's workers, workers
+        there displace its scheduler.
 
     Returns
     -------
@@ -140,7 +141,7 @@ def load_job(path: str | Path, overrides: Iterable[str] = (), cluster: Mapping[s
     if cluster:
         section = document.setdefault("cluster", {})
         if isinstance(section, dict):
-            displaced = {"scheduler": ("workers", "memory"), "workers": ("scheduler",)}
+            displaced = {"scheduler": ("workers",), "workers": ("scheduler",)}
             for name in (name for flag in cluster for name in displaced.get(flag, ())):
                 section.pop(name, None)
             section.update(cluster)

@@ -18,7 +18,7 @@ from distkern.cli.terminal import terminal_of, verbosity_options
 )
 @click.option("--scheduler", metavar="ADDR", help="Train on the dask cluster at this address.")
 @click.option("--workers", type=int, metavar="N", help="Train on N worker processes started for this run.")
-@click.option("--memory", metavar="SIZE", help='Memory of each of these workers: "2GiB".')
+@click.option("--memory", metavar="SIZE", help='Memory of each process that holds rows: "2GiB".')
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 @click.option("--overwrite", is_flag=True, help="Replace the model and the run that the job names.")
 @verbosity_options

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from distkern.cli.interrupts import interrupts_held
 from distkern.cli.job import ClusterSection, Job, OutputSection
 from distkern.cli.parameters import build
+from distkern.cli.plan import plan_of
 from distkern.cli.progress import show_progress
 from distkern.cli.render import plain
 from distkern.cli.result import TrainingResult
-from distkern.cli.rows import PlainArrays, open_rows, task_of
+from distkern.cli.rows import PlainArrays, open_rows, source_of, task_of
 from distkern.cli.scoring import score_model
 from distkern.cli.terminal import Terminal
 from distkern.errors import BudgetError, DataError, JobError, RunError
@@ -45,11 +46,16 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False) -> Trainin
     TrainingResult
         The model and what it came to.
     """
+    from distkern.scheduler import workload
+
     refuse_nested(job)
     refuse_existing(job.output, overwrite=overwrite)
     rows, test_rows = open_rows(job.data)
     task = task_of(job.data, rows)
-    build(job.model.method, task, job.model.parameters(), {})
+    training = build(job.model.method, task, job.model.parameters(), {}).training_job()
+    if job.cluster.scheduler is None:
+        # Before workers are started for nothing; a running cluster is asked by the training itself.
+        plan_of(job, training, workload(training, source_of(rows))).worker.require_fit()
     with (
         _cluster(job.cluster) as client,
         _run_directory(job, overwrite=overwrite) as run,

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from distkern.errors import DataError, JobError, RunError
 from distkern.estimators.assembly import assemble, prefix_lengths
-from distkern.estimators.parameters import check_parameters
+from distkern.estimators.parameters import byte_count, check_parameters
 from distkern.events import Event, Subscriber
 from distkern.model import KernelModel
 from distkern.scheduler import (
@@ -72,6 +72,7 @@ class KernelLeastSquares(BaseEstimator, ABC):
     dtype: str
     factors: str
     client: Any
+    memory_limit: int | str | None
     run_dir: Any
     random_state: int
     callbacks: Any
@@ -96,7 +97,8 @@ class KernelLeastSquares(BaseEstimator, ABC):
         state["callbacks"] = ()
         return state
 
-    def _job(self) -> TrainingJob:
+    def training_job(self) -> TrainingJob:
+        """Return what a training would be asked for: the parameters that decide the model."""
         return TrainingJob(
             classification=self._classification,
             kernel=self.kernel,
@@ -158,7 +160,14 @@ class KernelLeastSquares(BaseEstimator, ABC):
         if self.run_dir is not None:
             run = self._run_directory()
             subscribers.append(_Recorder(run))
-        result = run_training(self._job(), source, client=client, factors=self.factors, subscribers=subscribers)
+        result = run_training(
+            self.training_job(),
+            source,
+            client=client,
+            factors=self.factors,
+            memory_limit=byte_count("memory_limit", self.memory_limit),
+            subscribers=subscribers,
+        )
         self._take(result, [path.n_centers for path in result.paths])
         if run is not None:
             run.write_summary(self.summary_ | {"stop_reason": str(self.stop_reason_)})

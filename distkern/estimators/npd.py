@@ -37,6 +37,7 @@ class NPDRegressor(KernelRegressor):
         dtype: str = "float64",
         factors: str = "auto",
         client: Any = None,
+        memory_limit: int | str | None = None,
         run_dir: Any = None,
         random_state: int = 0,
         callbacks: Sequence[Subscriber] = (),
@@ -56,6 +57,7 @@ class NPDRegressor(KernelRegressor):
         self.dtype = dtype
         self.factors = factors
         self.client = client
+        self.memory_limit = memory_limit
         self.run_dir = run_dir
         self.random_state = random_state
         self.callbacks = callbacks
@@ -88,6 +90,7 @@ class NPDClassifier(KernelClassifier):
         dtype: str = "float64",
         factors: str = "auto",
         client: Any = None,
+        memory_limit: int | str | None = None,
         run_dir: Any = None,
         random_state: int = 0,
         callbacks: Sequence[Subscriber] = (),
@@ -108,6 +111,7 @@ class NPDClassifier(KernelClassifier):
         self.dtype = dtype
         self.factors = factors
         self.client = client
+        self.memory_limit = memory_limit
         self.run_dir = run_dir
         self.random_state = random_state
         self.callbacks = callbacks

@@ -34,6 +34,7 @@ class OROLSRegressor(KernelRegressor):
         dtype: str = "float64",
         factors: str = "auto",
         client: Any = None,
+        memory_limit: int | str | None = None,
         run_dir: Any = None,
         random_state: int = 0,
         callbacks: Sequence[Subscriber] = (),
@@ -54,6 +55,7 @@ class OROLSRegressor(KernelRegressor):
         self.dtype = dtype
         self.factors = factors
         self.client = client
+        self.memory_limit = memory_limit
         self.run_dir = run_dir
         self.random_state = random_state
         self.callbacks = callbacks
@@ -83,6 +85,7 @@ class OROLSClassifier(KernelClassifier):
         dtype: str = "float64",
         factors: str = "auto",
         client: Any = None,
+        memory_limit: int | str | None = None,
         run_dir: Any = None,
         random_state: int = 0,
         callbacks: Sequence[Subscriber] = (),
@@ -104,6 +107,7 @@ class OROLSClassifier(KernelClassifier):
         self.dtype = dtype
         self.factors = factors
         self.client = client
+        self.memory_limit = memory_limit
         self.run_dir = run_dir
         self.random_state = random_state
         self.callbacks = callbacks

@@ -176,6 +176,7 @@ def profile_command(
 @_number("--classes", 144)
 @_number("--components", 8, "Gaussians of a class.")
 @_number("--centers", 1000)
+@click.option("--sigma", default=speech_size.SIGMA, show_default=True)
 @_number("--workers", 2)
 @click.option("--memory", default="2GiB", show_default=True, help="Of a worker.")
 @_number("--selection-rows", 100_000, "Rows to choose centres on; 0 leaves this training out.")
@@ -190,6 +191,7 @@ def speech_size_command(
     classes: int,
     components: int,
     centers: int,
+    sigma: float,
     workers: int,
     memory: str,
     selection_rows: int,
@@ -203,6 +205,7 @@ def speech_size_command(
         test_rows,
         centers,
         mixture,
+        sigma=sigma,
         workers=workers,
         memory=memory,
         selection_rows=selection_rows or None,

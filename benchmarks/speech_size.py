@@ -18,6 +18,9 @@ from distkern.storage import Dataset
 
 Predict = Callable[[NDArray[Any]], NDArray[Any]]
 
+SIGMA = 5.0
+"""Width of the kernel on raw rows; the median distance is wide where most features are noise."""
+
 RIDGE = 1e-6
 """Penalty of the linear model, times the number of rows."""
 
@@ -63,6 +66,7 @@ def run(
     centers: int,
     mixture: Mixture,
     *,
+    sigma: float = SIGMA,
     workers: int = 2,
     memory: str = "2GiB",
     selection_rows: int | None = 100_000,
@@ -81,11 +85,11 @@ def run(
             seconds = perf_counter() - started
             yield _row(title, rows, None, error_on(test, predict), seconds)
         for sample in [None] * all_rows + [selection_rows] * (selection_rows is not None):
-            yield _distkern(place, rows, centers, workers, memory, sample)
+            yield _distkern(place, rows, centers, sigma, workers, memory, sample)
 
 
 def _distkern(
-    place: Path, rows: int, centers: int, workers: int, memory: str, selection_rows: int | None
+    place: Path, rows: int, centers: int, sigma: float, workers: int, memory: str, selection_rows: int | None
 ) -> dict[str, Any]:
     title = "distkern" if selection_rows is None else f"distkern, centres chosen on {selection_rows} rows"
     if selection_rows is not None and not ours.takes("selection_rows"):
@@ -95,6 +99,8 @@ def _distkern(
         {
             "data": {"train": "train.zarr", "test": "test.zarr"},
             "model": {
+                "sigma": sigma,
+                "standardize": False,
                 "max_centers": centers,
                 "stop": "none",
                 "dtype": "float32",

@@ -279,12 +279,13 @@ def test_a_failed_command_is_reported(tmp_path: Path) -> None:
 def test_speech_size_compares_four_classifiers(tmp_path: Path) -> None:
     rows = {
         row["method"]: row
-        for row in speech_size.run(3000, 1000, 60, MIXTURE, workers=0, selection_rows=None, folder=tmp_path)
+        for row in speech_size.run(3000, 1000, 60, MIXTURE, sigma=2.5, workers=0, selection_rows=None, folder=tmp_path)
     }
     assert list(rows) == ["best possible", "linear", "GaussianNB", "distkern"]
     errors = {method: row["error"] for method, row in rows.items()}
     assert all(row["outcome"] == "done" for row in rows.values())
-    assert errors["best possible"] < errors["distkern"] < errors["linear"] < 0.8
+    # On a thousand rows luck may put a good classifier a little below the best possible one.
+    assert errors["best possible"] - 0.03 < errors["distkern"] < errors["linear"] - 0.1 < 0.7
     assert errors["best possible"] < errors["GaussianNB"] < 0.8
     assert rows["distkern"]["wall s"] > rows["distkern"]["s"]
 
@@ -299,7 +300,11 @@ def test_the_linear_model_is_ridge_regression_to_indicators(tmp_path: Path) -> N
 
 @pytest.mark.skipif(ours.takes("selection_rows"), reason="selection_rows is there")
 def test_speech_size_without_selection_rows_says_so(tmp_path: Path) -> None:
-    rows = list(speech_size.run(300, 100, 10, MIXTURE, workers=0, selection_rows=200, all_rows=False, folder=tmp_path))
+    rows = list(
+        speech_size.run(
+            300, 100, 10, MIXTURE, sigma=2.5, workers=0, selection_rows=200, all_rows=False, folder=tmp_path
+        )
+    )
     assert rows[-1]["outcome"] == "selection_rows is not there yet"
     assert rows[-1]["error"] is None
 

@@ -42,11 +42,11 @@ class Mixture:
     components: int
     """Components of a class."""
     features: int
-    subspace: int = 12
+    subspace: int = 8
     """Dimensions in which the means differ."""
-    middles: float = 1.6
+    middles: float = 2.0
     """Standard deviation of the class middles, by dimension."""
-    spread: float = 1.6
+    spread: float = 2.0
     """Standard deviation of the components around their middle, by dimension."""
     seed: int = 0
     means: NDArray[np.float64] = field(init=False, repr=False)

@@ -84,7 +84,7 @@ def run(
             predict = learn(train, mixture.classes)
             seconds = perf_counter() - started
             yield _row(title, rows, None, error_on(test, predict), seconds)
-        for sample in [None] * all_rows + [selection_rows] * (selection_rows is not None):
+        for sample in [None] * all_rows + ([] if selection_rows is None else [min(selection_rows, rows)]):
             yield _distkern(place, rows, centers, sigma, workers, memory, sample)
 
 

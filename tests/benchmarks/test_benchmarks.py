@@ -309,6 +309,18 @@ def test_speech_size_without_selection_rows_says_so(tmp_path: Path) -> None:
     assert rows[-1]["error"] is None
 
 
+@pytest.mark.skipif(not ours.takes("selection_rows"), reason="selection_rows is not there yet")
+def test_speech_size_with_selection_rows(tmp_path: Path) -> None:
+    rows = list(
+        speech_size.run(
+            3000, 1000, 40, MIXTURE, sigma=2.5, workers=0, selection_rows=1000, all_rows=False, folder=tmp_path
+        )
+    )
+    assert [row["method"] for row in rows[3:]] == ["distkern, centres chosen on 1000 rows"]
+    assert rows[-1]["outcome"] == "done"
+    assert rows[-1]["error"] < rows[1]["error"] - 0.1
+
+
 # --- profile ---------------------------------------------------------------------------------------------------------
 
 

@@ -19,7 +19,7 @@ from distkern.storage.source import BlockSource
 
 def place_blocks(fence: Fence, source: BlockSource, numbers: Sequence[int], with_factors: bool) -> Refusal | None:
     """Create blocks on this worker."""
-    _widen_pool()
+    threads.follow_worker()
     return memo.place_blocks(fence, source, numbers, with_factors)
 
 
@@ -57,7 +57,3 @@ def peak_rss() -> int:
     from distkern.scheduler.running import peak_rss as measure
 
     return measure()
-
-
-def _widen_pool() -> None:
-    threads.set_pool_width(get_worker().state.nthreads)

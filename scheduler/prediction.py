@@ -30,6 +30,9 @@ MIN_TILE_ROWS = 32
 MAX_TILE_ROWS = 4096
 """With more rows there is nothing left to gain for a small model."""
 
+SMALL_OBJECTS = 1 << 20
+"""Bytes of all that is smaller than a tile: vectors, zarr's and the pool's bookkeeping."""
+
 Finish = Callable[[Array], T]
 """Turns fitted targets, shape (n, T), into what is wanted of them; pickled to be sent to workers."""
 
@@ -168,11 +171,11 @@ def prediction_bytes(
         Width of the tile pool.
     """
     rows = min(tile_rows(n_centers, n_features, itemsize), block_rows)
-    # A block in use, one on its way, and the chunks it is put together from.
-    blocks = 3 * block_rows * n_features * feature_itemsize
+    # A block in use, one on its way, and the chunks it is put together from, compressed and not.
+    blocks = 4 * block_rows * n_features * feature_itemsize
     # Fitted targets, what is made of them, what the caller still holds.
     results = 3 * block_rows * n_targets * 8
     prepared = n_centers * (n_features + n_targets) * itemsize
     scaled = n_features * (itemsize if itemsize == 8 else itemsize + 8)
     tile = rows * (scaled + (n_centers + n_targets) * itemsize)
-    return blocks + results + prepared + threads * tile
+    return SMALL_OBJECTS + blocks + results + prepared + threads * tile

@@ -23,6 +23,8 @@ _EXPORTS = {
     "DaskArraySource": "dask_arrays",
     "is_dask_array": "dask_arrays",
     "map_rows": "dask_arrays",
+    "evaluate": "prediction",
+    "predict_blocks": "prediction",
 }
 
 

@@ -22,7 +22,7 @@ def place_blocks(
     fence: Fence, source: BlockSource, numbers: Sequence[int], with_factors: bool, room: int | None
 ) -> Refusal | None:
     """Create blocks on this worker, with scratch in its local directory."""
-    _widen_pool()
+    threads.follow_worker()
     budget = MemoryBudget(room, get_worker().local_directory)
     return memo.place_blocks(fence, source, numbers, with_factors, budget)
 
@@ -78,7 +78,3 @@ def peak_rss() -> int:
     from distkern.scheduler.running import peak_rss as measure
 
     return measure()
-
-
-def _widen_pool() -> None:
-    threads.set_pool_width(get_worker().state.nthreads)

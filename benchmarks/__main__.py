@@ -12,6 +12,7 @@ from benchmarks import (
     accuracy,
     accuracy_time,
     datasets,
+    driver_time,
     gemm_share,
     generated,
     memory,
@@ -213,6 +214,14 @@ def speech_size_command(
         folder=folder,
     )
     tables.report(rows_of_table, path)
+
+
+@main.command("driver-time", help="The driver's own time a panel with the answers of many simulated workers.")
+@_json
+@_number("--workers", 256)
+@_number("--centers", 1000)
+def driver_time_command(path: Path | None, workers: int, centers: int) -> None:
+    tables.report(driver_time.run(workers, centers), path)
 
 
 if __name__ == "__main__":

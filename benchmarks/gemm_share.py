@@ -10,7 +10,7 @@ import numpy as np
 
 import distkern
 from benchmarks import generated
-from benchmarks.flops import selection_flops
+from benchmarks.flops import FlopCounter, counted
 from distkern.events import Event, RunEnded, RunStarted
 
 
@@ -35,13 +35,15 @@ def measure(rows: int, features: int, centers: int, dtype: str, size: int) -> di
     rate = gemm_rate(size, dtype)
     model = distkern.OROLSRegressor(
         sigma=float(np.sqrt(features)), max_centers=centers, stop=None, dtype=dtype, callbacks=[events.append]
-    ).fit(X, y)
+    )
+    counter = FlopCounter(rows, features, 1)
+    with counted(counter):
+        model.fit(X, y)
     rate = max(rate, gemm_rate(size, dtype))
     began = next(event for event in events if isinstance(event, RunStarted))
     ended = next(event for event in events if isinstance(event, RunEnded))
     seconds = ended.timestamp - began.timestamp
-    kinds = model_flops(model, features)
-    total, m = sum(kinds.values()), model.n_centers_
+    kinds, total, m = counter.by_kind, counter.total, model.n_centers_
     return {
         "dtype": dtype,
         "rows": rows,
@@ -52,21 +54,9 @@ def measure(rows: int, features: int, centers: int, dtype: str, size: int) -> di
         "fit s": model.summary_["seconds"],
         "Gflop": total / 1e9,
         "share": total / seconds / rate,
-        "flops/centre/2Mm": total / m / (2.0 * rows * m),
+        "flops/centre/2Mm": total / m / (2.0 * rows * (m + 1) / 2),
         **{f"{kind} %": 100 * value / total for kind, value in kinds.items()},
     }
-
-
-def model_flops(model: Any, features: int) -> dict[str, float]:
-    """Count the products of a fitted single-problem model from its history."""
-    summary = model.summary_
-    settings = model._job().selection(summary["n_rows"])
-    accepted = np.bincount(model.history_["round"])
-    accepted = accepted[accepted > 0]
-    refreshed = range(1, len(accepted) + 1) if settings.single_precision else ()
-    return selection_flops(
-        accepted.tolist(), settings, summary["n_rows"], features, summary["n_targets"], refreshed=refreshed
-    )
 
 
 def run(rows: int, features: int, centers: int, dtypes: Iterable[str], size: int) -> Iterator[dict[str, Any]]:

@@ -68,8 +68,8 @@ def _answer_phase(data: Any, state: Any, tile: Any, step: Any, *rest: Any) -> st
 TILE_PHASES = (
     "kernel columns",
     "cross products",
-    "projection",
-    "append",
+    "products with Q for both passes",
+    "append, eliminate, project",
     "form",
     "pool products",
     "draw",
@@ -86,9 +86,9 @@ def instrumented(clock: Clock) -> Iterator[None]:
     wrapped: list[tuple[Any, str, str | Callable[..., str]]] = [
         (tiles, "kernel_columns", "kernel columns"),
         (tiles, "answer", _answer_phase),
-        (tiles, "project", "projection"),
-        (tiles, "append", "append"),
-        (tiles, "form", "form"),
+        (tiles, "finish", "append, eliminate, project"),
+        (tiles, "_times_q", "products with Q for both passes"),
+        (tiles, "compute", "form"),
         (tiles, "draw", "draw"),
         (block.Block, "start", "start"),
         (block.Block, "load", "load"),

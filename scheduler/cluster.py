@@ -28,7 +28,7 @@ from distkern.scheduler import memo, tasks
 from distkern.scheduler.answers import Answer
 from distkern.scheduler.errands import Errand
 from distkern.scheduler.executors import total
-from distkern.scheduler.gathering import FAN_IN, Gatherer, SumErrand
+from distkern.scheduler.gathering import FAN_IN, Carried, Gatherer, SumErrand
 from distkern.scheduler.inline import InlineBlocks
 from distkern.scheduler.log import SLICE_BYTES, RunLog
 from distkern.scheduler.memo import Fence, Refusal
@@ -157,8 +157,10 @@ class DaskExecutor:
         previous = self._log.hashes[-1]
         self._log.append(message)
 
+        carried = Carried(self._client, message) if self.n_workers > self._fan_in else None
+
         def make(fence: Fence, blocks: tuple[int, ...]) -> tuple[Any, ...]:
-            return tasks.run_message, fence, blocks, version, previous, message
+            return tasks.run_message, fence, blocks, version, previous, carried.future if carried else message
 
         nodes: dict[Node, Answer] = {}
         for part in self._round(make, message_name(message), version, summed=True):

@@ -1,8 +1,9 @@
-"""The second level of a reduction over many workers: their answers are summed by tasks, a group at a time.
+"""Exchanges with many workers: a message goes out once, and answers are summed by tasks, a group at a time.
 
-With a few workers the driver fetches every answer itself. With hundreds it would be handed hundreds of megabytes
-an exchange; so answers stay with the workers until those of a group are there, one task of the group sums them in
-the fixed tree, and the driver fetches the sums. Losing a worker loses the answers it held; they are asked for again.
+With a few workers the driver sends each its message and fetches every answer itself. With hundreds that would be
+hundreds of megabytes an exchange through one process. So a message is put on the cluster once and handed on there, and
+answers stay with the workers until those of a group are complete; one task of the group sums them in the fixed tree,
+and the driver fetches the sums. Losing a worker loses the answers it held; they are asked for again.
 """
 
 from __future__ import annotations
@@ -15,6 +16,30 @@ from distkern.scheduler.errands import Errand
 
 FAN_IN = 16
 """Most workers whose answers one task sums, and most that the driver fetches from one by one."""
+
+
+class Carried:
+    """A message that is on the cluster once, for tasks to take it from there.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The cluster.
+    message : Message
+        What to carry.
+    """
+
+    def __init__(self, client: Any, message: Any) -> None:
+        self._client = client
+        self._message = message
+        self._future: Any = None
+
+    @property
+    def future(self) -> Any:
+        """The message as a dask future; put there again if the worker that had it is gone."""
+        if self._future is None or self._future.status != "finished":
+            self._future = self._client.scatter(self._message, hash=False)
+        return self._future
 
 
 @dataclass

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from benchmarks import (
     accuracy_time,
     baselines,
     command,
+    driver_time,
     gemm_share,
     generated,
     memory,
@@ -29,10 +29,9 @@ from benchmarks import (
 )
 from benchmarks.__main__ import main
 from benchmarks.datasets import Recipe, Split
+from benchmarks.flops import FlopCounter, counted
 from benchmarks.generated import Mixture
 from distkern import OROLSRegressor
-from distkern.scheduler.executors import SerialExecutor
-from distkern.scheduler.messages import Step
 from distkern.stopping import StopReason
 
 MIXTURE = Mixture(5, 2, 6, subspace=3, middles=2.0, spread=3.0)
@@ -164,47 +163,39 @@ def test_distkern_takes_the_loops_centres() -> None:
         {"candidates": 500, "panel": 16, "max_centers": 40},
     ],
 )
-def test_counted_operations_are_those_of_the_messages(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counted_operations_are_those_of_the_rounds(options: dict[str, Any]) -> None:
+    """Straight from the widths: what every round must do, and what a second pass and fresh Gram matrices may add."""
     n, d = 400, 3
-    steps: list[Step] = []
-    exchange = SerialExecutor.exchange
-
-    def spy(self: SerialExecutor, message: Any, handed_in: Any = None) -> Any:
-        if isinstance(message, Step):
-            steps.append(message)
-        return exchange(self, message, handed_in)
-
-    monkeypatch.setattr(SerialExecutor, "exchange", spy)
     X, y = generated.in_memory(generated.waves(n, d))
-    model = OROLSRegressor(sigma=1.5, stop=None, **options).fit(X, y)
+    counter = FlopCounter(n, d, 1)
+    with counted(counter):
+        model = OROLSRegressor(sigma=1.5, stop=None, **options).fit(X, y)
     assert model.stop_reason_ == StopReason.MAX_CENTERS
-    settings = model._job().selection(n)
+    settings = model.training_job().selection(n)
     pool, panel, batch = settings.pool, settings.panel, settings.batch
-    seen: Counter[str] = Counter()
-    columns = 1
-    for message in steps:
-        (step,) = message.problems
-        assert step is not None
-        if step.append is not None:
-            rows, kept = step.append.correct.shape
-            seen["append"] += step.append.combine.size + rows * kept
-            seen["residual"] += step.append.steps.size
-            columns = rows + kept
-        if step.project is not None:
-            seen["projection"] += step.project.coefficients.size
-            seen["pool"] += pool * batch
-            seen["residual"] += 2 * batch
-        if step.form is not None:
-            seen["form"] += step.form.combine.size + step.form.multipliers.size
-        if step.columns is not None:
-            seen["kernel"] += d * batch
-        if step.form is not None or step.columns is not None:
-            seen["cross"] += (columns + panel) * (panel + batch)
-            seen["residual"] += 2 * panel
-        if step.refresh:
-            seen["refresh"] += pool * (pool + 2)
-    counted = gemm_share.model_flops(model, d)
-    assert counted == {kind: 2.0 * n * value for kind, value in seen.items()}
+    accepted = np.bincount(model.history_["round"])
+    accepted = accepted[accepted > 0].tolist()
+    before = np.cumsum([1, *accepted]).tolist()
+    fresh = 0 if settings.all_rows else batch
+    filling = -(-pool // batch)
+    # The last round ends with its first exchange: nobody asks for the rows of Q after the last centre.
+    later = before[1:-1]
+    cross = filling * (1 + panel) * (panel + batch) + sum((m + panel) * (panel + fresh) for m in before[:-1])
+    projection = filling * batch + sum(m * fresh for m in later)
+    expected = {
+        "kernel": d * (filling * batch + len(accepted) * fresh),
+        "cross": cross,
+        "projection": projection,
+        "form": sum(p * panel for p in accepted),
+        "pool": pool * (filling * batch + len(later) * (fresh + panel)),
+    }
+    for kind, value in expected.items():
+        assert counter.by_kind[kind] == 2 * n * value, kind
+    combined = sum(panel * p for p in accepted[:-1])
+    corrected = sum(m * p for m, p in zip(before, accepted[:-1], strict=False))
+    assert 2 * n * combined <= counter.by_kind["append"] <= 2 * n * (combined + corrected)
+    assert counter.by_kind["refresh"] % (2 * n * pool * (pool + 2)) == 0
+    assert counter.total == sum(counter.by_kind.values())
 
 
 def test_the_share_of_the_matrix_rate_is_a_share() -> None:
@@ -212,7 +203,7 @@ def test_the_share_of_the_matrix_rate_is_a_share() -> None:
     assert row["centers"] == 60
     assert 0 < row["share"] < 1.2
     assert row["share"] == pytest.approx(row["Gflop"] / row["selection s"] / row["GEMM GF/s"])
-    assert row["flops/centre/2Mm"] == pytest.approx(row["Gflop"] * 1e9 / 60 / (2 * 6000 * 60))
+    assert row["flops/centre/2Mm"] == pytest.approx(row["Gflop"] * 1e9 / 60 / (2 * 6000 * 30.5))
     assert sum(value for name, value in row.items() if name.endswith("%")) == pytest.approx(100)
     assert row["selection s"] <= row["fit s"] * 1.01
 
@@ -328,15 +319,14 @@ def test_the_profile_accounts_for_the_wall_time() -> None:
     rows = profiling.measure(6000, 4, 60, "float64", "error-reduction", 5)
     phases = {row["phase"]: row for row in rows if row["part"] != "driver sample"}
     assert {
-        "kernel columns", "cross products", "projection", "append", "form", "pool products", "draw", "reduction",
-        "driver algebra",
+        "kernel columns", "cross products", "products with Q for both passes", "append, eliminate, project", "form",
+        "pool products", "draw", "reduction", "driver algebra",
     } <= set(phases)  # fmt: skip
     shares = [row["share"] for row in phases.values()]
     assert sum(shares) == pytest.approx(1)
     assert all(-0.05 < share < 1 for share in shares)
-    tiles = phases["draw"]["calls"] - phases["append"]["calls"]
-    assert phases["append"]["calls"] > 0
-    assert tiles > 0
+    assert phases["append, eliminate, project"]["calls"] >= phases["products with Q for both passes"]["calls"] > 0
+    assert phases["draw"]["calls"] > 0
     samples = [row for row in rows if row["part"] == "driver sample"]
     assert 0 < len(samples) <= 5
     assert all(0 < row["share"] <= 1 for row in samples)
@@ -369,6 +359,14 @@ def test_tables_align_and_fill_gaps() -> None:
         "| 1.235 | - | - |",
         "| 2     | - | x |",
     ]
+
+
+def test_many_simulated_workers_select_as_one_process_does() -> None:
+    (row,) = driver_time.run(40, 30, rows_a_worker=16)
+    assert row["workers"] == 40
+    assert row["centers"] == 30
+    assert 0 < row["driver ms a panel, median"] <= row["driver ms a panel, largest"]
+    assert row["largest sums MB"] > 0
 
 
 def test_a_benchmark_prints_its_table_and_saves_its_rows(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_data_that_is_refused_on_a_worker_is_a_data_error(client: Any) -> None:
 
 def predicted_on_workers(client: Any) -> int:
     """Blocks that the workers of an in-process cluster have predicted so far."""
-    log = client.cluster.scheduler.transition_log
+    log = client.cluster.scheduler.transition_log.copy()  # it grows meanwhile
     return len({key for key, *_ in log if str(key).startswith("predict-block")})
 
 

@@ -103,12 +103,12 @@ def predict_on_workers(
     try:
         for block, first_row in enumerate(source.boundaries[:-1]):
             while len(flying) >= _most_in_flight(client):
-                yield flying.popleft().land(worker_wait)
+                yield _land(flying, worker_wait)
             rows = source.read_features(block) if source.inline else None
             future = _submit(client, predict_block, shared, block, rows, key=f"predict-block-{run}-{block}")
             flying.append(_Flight(client, first_row, future))
         while flying:
-            yield flying.popleft().land(worker_wait)
+            yield _land(flying, worker_wait)
     finally:
         for flight in flying:
             flight.future.cancel()
@@ -124,6 +124,13 @@ def _submit(client: Any, function: Any, *arguments: Any, key: str) -> Any:
 def _most_in_flight(client: Any) -> int:
     threads: int = sum(client.nthreads().values())
     return IN_FLIGHT_PER_THREAD * max(1, threads)
+
+
+def _land(flying: deque[_Flight[T]], worker_wait: float) -> tuple[int, T]:
+    """Take the block that is next in order; one that fails stays to be cancelled with the others."""
+    landed = flying[0].land(worker_wait)
+    flying.popleft()
+    return landed
 
 
 class _Flight(Generic[T]):

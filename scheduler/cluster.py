@@ -377,7 +377,7 @@ class DaskExecutor:
             try:
                 outcome = future.result(timeout=POLL_SECONDS)
             except TimeoutError:
-                if future.done():
+                if future.status == "error":  # the task's own; a finished one is only slow to arrive
                     raise
                 if not errand.workers <= set(self._workers()):
                     return _GONE

@@ -43,6 +43,11 @@ class SelectionSettings:
         return 1e-3 if self.single_precision else 1e-8
 
     @property
+    def predictable(self) -> float:
+        """A candidate's squared norm below this times |k|^2 is lost in the rounding of N - G'(G/s)."""
+        return 1e-5 if self.single_precision else 1e-11
+
+    @property
     def orthogonal(self) -> float:
         """A panel whose cosines with Q are all below this needs no second pass."""
         return 1e-6 if self.single_precision else 1e-12
@@ -66,7 +71,7 @@ class SelectionSettings:
         """Return the draw of new candidates for a round."""
         size = self.pool if round_ == 0 else self.batch
         if self.criterion == "residual":
-            return Draw(self.seed, round_, 1, 0, True)
+            return Draw(self.seed, round_, size, 0, True)
         if self.all_rows:
             return Draw(self.seed, round_, self.pool if round_ == 0 else 0, 0, True)
         n_top = {"top-residual": size, "mixture": size // 2}.get(self.sampler, 0)

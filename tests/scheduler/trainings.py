@@ -17,9 +17,10 @@ from distkern.scheduler import threads, training
 from distkern.scheduler.backends import WorkerFactors
 from distkern.scheduler.block import Block, encode_targets
 from distkern.scheduler.executors import SerialExecutor
+from distkern.scheduler.lookahead_selector import LookaheadSelector
 from distkern.scheduler.messages import Begin
 from distkern.scheduler.row_matrix import RowMatrix
-from distkern.scheduler.selectors import PoolSelector, ResidualSelector, Selector
+from distkern.scheduler.selectors import PoolSelector, Selector
 from distkern.scheduler.training import Path, TrainingJob, TrainingResult, train
 from distkern.storage import ArraySource
 
@@ -241,7 +242,7 @@ def train_serial(
 
     with (
         mock.patch.object(training, "PoolSelector", keep(pool_selector)),
-        mock.patch.object(training, "ResidualSelector", keep(ResidualSelector)),
+        mock.patch.object(training, "LookaheadSelector", keep(LookaheadSelector)),
     ):
         result = train(job, source, WorkerFactors(executor), RoundHook(lambda: each_round(inside)))
     return Trained(inside, result)

@@ -19,13 +19,13 @@ Array = NDArray[np.float64]
 
 @dataclass
 class Candidates:
-    """What is known of B candidate rows and their kernel columns k, none of them orthogonalised.
+    """What is known of B candidate rows with kernel columns k, none of them orthogonalised, and of rows to watch.
 
     Arrays over rows include the root weights, as Q and E do.
     """
 
     rows: NDArray[np.int64]
-    """(B,): global rows."""
+    """(R,): global rows; the first B are the candidates, the others have no kernel column."""
     gram: Array
     """(B, B): K'K."""
     cross: Array
@@ -33,11 +33,11 @@ class Candidates:
     products: Array
     """(B, T): K'E with the current residual E."""
     kernel: Array
-    """(B, B): kernel columns at the candidates' rows, a row a candidate."""
+    """(R, B): the kernel columns at the rows."""
     q: Array
-    """(B, m + 1): Q at the candidates' rows; column 0 holds the root weights."""
+    """(R, m + 1): Q at the rows; column 0 holds the root weights."""
     residual: Array
-    """(B, T): E at the candidates' rows."""
+    """(R, T): E at the rows."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,8 @@ class Prediction:
     """Positions among the candidates."""
     lower: Array
     """(n, n): unit upper triangular; their columns, orthogonal to Q, are F @ lower with nearly orthogonal F."""
+    share: float
+    """The smallest |q|^2 / |k|^2 of the columns; below what rounding leaves it means nothing but "small"."""
 
 
 def predict_steps(
@@ -60,14 +62,13 @@ def predict_steps(
     limit: int,
     reliable: float,
     through_dependent: bool,
-    outside: float = 0.0,
 ) -> Prediction:
-    """Simulate greedy steps, largest residual first, ties to the lowest row.
+    """Simulate greedy steps, largest residual first, ties to the lowest row, until a row that is no candidate leads.
 
     Parameters
     ----------
     candidates : Candidates
-        The rows to choose among.
+        The rows to choose among, and to watch.
     s : array, shape (m + 1,)
         q_j'q_j of the columns in Q.
     residual_products : array, shape (m + 1, T)
@@ -83,8 +84,6 @@ def predict_steps(
         taken to depend on Q, and where that is not to be trusted nothing can be said about what follows it.
     through_dependent : bool
         Whether to trust that.
-    outside : float
-        The simulation ends when all residuals are below this, such as the largest among rows that are no candidates.
 
     Returns
     -------
@@ -97,11 +96,12 @@ def predict_steps(
     values = candidates.kernel - candidates.q @ coefficients
     residual = candidates.residual.copy()
     roots = candidates.q[:, 0]
-    floors = reliable * candidates.gram.diagonal()
+    norms = candidates.gram.diagonal()
     free = np.ones(len(candidates.rows), dtype=bool)
 
     order: list[int] = []
-    multipliers = np.zeros((limit, len(free)))
+    shares: list[float] = []
+    multipliers = np.zeros((limit, len(gram)))
     n_steps = 0
     j = first
     while True:
@@ -110,7 +110,8 @@ def predict_steps(
         free[j] = False
         multipliers[ahead, j] = 1.0
         s_j = float(gram[j, j])
-        if s_j > floors[j]:
+        shares.append(s_j / norms[j] if norms[j] > 0.0 else 0.0)
+        if shares[-1] > reliable:
             z_j = products[j].copy()
             step = next_step(n_steps, s_j, z_j)
             n_steps += 1
@@ -123,11 +124,34 @@ def predict_steps(
             break
         if len(order) == limit or not free.any():
             break
-        norms = np.where(free, np.sqrt(np.square(residual).sum(axis=1)) / roots, -1.0)
-        largest = norms.max()
-        if largest < outside:
-            break
-        tied = np.flatnonzero(norms == largest)
+        sizes = np.where(free, np.sqrt(np.square(residual).sum(axis=1)) / roots, -1.0)
+        tied = np.flatnonzero(sizes == sizes.max())
         j = int(tied[np.argmin(candidates.rows[tied])])
+        if j >= len(gram):
+            break
     n = len(order)
-    return Prediction(tuple(order), np.triu(multipliers[:n, order], 1) + np.eye(n))
+    return Prediction(tuple(order), np.triu(multipliers[:n, order], 1) + np.eye(n), min(shares))
+
+
+def orthogonal_coefficients(cross: Array, s: Array, leaning: Array) -> Array:
+    """Coefficients C that make K - Q C orthogonal to Q where Q itself is orthogonal only nearly.
+
+    Leaving out that late columns of Q lean a little on early ones would multiply the leaning by |k|/|q| with every
+    further column (the instability of classical Gram-Schmidt). Taking it into account leaves the rounding of one pass.
+
+    Parameters
+    ----------
+    cross : array, shape (m + 1, n)
+        Q'K.
+    s : array, shape (m + 1,)
+        The diagonal of Q'Q.
+    leaning : array, shape (m + 1, m + 1)
+        Q'Q without its diagonal, small.
+
+    Returns
+    -------
+    array, shape (m + 1, n)
+        The solution of (Q'Q) C = Q'K to second order in `leaning`.
+    """
+    coefficients = cross / s[:, None]
+    return np.asarray(coefficients - (leaning @ coefficients) / s[:, None])

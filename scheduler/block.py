@@ -303,7 +303,7 @@ class Block:
             if op is None:
                 answers.append(ProblemAnswer())
             elif isinstance(op, LookaheadStep):
-                answers.append(lookahead_tiles.answer(self.data, state, tile, op, self.begin, len(columns)))
+                answers.append(lookahead_tiles.answer(self.data, state, tile, op, len(columns)))
             else:
                 answers.append(tiles.answer(self.data, state, tile, op, self.begin, len(columns)))
         return Answer(problems=answers)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
-WIDTH_UNIT = 8
+WIDTH_UNIT = 4
 """Batches of columns are padded with zero columns to a multiple of this."""
 
 
@@ -33,6 +33,8 @@ class FormAhead:
     """(n, w): T."""
     coefficients: Array
     """(m + 1, w): C."""
+    check: bool
+    """Whether to answer with Q'F."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,6 @@ class Commit:
     """(k,): which of the tried columns."""
     steps: Array
     """(k, T): z / (lambda + s) of each step."""
-    width: int
-    """Columns that were tried, with padding."""
     rows: Rows
     """Rows that were chosen, with those whose columns depend on the others."""
 
@@ -76,4 +76,4 @@ class Enter:
     slots: Rows
     """(n,): slot of each new candidate."""
     rows: Rows
-    """(B,): row of every candidate, -1 where a slot is empty."""
+    """(R,): rows to answer with values of E, K and Q for."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.factors import finish_panel
-from distkern.lookahead import Candidates, predict_steps
+from distkern.lookahead import Candidates, orthogonal_coefficients, predict_steps
 from distkern.scheduler.answers import ProblemAnswer
 from distkern.scheduler.lookahead_answers import CandidateRows, Leaders
 from distkern.scheduler.lookahead_messages import Commit, Enter, FormAhead, Trial, padded_width
@@ -29,15 +29,18 @@ Rows = NDArray[np.int64]
 IDLE_ROWS = 1000
 """Rows in a row that depend on the selected ones before the rest is taken to depend on them too."""
 
-MOST_NEW = 32
+MOST_NEW = 16
 """Most new candidates a panel."""
+
+MOST_WATCHED = 128
+"""Most rows that are watched without being candidates."""
 
 NEAR = 0.9
 """A row whose residual stays below this times that of the last candidate is not reported."""
 
 
 class CandidatePool:
-    """The candidates, a slot each, and their products with each other, with Q and with E.
+    """The candidates, a slot each, with their products with each other, with Q and with E, and the watched rows.
 
     Parameters
     ----------
@@ -51,21 +54,22 @@ class CandidatePool:
 
     def __init__(self, capacity: int, columns: int, n_targets: int) -> None:
         self.rows: Rows = np.full(capacity, -1, dtype=np.int64)
+        self.watched: Rows = np.empty(0, dtype=np.int64)
         self.features: list[NDArray[Any] | None] = [None] * capacity
-        self._norms = np.zeros(capacity)
         self._gram = np.zeros((capacity, capacity))
         self._cross = np.zeros((columns, capacity))
         self._products = np.zeros((capacity, n_targets))
-        self._kernel = np.zeros((capacity, capacity))
-        self._q = np.zeros((capacity, columns))
-        self._residual = np.zeros((capacity, n_targets))
+        most = capacity + MOST_WATCHED
+        self._kernel = np.zeros((most, capacity))
+        self._q = np.zeros((most, columns))
+        self._residual = np.zeros((most, n_targets))
 
     def remove(self, rows: Rows) -> None:
         """Empty the slots of rows that were chosen."""
         self.rows[np.isin(self.rows, rows)] = -1
 
     def enter(self, rows: Rows, norms: Array, features: NDArray[Any], most: int) -> NDArray[np.intp]:
-        """Give slots to the rows with the largest residuals, in place of candidates with smaller ones.
+        """Give slots to the rows with the largest residuals, in place of candidates with smaller ones; watch the rest.
 
         Parameters
         ----------
@@ -84,51 +88,58 @@ class CandidatePool:
             Slots that hold new rows.
         """
         known = {int(row): float(norm) for row, norm in zip(rows, norms, strict=True)}
-        self._norms = np.array([known.get(int(row), 0.0) for row in self.rows])
-        self._norms[self.rows < 0] = -1.0
+        held = np.array([-1.0 if row < 0 else known.get(int(row), 0.0) for row in self.rows])
         order = np.lexsort((rows, -norms))
-        order = order[~np.isin(rows[order], self.rows) & (norms[order] >= 0.0)][:most]
-        slots = np.argsort(self._norms, kind="stable")[: len(order)]
-        count = int(np.count_nonzero(self._norms[slots] < norms[order]))
-        order, slots = order[:count], slots[:count]
-        for slot, i in zip(slots, order, strict=True):
+        order = order[~np.isin(rows[order], self.rows) & (norms[order] >= 0.0)]
+        slots = np.argsort(held, kind="stable")[: min(most, len(order))]
+        slots = slots[held[slots] < norms[order[: len(slots)]]]
+        for slot, i in zip(slots, order, strict=False):
             self.rows[slot] = rows[i]
             self.features[slot] = features[i]
-            self._norms[slot] = norms[i]
+        self.watched = rows[order[len(slots) :]][:MOST_WATCHED]
         return slots
 
     def take(
-        self, sums: dict[str, Array], values: CandidateRows, slots: NDArray[np.intp], commit: Commit | None
+        self, sums: dict[str, Array], values: CandidateRows, slots: NDArray[np.intp], start: int, n_old: int
     ) -> None:
-        """Take what the rows answered after a commit and after new candidates entered."""
-        if commit is not None and len(commit.keep):
-            self._cross[commit.start : commit.start + len(commit.keep)] = sums["tried_cross"][commit.keep]
-        self._products = sums["products"]
-        if len(slots):
-            cross, gram = sums["cross"][:, : len(slots)], sums["gram"][:, : len(slots)]
-            self._cross[: len(cross), slots] = cross
-            self._gram[:, slots] = gram
-            self._gram[slots] = gram.T
-        sorter = np.argsort(self.rows)
-        where = sorter[np.searchsorted(self.rows, values.rows, sorter=sorter)]
-        n_targets, capacity = self._residual.shape[1], len(self.rows)
+        """Take what the rows answered after columns were appended to Q and new candidates entered.
+
+        Parameters
+        ----------
+        sums, values
+            The answer.
+        slots : array
+            Slots of the new candidates.
+        start, n_old : int
+            First of the appended columns, and how many they are.
+        """
+        n_new, n_targets, capacity = len(slots), self._residual.shape[1], len(self.rows)
+        cross, gram = sums["cross"], sums["gram"]
+        self._cross[start : start + n_old] = gram[:, :n_old].T
+        fresh = slice(n_old, n_old + n_new)
+        self._cross[: start + n_old, slots] = cross[fresh].T
+        self._gram[:, slots] = gram[:, fresh]
+        self._gram[slots] = gram[:, fresh].T
+        self._products = gram[:, len(cross) : len(cross) + n_targets]
+        rows = np.concatenate([self.rows, self.watched])
+        sorter = np.argsort(rows)
+        where = sorter[np.searchsorted(rows, values.rows, sorter=sorter)]
         self._residual[where] = values.values[:, :n_targets]
         self._kernel[where] = values.values[:, n_targets : n_targets + capacity]
-        q = values.values[:, n_targets + capacity :]
-        self._q[where, : q.shape[1]] = q
+        self._q[where, : start + n_old] = values.values[:, n_targets + capacity :]
 
     def candidates(self, n_columns: int) -> tuple[NDArray[np.intp], Candidates]:
         """Return slots and candidates."""
         slots = np.flatnonzero(self.rows >= 0)
-        each = np.ix_(slots, slots)
+        where = np.concatenate([slots, len(self.rows) + np.arange(len(self.watched))])
         return slots, Candidates(
-            rows=self.rows[slots],
-            gram=self._gram[each],
+            rows=np.concatenate([self.rows, self.watched])[where],
+            gram=self._gram[np.ix_(slots, slots)],
             cross=self._cross[:n_columns, slots],
             products=self._products[slots],
-            kernel=self._kernel[each],
-            q=self._q[slots, :n_columns],
-            residual=self._residual[slots],
+            kernel=self._kernel[np.ix_(where, slots)],
+            q=self._q[where, :n_columns],
+            residual=self._residual[where],
         )
 
 
@@ -168,7 +179,7 @@ class LookaheadSelector(Selector):
         self._panel: _Panel | None = None
         self._leader = -1
         self._floor = 0.0
-        self._outside = 0.0
+        self._leaning = np.zeros((settings.max_centers + 1, settings.max_centers + 1))
         self._ending: StopReason | None = None
 
     def _take_first_draw(self, answer: ProblemAnswer) -> None:
@@ -199,7 +210,8 @@ class LookaheadSelector(Selector):
         if len(self._entered):
             features = np.array([pool.features[slot] for slot in self._entered])
             columns = Columns(pool.rows[self._entered], features, np.empty(0, dtype=np.int64))
-        return LookaheadStep(commit=self._commit, columns=columns, enter=Enter(self._entered, pool.rows.copy()))
+        rows = np.concatenate([pool.rows[pool.rows >= 0], pool.watched])
+        return LookaheadStep(commit=self._commit, columns=columns, enter=Enter(self._entered, rows))
 
     def receive(self, answer: ProblemAnswer) -> None:
         """Take the answer to the last step."""
@@ -217,10 +229,20 @@ class LookaheadSelector(Selector):
                 self.round += 1
             self.reason = self.reason or self._ending
             if self.reason is None:
-                assert answer.candidates is not None
-                self._candidates.take(answer.sums, answer.candidates, self._entered, self._commit)
+                self._take_candidates(answer)
             self._commit = None
             self._phase = "form"
+
+    def _take_candidates(self, answer: ProblemAnswer) -> None:
+        assert answer.candidates is not None
+        n_columns = self.factors.n_columns
+        n_old = 0 if self._commit is None else len(self._commit.keep)
+        start = n_columns - n_old
+        self._candidates.take(answer.sums, answer.candidates, self._entered, start, n_old)
+        products = answer.sums["cross"][:n_old]
+        self._leaning[start:n_columns, :n_columns] = products
+        self._leaning[:n_columns, start:n_columns] = products.T
+        np.fill_diagonal(self._leaning[:n_columns, :n_columns], 0.0)
 
     def _predict(self) -> FormAhead:
         factors, settings = self.factors, self.settings
@@ -235,8 +257,8 @@ class LookaheadSelector(Selector):
             reliable=settings.predictable,
             # Residuals stay as they are where a row depends on the others, and where one did, the next ones often do.
             through_dependent=self._idle > 0,
-            outside=self._outside,
         )
+        n_columns = factors.n_columns
         order = list(prediction.order)
         features = [self._candidates.features[slot] for slot in slots[order]]
         panel = self._panel = _Panel(
@@ -244,22 +266,26 @@ class LookaheadSelector(Selector):
             rows=candidates.rows[order],
             features=[f for f in features if f is not None],
             norms=candidates.gram.diagonal()[order],
-            coefficients=candidates.cross[:, order] / factors.s[:, None],
+            coefficients=orthogonal_coefficients(
+                candidates.cross[:, order], factors.s, self._leaning[:n_columns, :n_columns]
+            ),
             lower=prediction.lower,
             columns={},
             steps=np.zeros((len(order), len(factors.target_norms))),
         )
         combine = np.zeros((len(order), panel.width))
         combine[:, : len(order)] = np.linalg.inv(panel.lower)
-        return FormAhead(panel.slots, combine, panel.coefficients @ combine)
+        check = prediction.share < settings.one_pass
+        return FormAhead(panel.slots, combine, panel.coefficients @ combine, check)
 
     def _finish(self, answer: ProblemAnswer) -> None:
         """Second orthogonalisation pass, exact s, z and steps of the predicted panel."""
         panel, factors, settings, sums = self._panel, self.factors, self.settings, answer.sums
         assert panel is not None
         n = len(panel.rows)
+        cross = sums["cross"][:n].T if "cross" in sums else np.zeros((factors.n_columns, n))
         update = finish_panel(
-            sums["cross"][:, :n],
+            cross,
             sums["gram"][:n, :n],
             sums["products"][:n],
             factors.s.copy(),
@@ -283,7 +309,7 @@ class LookaheadSelector(Selector):
             panel.steps,
             panel.rows,
             self._floor,
-            2 * settings.pool,
+            settings.pool + MOST_WATCHED,
         )
 
     def _accept(self, leaders: Leaders) -> None:
@@ -312,7 +338,6 @@ class LookaheadSelector(Selector):
             self.factors.n_columns - len(keep),
             np.array(keep, dtype=np.int64),
             panel.steps[keep],
-            panel.width,
             panel.rows[:count],
         )
         self._candidates.remove(panel.rows[:count])
@@ -331,10 +356,8 @@ class LookaheadSelector(Selector):
             return
         self._leader = int(rows[norms.argmax()])
         self._entered = self._candidates.enter(rows, norms, features, most)
-        left = norms[(norms >= 0.0) & ~np.isin(rows, self._candidates.rows)]
-        self._outside = float(left.max(initial=0.0))
         descending = np.sort(norms[norms >= 0.0])[::-1]
-        self._floor = NEAR * float(descending[: self.settings.pool][-1])
+        self._floor = NEAR * float(descending[: self.settings.pool + MOST_WATCHED // 2][-1])
 
     def _is_small(self, largest: float) -> bool:
         tol = self.settings.tol

@@ -48,6 +48,11 @@ class SelectionSettings:
         return 1e-5 if self.single_precision else 1e-11
 
     @property
+    def one_pass(self) -> float:
+        """A column that keeps this share of its squared norm is orthogonal enough after one pass."""
+        return float("inf") if self.single_precision else 1e-8
+
+    @property
     def orthogonal(self) -> float:
         """A panel whose cosines with Q are all below this needs no second pass."""
         return 1e-6 if self.single_precision else 1e-12

@@ -111,7 +111,7 @@ def slab_slices(n_columns: int) -> list[slice]:
     return [slice(start, min(start + SLAB, n_columns)) for start in range(0, n_columns, SLAB)]
 
 
-def times_q(state: ProblemState, tile: Tile, coefficients: NDArray[Any]) -> NDArray[Any]:
+def _times_q(state: ProblemState, tile: Tile, coefficients: NDArray[Any]) -> NDArray[Any]:
     """Q[tile] @ coefficients for Q's first columns, in a buffer of this thread."""
     shape = (tile.stop - tile.start, coefficients.shape[1])
     total = workspace.array("total", shape, coefficients.dtype)
@@ -128,7 +128,7 @@ def finish(state: ProblemState, tile: Tile, step: ProblemStep, subtraction: Subt
     """Append the formed panel to Q, take it out of the pool, update E and project the batch into the pool."""
     append, project = step.append, step.project
     work = state.work.borrow(tile.rows)
-    product = None if subtraction is None else times_q(state, tile, subtraction.coefficients)
+    product = None if subtraction is None else _times_q(state, tile, subtraction.coefficients)
     new = None
     if append is not None:
         new = workspace.array("new", (len(work), append.combine.shape[1]), work.dtype)

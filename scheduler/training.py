@@ -41,7 +41,7 @@ MEDIAN_SAMPLE = 1000
 LOOKAHEAD_POOL = 64
 """Candidates with `criterion="residual"`."""
 
-LOOKAHEAD_PANEL = 16
+LOOKAHEAD_PANEL = 24
 """Most steps of a panel with `criterion="residual"`."""
 
 HOLDOUT_FRACTION = 0.1

@@ -10,12 +10,12 @@ _EXPORTS = {
     "TrainingResult": "training",
     "Path": "training",
     "TrainingPlan": "plan",
-    "WorkerFacts": "plan",
+    "WorkerFacts": "workers",
     "Workload": "memory",
     "default_limit": "running",
     "plan_job": "running",
     "run_training": "running",
-    "worker_facts": "cluster",
+    "worker_facts": "workers",
     "workload": "running",
     "connect": "clients",
     "current_client": "clients",
@@ -23,6 +23,8 @@ _EXPORTS = {
     "DaskArraySource": "dask_arrays",
     "is_dask_array": "dask_arrays",
     "map_rows": "dask_arrays",
+    "evaluate": "prediction",
+    "predict_blocks": "prediction",
 }
 
 

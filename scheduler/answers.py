@@ -193,6 +193,16 @@ class Answer:
     rows: dict[int, NDArray[Any]] = field(default_factory=dict)
     """Global row to raw features (`FetchRows`)."""
 
+    def copy(self) -> Answer:
+        """Copy what `merge` would change, with aligned, C-contiguous sums."""
+        problems = [
+            ProblemAnswer(
+                {name: np.array(value, order="C") for name, value in p.sums.items()}, p.drawn, p.leaders, p.candidates
+            )
+            for p in self.problems
+        ]
+        return Answer(problems, self.load, dict(self.columns), dict(self.rows))
+
     def merge(self, other: Answer) -> Answer:
         """Merge `other` into this answer and return it."""
         if not self.problems:

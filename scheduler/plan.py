@@ -16,20 +16,6 @@ STEPS_A_PANEL = 10
 
 
 @dataclass(frozen=True)
-class WorkerFacts:
-    """What a plan needs to know of the processes of a cluster."""
-
-    n_workers: int
-    """Workers now, 1 at least."""
-    threads: int
-    """Most threads of a worker."""
-    memory_limit: int | None
-    """dask's smallest limit for a worker in bytes, None where there is none."""
-    in_process: bool
-    """Whether all workers live in this process."""
-
-
-@dataclass(frozen=True)
 class Flops:
     """Floating-point operations of the matrix products over all rows, over the whole path."""
 

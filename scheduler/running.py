@@ -13,10 +13,11 @@ from distkern.events import EventBus, Subscriber
 from distkern.scheduler.backends import Backend, DriverFactors, WorkerFactors
 from distkern.scheduler.executors import Executor, SerialExecutor
 from distkern.scheduler.memory import BASELINE, SHARE_OF_AVAILABLE, Workload, available_memory
-from distkern.scheduler.plan import TrainingPlan, WorkerFacts, plan_training
+from distkern.scheduler.plan import TrainingPlan, plan_training
 from distkern.scheduler.row_matrix import MemoryBudget
 from distkern.scheduler.threads import available_cores
 from distkern.scheduler.training import TrainingJob, TrainingResult, train
+from distkern.scheduler.workers import WorkerFacts, worker_facts
 from distkern.storage.source import BlockSource
 
 DRIVER_FACTOR_BYTES = 256 << 20
@@ -73,7 +74,7 @@ def run_training(
         serial = SerialExecutor(source, budget=MemoryBudget(plan.worker.room))
         return _run(job, source, serial, WorkerFactors(serial), events, plan)
 
-    from distkern.scheduler.cluster import DaskExecutor, worker_facts
+    from distkern.scheduler.cluster import DaskExecutor
 
     facts = worker_facts(client)
     in_driver = factors == "driver" or (factors == "auto" and facts.in_process and _fits_driver(job, source))

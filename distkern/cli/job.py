@@ -97,6 +97,10 @@ class ClusterSection(Section):
         return self
 
 
+class _Flags(Section):
+    cluster: ClusterSection
+
+
 class OutputSection(Section):
     """``[output]``: where the model and the record of the run go; nothing is saved where absent."""
 
@@ -168,3 +172,27 @@ def parse_job(document: Mapping[str, Any]) -> Job:
         return schema.model_validate(document)
     except ValidationError as error:
         raise JobError("\n".join(complaints(error, schema)), kind="invalid-job") from None
+
+
+def cluster_of_flags(**flags: Any) -> ClusterSection:
+    """Check ``--scheduler``, ``--workers`` and ``--memory`` of a command without a job file.
+
+    Parameters
+    ----------
+    **flags
+        Values of ``[cluster]``; None where a flag is not given.
+
+    Returns
+    -------
+    ClusterSection
+
+    Raises
+    ------
+    JobError
+        Names the key, the value and what is allowed.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
+    try:
+        return _Flags.model_validate({"cluster": given}).cluster
+    except ValidationError as error:
+        raise JobError("\n".join(complaints(error, _Flags)), kind="invalid-job") from None

@@ -6,12 +6,12 @@ import logging
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from distkern.cli.interrupts import interrupts_held
-from distkern.cli.job import ClusterSection, Job, OutputSection
+from distkern.cli.cluster import open_client
+from distkern.cli.job import Job, OutputSection
 from distkern.cli.parameters import build
 from distkern.cli.plan import plan_of
 from distkern.cli.progress import show_progress
@@ -57,7 +57,7 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False) -> Trainin
         # Before workers are started for nothing; a running cluster is asked by the training itself.
         plan_of(job, training, workload(training, source_of(rows))).worker.require_fit()
     with (
-        _cluster(job.cluster) as client,
+        open_client(job.cluster) as client,
         _run_directory(job, overwrite=overwrite) as run,
         show_progress(terminal) as show,
     ):
@@ -124,23 +124,6 @@ def refuse_existing(output: OutputSection, *, overwrite: bool) -> None:
             f"{output.run} exists and is no run directory, so it is not overwritten: name another run",
             kind="foreign",
         )
-
-
-@contextmanager
-def _cluster(section: ClusterSection) -> Iterator[Any]:
-    """Yield the dask client that the job asks for, or None for training in this process."""
-    with ExitStack() as stack:
-        client = None
-        if section.scheduler is not None:
-            from distkern.scheduler import connect
-
-            client = stack.enter_context(connect(section.scheduler))
-        elif section.workers is not None:
-            from distkern.scheduler import local_client
-
-            with interrupts_held():
-                client = stack.enter_context(local_client(section.workers, section.memory))
-        yield client
 
 
 @contextmanager

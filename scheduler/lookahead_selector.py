@@ -21,6 +21,7 @@ from distkern.scheduler.lookahead_answers import CandidateRows, Leaders
 from distkern.scheduler.lookahead_messages import Commit, Enter, FormAhead, Trial, padded_width
 from distkern.scheduler.messages import Columns, LookaheadStep
 from distkern.scheduler.selectors import Selector, require_finite_sums
+from distkern.scheduler.settings import LOOKAHEAD_NEW, LOOKAHEAD_WATCHED
 from distkern.stopping import StopReason
 
 Array = NDArray[np.float64]
@@ -28,12 +29,6 @@ Rows = NDArray[np.int64]
 
 IDLE_ROWS = 1000
 """Rows in a row that depend on the selected ones before the rest is taken to depend on them too."""
-
-MOST_NEW = 16
-"""Most new candidates a panel."""
-
-MOST_WATCHED = 128
-"""Most rows that are watched without being candidates."""
 
 NEAR = 0.9
 """A row whose residual stays below this times that of the last candidate is not reported."""
@@ -59,7 +54,7 @@ class CandidatePool:
         self._gram = np.zeros((capacity, capacity))
         self._cross = np.zeros((columns, capacity))
         self._products = np.zeros((capacity, n_targets))
-        most = capacity + MOST_WATCHED
+        most = capacity + LOOKAHEAD_WATCHED
         self._kernel = np.zeros((most, capacity))
         self._q = np.zeros((most, columns))
         self._residual = np.zeros((most, n_targets))
@@ -96,7 +91,7 @@ class CandidatePool:
         for slot, i in zip(slots, order, strict=False):
             self.rows[slot] = rows[i]
             self.features[slot] = features[i]
-        self.watched = rows[order[len(slots) :]][:MOST_WATCHED]
+        self.watched = rows[order[len(slots) :]][:LOOKAHEAD_WATCHED]
         return slots
 
     def take(
@@ -309,7 +304,7 @@ class LookaheadSelector(Selector):
             panel.steps,
             panel.rows,
             self._floor,
-            settings.pool + MOST_WATCHED,
+            settings.pool + LOOKAHEAD_WATCHED,
         )
 
     def _accept(self, leaders: Leaders) -> None:
@@ -343,7 +338,9 @@ class LookaheadSelector(Selector):
         self._candidates.remove(panel.rows[:count])
         last = count - 1
         assert leaders.features is not None
-        self._look_at(float(leaders.largest[last]), leaders.rows, leaders.norms[:, last], leaders.features, MOST_NEW)
+        self._look_at(
+            float(leaders.largest[last]), leaders.rows, leaders.norms[:, last], leaders.features, LOOKAHEAD_NEW
+        )
 
     def _look_at(self, largest: float, rows: Rows, norms: Array, features: NDArray[Any], most: int) -> None:
         """Choose new candidates by the residuals that the next panel starts from."""
@@ -357,7 +354,7 @@ class LookaheadSelector(Selector):
         self._leader = int(rows[norms.argmax()])
         self._entered = self._candidates.enter(rows, norms, features, most)
         descending = np.sort(norms[norms >= 0.0])[::-1]
-        self._floor = NEAR * float(descending[: self.settings.pool + MOST_WATCHED // 2][-1])
+        self._floor = NEAR * float(descending[: self.settings.pool + LOOKAHEAD_WATCHED // 2][-1])
 
     def _is_small(self, largest: float) -> bool:
         tol = self.settings.tol

@@ -7,6 +7,21 @@ from dataclasses import dataclass
 from distkern.scheduler.messages import Draw
 from distkern.stopping import LambdaCalm, MinimumPassed, StopReason, StopRule
 
+LOOKAHEAD_POOL = 64
+"""Candidates with `criterion="residual"`."""
+
+LOOKAHEAD_PANEL = 24
+"""Most steps of a panel with `criterion="residual"`."""
+
+LOOKAHEAD_NEW = 16
+"""Most new candidates a panel with `criterion="residual"`, after the first."""
+
+LOOKAHEAD_WATCHED = 128
+"""Most rows that are watched without being candidates."""
+
+LOOKAHEAD_STEPS = 4
+"""Steps of a panel with `criterion="residual"` that memory is planned for; 7 to 30 were seen."""
+
 
 @dataclass(frozen=True)
 class SelectionSettings:

@@ -25,7 +25,7 @@ from distkern.scheduler.lookahead_messages import WIDTH_UNIT
 from distkern.scheduler.lookahead_selector import LookaheadSelector
 from distkern.scheduler.messages import Begin, Load, Step
 from distkern.scheduler.selectors import HISTORY_DTYPE, PoolSelector, Selector
-from distkern.scheduler.settings import SelectionSettings
+from distkern.scheduler.settings import LOOKAHEAD_PANEL, LOOKAHEAD_POOL, SelectionSettings
 from distkern.scheduler.threads import single_threaded_blas
 from distkern.statistics import weighted_median_distance
 from distkern.stopping import StopReason
@@ -37,12 +37,6 @@ Array = NDArray[np.float64]
 
 MEDIAN_SAMPLE = 1000
 """Rows drawn for the median-distance rule."""
-
-LOOKAHEAD_POOL = 64
-"""Candidates with `criterion="residual"`."""
-
-LOOKAHEAD_PANEL = 24
-"""Most steps of a panel with `criterion="residual"`."""
 
 HOLDOUT_FRACTION = 0.1
 """Fraction of rows held out for the validation stop rule."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.sampling import Shortlist
+from distkern.scheduler.lookahead_answers import CandidateRows, Leaders
 from distkern.statistics import Moments
 
 Array = NDArray[np.float64]
@@ -156,6 +157,8 @@ class ProblemAnswer:
     """``cross`` (m + 1, w), ``gram`` (p, w), ``products`` (p, T), ``norms`` (n,), ``pool_gram`` (B, n),
     ``pool_products`` (n, T), ``target_norms`` (T,), ``validation`` (k,): only those a step asks for."""
     drawn: Drawn | None = None
+    leaders: Leaders | None = None
+    candidates: CandidateRows | None = None
 
     def merge(self, other: ProblemAnswer) -> ProblemAnswer:
         """Add the sums of `other` into this answer's arrays."""
@@ -168,6 +171,14 @@ class ProblemAnswer:
             self.drawn = other.drawn
         elif other.drawn is not None:
             self.drawn = self.drawn.merge(other.drawn)
+        if self.leaders is None:
+            self.leaders = other.leaders
+        elif other.leaders is not None:
+            self.leaders = self.leaders.merge(other.leaders)
+        if self.candidates is None:
+            self.candidates = other.candidates
+        elif other.candidates is not None:
+            self.candidates = self.candidates.merge(other.candidates)
         return self
 
 
@@ -185,7 +196,9 @@ class Answer:
     def copy(self) -> Answer:
         """Copy what `merge` would change, with aligned, C-contiguous sums."""
         problems = [
-            ProblemAnswer({name: np.array(value, order="C") for name, value in p.sums.items()}, p.drawn)
+            ProblemAnswer(
+                {name: np.array(value, order="C") for name, value in p.sums.items()}, p.drawn, p.leaders, p.candidates
+            )
             for p in self.problems
         ]
         return Answer(problems, self.load, dict(self.columns), dict(self.rows))

@@ -77,7 +77,8 @@ class DriverFactors:
         return answer
 
     def _fetch_drawn(self, answer: Answer) -> None:
-        drawn = [p.drawn for p in answer.problems if p.drawn is not None]
+        parts = [part for p in answer.problems for part in (p.drawn, p.leaders)]
+        drawn = [part for part in parts if part is not None]
         if not drawn:
             return
         rows = np.unique(np.concatenate([d.rows for d in drawn]))

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from distkern.errors import DataError
 from distkern.sampling import Shortlist, race_keys, row_uniforms, uniforms_for_rows
-from distkern.scheduler import tiles
+from distkern.scheduler import lookahead_tiles, tiles
 from distkern.scheduler.answers import Answer, Labels, LoadAnswer, ProblemAnswer, Sample
-from distkern.scheduler.messages import Begin, Columns, FetchRows, Load, ProblemStep, Step
+from distkern.scheduler.messages import Begin, Columns, FetchRows, Load, LookaheadStep, ProblemStep, Step
 from distkern.scheduler.row_matrix import MemoryBudget, RowMatrix
 from distkern.scheduler.tiles import SLAB, ProblemState, Subtraction, Tile, TileData
 from distkern.statistics import Moments
@@ -48,16 +48,17 @@ def cut_tiles(n_fit: int, n_held: int) -> list[Tile]:
 class PreparedStep:
     """A step with its arrays in the run's dtype and its candidates in kernel space, shared by all blocks."""
 
-    problems: tuple[ProblemStep | None, ...]
+    problems: tuple[ProblemStep | LookaheadStep | None, ...]
     centers: tuple[NDArray[Any] | None, ...]
     subtractions: tuple[Subtraction | None, ...]
 
 
 def prepare_columns(columns: Columns | None, begin: Begin) -> NDArray[Any] | None:
-    """Map candidates to kernel space, padded with zero rows to the batch width."""
+    """Map candidates to kernel space, padded with zero rows to a multiple of the batch width."""
     if columns is None:
         return None
-    centers = np.zeros((begin.batch, columns.features.shape[1]), dtype=begin.dtype)
+    width = -(-len(columns.rows) // begin.batch) * begin.batch
+    centers = np.zeros((width, columns.features.shape[1]), dtype=begin.dtype)
     begin.scaling.apply(columns.features, centers.dtype, out=centers[: len(columns.rows)])
     return centers
 
@@ -69,16 +70,16 @@ def prepare_step(step: Step, begin: Begin, *, with_centers: bool = True) -> Prep
     centers = tuple(
         prepare_columns(p.columns, begin) if p is not None and with_centers else None for p in step.problems
     )
-    subtractions = tuple(None if p is None else Subtraction.of(p.append, p.project) for p in problems)
+    subtractions = tuple(Subtraction.of(p.append, p.project) if isinstance(p, ProblemStep) else None for p in problems)
     return PreparedStep(problems, centers, subtractions)
 
 
-def _cast(step: ProblemStep, dtype: np.dtype[Any]) -> ProblemStep:
+def _cast(step: ProblemStep | LookaheadStep, dtype: np.dtype[Any]) -> ProblemStep | LookaheadStep:
     if dtype == np.float64:
         return step
     changes: dict[str, Any] = {}
-    for part in ("append", "eliminate", "project", "form"):
-        message = getattr(step, part)
+    for part in ("append", "eliminate", "project", "form", "trial", "commit"):
+        message = getattr(step, part, None)
         if message is not None:
             arrays = {
                 f.name: value.astype(dtype)
@@ -255,14 +256,21 @@ class Block:
         for state, op in zip(self.problems, step.problems, strict=True):
             if op is None:
                 continue
+            if isinstance(op, LookaheadStep):
+                if op.commit is not None:
+                    self._grow(state, op.commit.start + len(op.commit.keep))
+                    self._mark(state, op.commit.rows, True)
+                continue
             if op.append is not None:
-                state.validation = {}
-                columns = op.append.start + op.append.combine.shape[1]
-                self._widen(state, columns)
-                state.n_columns = columns
+                self._grow(state, op.append.start + op.append.combine.shape[1])
             if op.columns is not None:
                 self._mark(state, op.columns.rows, True)
                 self._mark(state, op.columns.released, False)
+
+    def _grow(self, state: ProblemState, columns: int) -> None:
+        state.validation = {}
+        self._widen(state, columns)
+        state.n_columns = columns
 
     def _mark(self, state: ProblemState, rows: NDArray[np.int64], taken: bool) -> None:
         own = self.data.rows[: self._n_fit]
@@ -277,6 +285,10 @@ class Block:
         for number, (state, op, centers, subtraction) in enumerate(parts):
             if op is None:
                 continue
+            if isinstance(op, LookaheadStep):
+                columns = None if handed_in is None else handed_in[number]
+                lookahead_tiles.apply(self.data, state, tile, op, self.begin, centers, columns)
+                continue
             if op.append is not None or op.eliminate is not None or op.project is not None:
                 tiles.finish(state, tile, op, subtraction, self.begin.panel)
             if op.form is not None or op.columns is not None:
@@ -290,6 +302,8 @@ class Block:
         for columns, state, op in zip(self.begin.problems, self.problems, step.problems, strict=True):
             if op is None:
                 answers.append(ProblemAnswer())
+            elif isinstance(op, LookaheadStep):
+                answers.append(lookahead_tiles.answer(self.data, state, tile, op, len(columns)))
             else:
                 answers.append(tiles.answer(self.data, state, tile, op, self.begin, len(columns)))
         return Answer(problems=answers)

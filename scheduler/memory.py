@@ -15,7 +15,7 @@ import psutil
 
 from distkern.errors import BudgetError
 from distkern.scheduler.block import TILE_ROWS
-from distkern.scheduler.settings import SelectionSettings
+from distkern.scheduler.settings import LOOKAHEAD_NEW, LOOKAHEAD_STEPS, LOOKAHEAD_WATCHED, SelectionSettings
 from distkern.scheduler.tiles import SLAB
 from distkern.storage import block_boundaries, chunk_rows_for
 from distkern.storage.source import BlockSource
@@ -228,17 +228,22 @@ def plan_memory(
     """
     item = 4 if settings.single_precision else 8
     width = settings.panel + settings.batch
+    looks_ahead = settings.criterion == "residual"
+    answered = settings.panel + LOOKAHEAD_NEW if looks_ahead else width
     columns = settings.max_centers + 1
     tile = min(TILE_ROWS, max(n_rows, 1))
     blocks = max(1, -(-n_rows // max(work.block_rows, 1)))
     problem_targets = max(2, -(-work.n_targets // work.n_problems))
-    partial = 8 * (columns * width + settings.pool * (settings.batch + problem_targets))
+    partial = 8 * (columns * answered + settings.pool * (answered - settings.panel + problem_targets))
     if settings.single_precision:
         partial += 8 * settings.pool**2
     levels = 2 + int(np.ceil(np.log2(max(2, work.block_rows / tile)))) + int(np.ceil(np.log2(blocks + 1)))
     tile_item = tile * item
     borrowed = settings.pool + width + min(SLAB, columns) + work.n_features
-    buffers = tile_item * (borrowed + work.n_features + settings.pool + 4 * width) + columns * width * item
+    buffers = tile_item * (borrowed + work.n_features + settings.pool + 4 * width) + columns * answered * item
+    if looks_ahead:
+        # E after every step, its norms, and what is answered side by side.
+        buffers += tile_item * (settings.panel * problem_targets + answered) + 8 * tile * settings.panel
     message = 8 * (columns * width + settings.pool * settings.panel)
     need = RowMatrices(
         features=n_rows * work.row_bytes,
@@ -262,9 +267,11 @@ def plan_memory(
 def driver_bytes(settings: SelectionSettings) -> int:
     """Bytes of the driver loop for one problem: U, the pool's coefficients and Gram matrices, and the run log."""
     columns = settings.max_centers + 1
-    rounds = -(-settings.max_centers // max(1, settings.accept))
+    looks_ahead = settings.criterion == "residual"
+    rounds = -(-settings.max_centers // (LOOKAHEAD_STEPS if looks_ahead else max(1, settings.accept)))
     log = 8 * rounds * columns // 2 * (settings.batch + settings.panel) + 8 * rounds * settings.panel * settings.pool
-    return log + 8 * (columns * columns + columns * settings.pool + 4 * settings.pool**2)
+    known = 8 * columns * (columns + settings.pool + LOOKAHEAD_WATCHED) if looks_ahead else 0
+    return log + known + 8 * (columns * columns + columns * settings.pool + 4 * settings.pool**2)
 
 
 def available_memory() -> int:

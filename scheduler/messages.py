@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from distkern.kernels import Kernel
 from distkern.scaling import FeatureScaling
+from distkern.scheduler.lookahead_messages import Commit, Enter, FormAhead, Trial
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -77,7 +78,7 @@ class Begin:
     panel: int
     """Width of the formed panel."""
     batch: int
-    """Width of a batch of new candidates."""
+    """Width of a batch of new candidates; a longer one is padded to a multiple of it."""
     draw: Draw | None
     """First draw."""
 
@@ -151,10 +152,22 @@ class ProblemStep:
 
 
 @dataclass(frozen=True)
+class LookaheadStep:
+    """What one problem does in a step with `criterion="residual"`, in the order of the fields."""
+
+    form: FormAhead | None = None
+    trial: Trial | None = None
+    commit: Commit | None = None
+    columns: Columns | None = None
+    """Kernel columns of new candidates; comes with `enter`."""
+    enter: Enter | None = None
+
+
+@dataclass(frozen=True)
 class Step:
     """One exchange: a step of every problem that is still running."""
 
-    problems: tuple[ProblemStep | None, ...]
+    problems: tuple[ProblemStep | LookaheadStep | None, ...]
 
     @property
     def name(self) -> str:
@@ -163,9 +176,10 @@ class Step:
             ("columns", "kernel-columns"),
             ("form", "form-panel"),
             ("append", "append-panel"),
+            ("commit", "append-panel"),
             ("project", "project-candidates"),
         ):
-            if any(p is not None and getattr(p, field) is not None for p in self.problems):
+            if any(getattr(p, field, None) is not None for p in self.problems):
                 return name
         return "residual-argmax"
 

@@ -136,7 +136,7 @@ def finish(state: ProblemState, tile: Tile, step: ProblemStep, subtraction: Subt
         if append.correct is not None:
             assert product is not None
             np.subtract(new, product[:, : new.shape[1]], out=new)
-        _store_columns(state, tile, append.start, new)
+        store_columns(state, tile, append.start, new)
         _update_residual(state, tile, append, new)
     if step.eliminate is None and project is None:
         return
@@ -159,7 +159,8 @@ def finish(state: ProblemState, tile: Tile, step: ProblemStep, subtraction: Subt
     state.pool.give_back(tile.rows, pool)
 
 
-def _store_columns(state: ProblemState, tile: Tile, start: int, new: NDArray[Any]) -> None:
+def store_columns(state: ProblemState, tile: Tile, start: int, new: NDArray[Any]) -> None:
+    """Put columns into Q[tile], from column `start` on."""
     done = 0
     while done < new.shape[1]:
         number, column = divmod(start + done, SLAB)

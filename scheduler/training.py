@@ -21,14 +21,11 @@ from distkern.kernels import Kernel, make_kernel
 from distkern.scaling import FeatureScaling
 from distkern.scheduler.answers import LoadAnswer
 from distkern.scheduler.backends import Backend
+from distkern.scheduler.lookahead_messages import WIDTH_UNIT
+from distkern.scheduler.lookahead_selector import LookaheadSelector
 from distkern.scheduler.messages import Begin, Load, Step
-from distkern.scheduler.selectors import (
-    HISTORY_DTYPE,
-    PoolSelector,
-    ResidualSelector,
-    Selector,
-)
-from distkern.scheduler.settings import SelectionSettings
+from distkern.scheduler.selectors import HISTORY_DTYPE, PoolSelector, Selector
+from distkern.scheduler.settings import LOOKAHEAD_PANEL, LOOKAHEAD_POOL, SelectionSettings
 from distkern.scheduler.threads import single_threaded_blas
 from distkern.statistics import weighted_median_distance
 from distkern.stopping import StopReason
@@ -72,15 +69,15 @@ class TrainingJob:
         """Fit the widths of pool, panel and batch to the number of training rows."""
         residual = self.criterion == "residual"
         all_rows = not residual and (self.sampler == "all" or n_rows <= self.candidates)
-        pool = 2 if residual else max(2, n_rows if all_rows else self.candidates)
-        batch = 2 if residual else max(2, min(max(self.panel, self.candidates // 8), pool))
-        panel = 2 if residual else max(2, min(self.panel, pool))
+        pool = LOOKAHEAD_POOL if residual else max(2, n_rows if all_rows else self.candidates)
+        batch = WIDTH_UNIT if residual else max(2, min(max(self.panel, self.candidates // 8), pool))
+        panel = LOOKAHEAD_PANEL if residual else max(2, min(self.panel, pool))
         return SelectionSettings(
             max_centers=min(self.max_centers, n_rows),
             criterion=self.criterion,
             sampler=self.sampler,
             pool=pool,
-            accept=1 if residual else min(self.panel, pool),
+            accept=panel if residual else min(self.panel, pool),
             panel=panel,
             batch=batch,
             all_rows=all_rows,
@@ -207,7 +204,7 @@ def _train(job: TrainingJob, source: BlockSource, backend: Backend, events: Even
             workers=n_workers,
         )
     )
-    machine = ResidualSelector if job.criterion == "residual" else PoolSelector
+    machine = LookaheadSelector if job.criterion == "residual" else PoolSelector
     selectors: list[Selector] = [machine(settings, i, weight_sum, loaded.n_held) for i in range(len(problems))]
     for selector, answer in zip(selectors, backend.exchange(begin).problems, strict=True):
         selector.begin(answer)

@@ -46,7 +46,19 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, Any, Any]], TrainingJob]] = {
         classification,
         make_job(classification=True, one_vs_rest=True, stop="validation", sigma=2.0, max_centers=12),
     ),
-    "residual": (classification, make_job(classification=True, criterion="residual", max_centers=6)),
+    "residual": (classification, make_job(classification=True, criterion="residual", max_centers=25)),
+    "residual-float32": (
+        classification,
+        make_job(
+            classification=True,
+            criterion="residual",
+            one_vs_rest=True,
+            stop="validation",
+            dtype="float32",
+            epsilon=0.01,
+            max_centers=12,
+        ),
+    ),
 }
 
 

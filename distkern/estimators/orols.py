@@ -30,6 +30,7 @@ class OROLSRegressor(KernelRegressor):
         tol: float | None = None,
         patience: int | None = None,
         epsilon: float = 0.0,
+        selection_rows: int | None = None,
         standardize: bool = True,
         dtype: str = "float64",
         factors: str = "auto",
@@ -50,6 +51,7 @@ class OROLSRegressor(KernelRegressor):
         self.tol = tol
         self.patience = patience
         self.epsilon = epsilon
+        self.selection_rows = selection_rows
         self.standardize = standardize
         self.dtype = dtype
         self.factors = factors
@@ -78,6 +80,7 @@ class OROLSClassifier(KernelClassifier):
         tol: float | None = None,
         patience: int | None = None,
         epsilon: float = 0.0,
+        selection_rows: int | None = None,
         multiclass: str = "shared",
         standardize: bool = True,
         dtype: str = "float64",
@@ -99,6 +102,7 @@ class OROLSClassifier(KernelClassifier):
         self.tol = tol
         self.patience = patience
         self.epsilon = epsilon
+        self.selection_rows = selection_rows
         self.multiclass = multiclass
         self.standardize = standardize
         self.dtype = dtype

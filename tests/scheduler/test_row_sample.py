@@ -19,7 +19,17 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from references import dense_kernel_columns, lambda_step
 from test_block_state import make_begin
-from trainings import assert_same_bits, cut, make_classes, make_data, make_job, make_source, tile_threads
+from trainings import (
+    assert_same_bits,
+    check_each_round,
+    cut,
+    make_classes,
+    make_data,
+    make_job,
+    make_source,
+    tile_threads,
+    train_serial,
+)
 
 from distkern.errors import DataError
 from distkern.events import EventBus, WorkerLost
@@ -158,6 +168,23 @@ def test_a_sample_of_all_rows_changes_nothing(selection_rows: int) -> None:
     result = fit(make_job(**settings, selection_rows=selection_rows), source)
     assert_same_bits(result, fit(make_job(**settings), make_source(X, y)))
     assert set(source.reads.values()) == {result.summary["passes"]} == {1}
+
+
+@pytest.mark.parametrize("classification", [False, True])
+def test_the_selection_is_that_of_the_sample(classification: bool) -> None:
+    """Targets are centred over the sample, and its weights are the rows that GCV counts."""
+    X, y = make_classes(240) if classification else make_data(240)
+    weights = some_weights(240)
+    job = make_job(classification=classification, selection_rows=90, sampler="mixture")
+    trained = train_serial(job, make_source(X, y, weights), each_round=check_each_round())
+    rows = selected(job, trained.source)
+    assert trained.rows.tolist() == rows.tolist()
+    encoded = encode_targets(y[rows], trained.begin.classes, False)
+    np.testing.assert_allclose(
+        trained.begin.target_means, np.average(encoded, axis=0, weights=weights[rows]), atol=1e-12
+    )
+    assert trained.selectors[0].factors.weight_sum == weights[rows].sum()
+    assert np.abs(trained.begin.target_means - trained.result.target_means).max() > 1e-3
 
 
 # ---- The model is fitted over all rows

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
-from benchmarks import accuracy, datasets, stop_rule, tables
+from benchmarks import (
+    accuracy,
+    accuracy_time,
+    datasets,
+    driver_time,
+    gemm_share,
+    generated,
+    memory,
+    profiling,
+    reference_loop,
+    scaling,
+    speech_size,
+    stop_rule,
+    tables,
+)
 
 
 @click.group(help="Benchmarks of distkern; each prints a Markdown table and may save it as JSON.")
@@ -14,28 +30,198 @@ def main() -> None:
     pass
 
 
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
 _sets = click.option("--set", "names", multiple=True, help="Only this set; may be given several times.")
 _json = click.option("--json", "path", type=click.Path(path_type=Path), help="Also save the rows here.")
+_folder = click.option(
+    "--folder", type=click.Path(path_type=Path, file_okay=False), help="Where temporary stores go; the system's place."
+)
+_dtype = click.option("--dtype", default="float64", show_default=True, type=click.Choice(["float64", "float32"]))
+
+
+def _number(name: str, default: int, text: str | None = None) -> Decorator:
+    return click.option(name, default=default, show_default=True, type=click.IntRange(min=0), help=text)
+
+
+def _numbers(name: str, variable: str, default: tuple[int, ...], text: str | None = None) -> Decorator:
+    several = "May be given several times."
+    return click.option(
+        name,
+        variable,
+        multiple=True,
+        default=default,
+        show_default=bool(default),
+        type=click.IntRange(min=1),
+        help=f"{text} {several}" if text else several,
+    )
 
 
 @main.command("accuracy", help="Test error beside scikit-learn's SVC and Nystroem + ridge.")
 @_sets
 @_json
-@click.option("--seeds", default=1, show_default=True, help="Row-draw seeds to average distkern over.")
+@_number("--seeds", 1, "Row-draw seeds to average distkern over.")
 def accuracy_command(names: tuple[str, ...], path: Path | None, seeds: int) -> None:
-    rows = accuracy.run(datasets.present(names), tuple(range(seeds)))
-    click.echo(tables.markdown(rows))
-    tables.save(path, rows)
+    tables.report(accuracy.run(datasets.present(names), tuple(range(seeds))), path)
+
+
+@main.command("accuracy-time", help="Test error and fit time against centres, beside Nystroem, SVC and Falkon.")
+@_sets
+@_json
+@_numbers("--centers", "centers", (), "Instead of an eighth, a quarter, a half and all of the set's number.")
+@click.option("--fewer/--no-fewer", default=True, show_default=True, help="Rows with 0.6 of Nystroem's centres.")
+def accuracy_time_command(names: tuple[str, ...], path: Path | None, centers: tuple[int, ...], fewer: bool) -> None:
+    splits = datasets.present(names or accuracy_time.SETS)
+    tables.report(accuracy_time.run(splits, centers, fewer=fewer), path)
 
 
 @main.command("stop-rule", help="The default stop rule beside the best model along the path.")
 @_sets
 @_json
-@click.option("--seed", default=0, show_default=True)
+@_number("--seed", 0)
 def stop_rule_command(names: tuple[str, ...], path: Path | None, seed: int) -> None:
-    rows = stop_rule.run(datasets.present(names), seed)
-    click.echo(tables.markdown(rows))
-    tables.save(path, rows)
+    tables.report(stop_rule.run(datasets.present(names), seed), path)
+
+
+@main.command("reference-loop", help="criterion='residual' beside a plain numpy loop, one centre at a time.")
+@_json
+@_number("--rows", 100_000)
+@_number("--features", 10)
+@_numbers("--centers", "centers", (400, 1000))
+def reference_loop_command(path: Path | None, rows: int, features: int, centers: tuple[int, ...]) -> None:
+    tables.report(reference_loop.run(rows, features, centers), path)
+
+
+@main.command("gemm-share", help="Share of the machine's matrix-product rate that the selection reaches.")
+@_json
+@_number("--rows", 200_000)
+@_number("--features", 20)
+@_number("--centers", 1000)
+@click.option("--dtype", "dtypes", multiple=True, default=("float64", "float32"), show_default=True)
+@_number("--gemm-size", 4096, "Side of the square product that measures the machine.")
+def gemm_share_command(
+    path: Path | None, rows: int, features: int, centers: int, dtypes: tuple[str, ...], gemm_size: int
+) -> None:
+    tables.report(gemm_share.run(rows, features, centers, dtypes, gemm_size), path)
+
+
+@main.command("scaling-workers", help="Training time from a store with one and with two worker processes.")
+@_json
+@_number("--rows", 1_000_000)
+@_number("--features", 32)
+@_number("--centers", 500)
+@_numbers("--workers", "workers", (1, 2))
+@_folder
+def scaling_workers_command(
+    path: Path | None, rows: int, features: int, centers: int, workers: tuple[int, ...], folder: Path | None
+) -> None:
+    tables.report(scaling.by_workers(rows, features, centers, workers, folder=folder), path)
+
+
+@main.command("scaling-rows", help="Training time from stores of growing size at a fixed number of centres.")
+@_json
+@_numbers("--rows", "sizes", (125_000, 250_000, 500_000, 1_000_000))
+@_number("--features", 32)
+@_number("--centers", 300)
+@_number("--workers", 2, "Worker processes; 0 is this process.")
+@_folder
+def scaling_rows_command(
+    path: Path | None, sizes: tuple[int, ...], features: int, centers: int, workers: int, folder: Path | None
+) -> None:
+    tables.report(scaling.by_rows(sizes, features, centers, workers, folder=folder), path)
+
+
+@main.command("memory", help="Planned and measured peaks of trainings through the command line.")
+@_json
+@_numbers("--rows", "sizes", (100_000, 200_000, 400_000))
+@_number("--features", 32)
+@_number("--centers", 300)
+@_number("--workers", 2, "Worker processes; 0 is the command's own process, without a budget.")
+@click.option(
+    "--budget", "budgets", multiple=True, default=("1GiB", "2GiB"), show_default=True, help="Memory of a worker."
+)
+@_dtype
+@_folder
+def memory_command(
+    path: Path | None,
+    sizes: tuple[int, ...],
+    features: int,
+    centers: int,
+    workers: int,
+    budgets: tuple[str, ...],
+    dtype: str,
+    folder: Path | None,
+) -> None:
+    tables.report(memory.run(sizes, features, centers, workers, budgets if workers else (None,), dtype, folder), path)
+
+
+@main.command("profile", help="Where the time of one training in this process goes.")
+@_json
+@_number("--rows", 100_000)
+@_number("--features", 20)
+@_number("--centers", 500)
+@_dtype
+@click.option("--criterion", default="error-reduction", show_default=True)
+@_number("--top", 10, "Functions of the driver to list.")
+def profile_command(
+    path: Path | None, rows: int, features: int, centers: int, dtype: str, criterion: str, top: int
+) -> None:
+    tables.report(profiling.measure(rows, features, centers, dtype, criterion, top), path)
+
+
+@main.command("speech-size", help="1.1 million rows of 144 overlapping classes on two workers of 2 GiB.")
+@_json
+@_number("--rows", 1_100_000)
+@_number("--test-rows", 50_000)
+@_number("--features", 39)
+@_number("--classes", 144)
+@_number("--components", 8, "Gaussians of a class.")
+@_number("--centers", 1000)
+@click.option("--sigma", default=speech_size.SIGMA, show_default=True)
+@_number("--workers", 2)
+@click.option("--memory", default="2GiB", show_default=True, help="Of a worker.")
+@_number("--selection-rows", 100_000, "Rows to choose centres on; 0 leaves this training out.")
+@click.option("--all-rows/--no-all-rows", default=True, show_default=True, help="Also choose centres on all rows.")
+@_number("--seed", 0)
+@_folder
+def speech_size_command(
+    path: Path | None,
+    rows: int,
+    test_rows: int,
+    features: int,
+    classes: int,
+    components: int,
+    centers: int,
+    sigma: float,
+    workers: int,
+    memory: str,
+    selection_rows: int,
+    all_rows: bool,
+    seed: int,
+    folder: Path | None,
+) -> None:
+    mixture = generated.Mixture(classes, components, features, seed=seed)
+    rows_of_table = speech_size.run(
+        rows,
+        test_rows,
+        centers,
+        mixture,
+        sigma=sigma,
+        workers=workers,
+        memory=memory,
+        selection_rows=selection_rows or None,
+        all_rows=all_rows,
+        folder=folder,
+    )
+    tables.report(rows_of_table, path)
+
+
+@main.command("driver-time", help="The driver's own time a panel with the answers of many simulated workers.")
+@_json
+@_number("--workers", 256)
+@_number("--centers", 1000)
+def driver_time_command(path: Path | None, workers: int, centers: int) -> None:
+    tables.report(driver_time.run(workers, centers), path)
 
 
 if __name__ == "__main__":

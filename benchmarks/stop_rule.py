@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 import distkern
-from benchmarks.accuracy import error_of
+from benchmarks.baselines import error_of
 from benchmarks.datasets import Split
 
 GRID = 40
@@ -43,10 +43,7 @@ def measure(split: Split, seed: int = 0) -> dict[str, Any]:
     }
 
 
-def run(splits: Any, seed: int) -> list[dict[str, Any]]:
-    """Measure every split, reporting each on standard error as it comes."""
-    rows = []
+def run(splits: Iterable[Split], seed: int) -> Iterator[dict[str, Any]]:
+    """Measure every split."""
     for split in splits:
-        rows.append(measure(split, seed))
-        print(rows[-1], file=sys.stderr, flush=True)
-    return rows
+        yield measure(split, seed)

@@ -1,10 +1,12 @@
 """A trained model: centres, kernel and weights, and how it is evaluated.
 
-f(x) = b + sum_j a_j k(x, x_j), for all targets at once: the union of the centres is evaluated once.
+f(x) = b + sum_j a_j k(x, x_j), for all targets at once: the union of the centres is evaluated once. Here rows are
+evaluated in one piece; `distkern.scheduler.prediction` cuts them into tiles and spreads the tiles over threads.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +18,65 @@ from distkern.scaling import FeatureScaling
 
 Array = NDArray[np.float64]
 
-TILE_VALUES = 1 << 20
-"""Kernel values computed at a time: 8 MB in float64."""
+Scratch = Callable[[str, tuple[int, ...], np.dtype[Any]], NDArray[Any]]
+"""Hands out an uninitialised array by name, shape and dtype, valid until that name is asked for again."""
+
+
+def fresh_array(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Allocate an array: the scratch of those who evaluate once."""
+    return np.empty(shape, dtype=dtype)
+
+
+@dataclass(frozen=True)
+class PreparedModel:
+    """A model whose centres and weights are scaled and cast, ready for many calls.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel.
+    scaling : FeatureScaling
+        From the caller's features to the kernel's.
+    centers : array, shape (m, d)
+        In kernel space, in the dtype of the kernel values.
+    coef : array, shape (m, T)
+        Weights, in the same dtype.
+    intercept : array, shape (T,)
+        Intercepts, float64.
+    """
+
+    kernel: Kernel
+    scaling: FeatureScaling
+    centers: NDArray[Any]
+    coef: NDArray[Any]
+    intercept: Array
+
+    def evaluate(self, X: NDArray[Any], out: Array | None = None, scratch: Scratch = fresh_array) -> Array:
+        """Return f for rows of raw features, in one piece.
+
+        Parameters
+        ----------
+        X : array, shape (n, d)
+            Rows.
+        out : array, shape (n, T), optional
+            Where to put the result; allocated by default.
+        scratch : callable
+            Where the n x m kernel values and the scaled rows go.
+        """
+        n, dtype = len(X), self.centers.dtype
+        values = np.empty((n, len(self.intercept))) if out is None else out
+        if not len(self.centers):
+            values[...] = self.intercept
+            return values
+        rows = scratch("features", X.shape, dtype)
+        if dtype == np.float64:
+            self.scaling.apply(X, dtype, out=rows)
+        else:
+            exact = np.dtype(np.float64)
+            rows[...] = self.scaling.apply(X, exact, out=scratch("float64-features", X.shape, exact))
+        columns = self.kernel.block(rows, self.centers, out=scratch("kernel", (n, len(self.centers)), dtype))
+        product = np.matmul(columns, self.coef, out=scratch("product", values.shape, dtype))
+        return np.add(product, self.intercept, out=values)
 
 
 @dataclass(frozen=True)
@@ -47,23 +106,24 @@ class KernelModel:
     intercept: Array
     dtype: str
 
-    def evaluate(self, X: NDArray[Any]) -> Array:
-        """Return f for rows of raw features, shape (n, d), as an array of shape (n, T), in tiles."""
+    def prepare(self) -> PreparedModel:
+        """Scale and cast the centres and the weights.
+
+        The copies are C-contiguous and aligned whatever the model went through (dask delivers arrays that are
+        not): memory order and alignment would change products.
+        """
         dtype = np.dtype(self.dtype)
-        m = len(self.centers)
-        out = np.empty((len(X), len(self.intercept)))
-        out[...] = self.intercept
-        if not m:
-            return out
-        centers = self.scaling.apply(self.centers, dtype)
-        coef = self.coef.astype(dtype)
-        rows = max(1, min(len(X), TILE_VALUES // m))
-        values = np.empty((rows, m), dtype=dtype)
-        scaled = np.empty((rows, X.shape[1]), dtype=dtype)
-        for start in range(0, len(X), rows):
-            part = X[start : start + rows]
-            k = len(part)
-            self.scaling.apply(part, dtype, out=scaled[:k])
-            self.kernel.block(scaled[:k], centers, out=values[:k])
-            out[start : start + k] += values[:k] @ coef
-        return out
+        centers = np.empty((len(self.centers), len(self.scaling.shift)), dtype=dtype)
+        if len(centers):
+            self.scaling.apply(self.centers, dtype, out=centers)
+        return PreparedModel(
+            self.kernel,
+            self.scaling,
+            centers,
+            np.array(self.coef, dtype=dtype, order="C"),
+            self.intercept,
+        )
+
+    def evaluate(self, X: NDArray[Any]) -> Array:
+        """Return f for rows of raw features, shape (n, d), as an array of shape (n, T), in one piece."""
+        return self.prepare().evaluate(X)

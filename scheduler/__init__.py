@@ -9,13 +9,22 @@ _EXPORTS = {
     "TrainingJob": "training",
     "TrainingResult": "training",
     "Path": "training",
+    "TrainingPlan": "plan",
+    "WorkerFacts": "workers",
+    "Workload": "memory",
+    "default_limit": "running",
+    "plan_job": "running",
     "run_training": "running",
+    "worker_facts": "workers",
+    "workload": "running",
     "connect": "clients",
     "current_client": "clients",
     "local_client": "clients",
     "DaskArraySource": "dask_arrays",
     "is_dask_array": "dask_arrays",
     "map_rows": "dask_arrays",
+    "evaluate": "prediction",
+    "predict_blocks": "prediction",
 }
 
 

@@ -196,6 +196,14 @@ class Answer:
     bytes_read: int = 0
     """Bytes that were read from the source (`Accumulate`)."""
 
+    def copy(self) -> Answer:
+        """Copy what `merge` would change, with aligned, C-contiguous sums."""
+        problems = [
+            ProblemAnswer({name: np.array(value, order="C") for name, value in p.sums.items()}, p.drawn)
+            for p in self.problems
+        ]
+        return Answer(problems, self.load, dict(self.columns), dict(self.rows), self.bytes_read)
+
     def merge(self, other: Answer) -> Answer:
         """Merge `other` into this answer and return it."""
         if not self.problems:

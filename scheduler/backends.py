@@ -14,6 +14,7 @@ import numpy as np
 from distkern.scheduler.answers import Answer
 from distkern.scheduler.executors import Executor, SerialExecutor
 from distkern.scheduler.messages import Accumulate, Columns, FetchRows, KernelColumns, Message, Step
+from distkern.scheduler.row_matrix import MemoryBudget
 from distkern.storage.source import BlockSource
 
 
@@ -50,11 +51,13 @@ class DriverFactors:
         Workers with the features.
     source : BlockSource
         The same rows; this process reads targets and weights only.
+    budget : MemoryBudget, optional
+        What Q and the pool may take of this process's memory.
     """
 
-    def __init__(self, executor: Executor, source: BlockSource) -> None:
+    def __init__(self, executor: Executor, source: BlockSource, budget: MemoryBudget | None = None) -> None:
         self._remote = executor
-        self._local = SerialExecutor(source, with_features=False)
+        self._local = SerialExecutor(source, with_features=False, budget=budget)
         self.exchanges = 0
 
     def exchange(self, message: Message) -> Answer:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from distkern.errors import ClusterError
+from distkern.scheduler.memory import BASELINE
 
 
 def current_client() -> Any | None:
@@ -56,7 +57,7 @@ def connect(address: str, timeout: float = 30.0) -> Iterator[Any]:
 
 
 @contextmanager
-def local_client(workers: int, memory: str | int | None = None) -> Iterator[Any]:
+def local_client(workers: int, memory: int | None = None) -> Iterator[Any]:
     """Start worker processes on this machine, one thread each, and close them when the context ends.
 
     distkern holds its own memory budget, so dask's spilling, pausing and killing are switched off on a
@@ -66,8 +67,9 @@ def local_client(workers: int, memory: str | int | None = None) -> Iterator[Any]
     ----------
     workers : int
         Worker processes.
-    memory : str or int, optional
-        Memory of each worker, for example "2GiB"; dask's share of this machine if not given.
+    memory : int, optional
+        Bytes that trainings may take of each worker's memory beside the interpreter's own, held by the operating
+        system where it can; dask's share of this machine if not given.
 
     Yields
     ------
@@ -81,6 +83,8 @@ def local_client(workers: int, memory: str | int | None = None) -> Iterator[Any]
     import dask
     from distributed import Client, LocalCluster
 
+    from distkern.scheduler.limits import HoldMemory
+
     settings: dict[str, Any] = {
         f"distributed.worker.memory.{name}": False for name in ("target", "spill", "pause", "terminate")
     }
@@ -91,11 +95,13 @@ def local_client(workers: int, memory: str | int | None = None) -> Iterator[Any]
                 n_workers=workers,
                 threads_per_worker=1,
                 processes=True,
-                memory_limit="auto" if memory is None else memory,
+                memory_limit="auto" if memory is None else BASELINE + memory,
                 host="127.0.0.1",
                 dashboard_address="127.0.0.1:0",
             )
         except (OSError, ValueError, TimeoutError, RuntimeError) as error:
             raise ClusterError(f"{workers} local workers did not start: {error}", kind="no-workers") from error
         with cluster, Client(cluster, set_as_default=False) as client:
+            if memory is not None:
+                client.register_plugin(HoldMemory(memory))
             yield client

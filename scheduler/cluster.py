@@ -26,7 +26,9 @@ from distkern.errors import ClusterError
 from distkern.events import BlocksReplayed, EventBus, WorkerLost
 from distkern.scheduler import memo, tasks
 from distkern.scheduler.answers import Answer
+from distkern.scheduler.errands import Errand
 from distkern.scheduler.executors import total
+from distkern.scheduler.gathering import FAN_IN, Carried, Gatherer, SumErrand
 from distkern.scheduler.inline import InlineBlocks
 from distkern.scheduler.log import SLICE_BYTES, RunLog
 from distkern.scheduler.memo import Fence, Refusal
@@ -34,6 +36,7 @@ from distkern.scheduler.messages import Message, Query, canonical, message_name
 from distkern.scheduler.placement import blocks_of, place, rehome
 from distkern.scheduler.reduction import Node
 from distkern.scheduler.watch import WorkerWatch
+from distkern.scheduler.workers import in_process
 from distkern.storage.source import BlockSource
 
 POLL_SECONDS = 1.0
@@ -58,11 +61,26 @@ Make = Callable[[Fence, tuple[int, ...]], tuple[Any, ...]]
 
 
 @dataclass
-class _Errand:
-    worker: str
-    blocks: tuple[int, ...]
-    steps: Iterator[tuple[str, tuple[Any, ...]]] = field(default_factory=lambda: iter(()))
-    replayed: int = 0
+class _Round:
+    """What one task a worker is being run for, and how far that is."""
+
+    make: Make
+    name: str
+    version: int
+    """Messages that a block must have seen before."""
+    todo: set[int]
+    """Blocks that have not answered."""
+    gatherer: Gatherer
+    summed: bool
+    """Whether answers may be summed by tasks before they are fetched."""
+    pending: dict[Any, Errand | SumErrand] = field(default_factory=dict)
+    unassigned: bool = True
+    """Whether some blocks may have nothing under way for them."""
+
+    def idle(self) -> set[int]:
+        """Blocks that have not answered and that nothing is under way for."""
+        busy = {block for errand in self.pending.values() for block in errand.blocks}
+        return self.todo - busy - self.gatherer.blocks
 
 
 class DaskExecutor:
@@ -80,6 +98,10 @@ class DaskExecutor:
         Whether blocks hold Q and E, or only answer queries for kernel columns.
     worker_wait : float
         Seconds to wait for a worker when there is none.
+    room : int, optional
+        Bytes of row matrices that each worker may keep in memory.
+    fan_in : int
+        With more workers than this, answers are summed by tasks before they are fetched.
 
     Raises
     ------
@@ -95,12 +117,16 @@ class DaskExecutor:
         *,
         with_factors: bool = True,
         worker_wait: float = WORKER_WAIT_SECONDS,
+        room: int | None = None,
+        fan_in: int = FAN_IN,
     ) -> None:
         self._client = client
         self._source = source
         self._events = events
         self._with_factors = with_factors
         self._worker_wait = worker_wait
+        self._room = room
+        self._fan_in = fan_in
         self._run_id = uuid.uuid4().hex
         self._log = RunLog()
         self._n_blocks = len(source.boundaries) - 1
@@ -131,11 +157,13 @@ class DaskExecutor:
         previous = self._log.hashes[-1]
         self._log.append(message)
 
+        carried = Carried(self._client, message) if self.n_workers > self._fan_in else None
+
         def make(fence: Fence, blocks: tuple[int, ...]) -> tuple[Any, ...]:
-            return tasks.run_message, fence, blocks, version, previous, message
+            return tasks.run_message, fence, blocks, version, previous, carried.future if carried else message
 
         nodes: dict[Node, Answer] = {}
-        for part in self._round(make, message_name(message), version):
+        for part in self._round(make, message_name(message), version, summed=True):
             nodes.update(canonical_answers(part))
         return total(nodes, self._n_blocks)
 
@@ -193,60 +221,80 @@ class DaskExecutor:
                 future.cancel()
         return results
 
-    def _round(self, make: Make, name: str, version: int) -> Iterator[Any]:
+    def _round(self, make: Make, name: str, version: int, *, summed: bool = False) -> Iterator[Any]:
         """Run the task that `make` builds once for every block; yield the answers as they come."""
         self._rebalance()
         self._refusals = 0
-        todo = set(range(self._n_blocks))
-        pending: dict[Any, _Errand] = {}
+        gatherer = Gatherer(self._homes, self._fan_in)
+        round_ = _Round(make, name, version, set(range(self._n_blocks)), gatherer, summed and gatherer.active)
         try:
-            self._start_errands(todo, pending, make, name)
-            while pending:
+            self._start_errands(round_)
+            while round_.pending:
                 kind, value = self._next_signal()
-                if kind == "done" and value in pending:
-                    errand = pending.pop(value)
-                    outcome = self._fetch(value, errand)
-                    if outcome is _GONE:
-                        self._lose(errand.worker, pending)
-                    elif self._advance(errand, outcome, pending, make, name, version):
-                        todo -= set(errand.blocks)
-                        yield outcome
+                if kind == "done" and value in round_.pending:
+                    yield from self._finished(value, round_)
                 elif kind == "remove-worker":
-                    self._lose(value, pending)
+                    self._lose(value, round_)
                 elif kind == "poll":
                     for worker in set(self._homes.values()) - set(self._workers()):
-                        self._lose(worker, pending)
-                self._start_errands(todo, pending, make, name)
+                        self._lose(worker, round_)
+                self._start_errands(round_)
+                if self._signals.empty():
+                    self._sum_groups(round_)
         finally:
-            for future in pending:
+            for future in round_.pending:
                 future.cancel()
 
-    def _start_errands(self, todo: set[int], pending: dict[Any, _Errand], make: Make, name: str) -> None:
-        busy = {block for errand in pending.values() for block in errand.blocks}
-        idle = todo - busy
+    def _finished(self, future: Any, round_: _Round) -> Iterator[Any]:
+        """Take a finished task's result; yield what it answers."""
+        errand = round_.pending.pop(future)
+        if round_.summed and isinstance(errand, Errand) and errand.last and future.status == "finished":
+            round_.gatherer.hold(future, errand)
+            return
+        outcome = self._fetch(future, errand)
+        if outcome is _GONE:
+            for worker in errand.workers:
+                self._lose(worker, round_)
+        elif isinstance(errand, SumErrand):
+            nodes, refusals = outcome
+            for number, (part, member) in enumerate(errand.parts):
+                part.release()
+                if self._advance(member, refusals.get(number), round_):
+                    round_.todo -= set(member.blocks)
+            yield nodes
+        elif self._advance(errand, outcome, round_):
+            round_.todo -= set(errand.blocks)
+            yield outcome
+
+    def _start_errands(self, round_: _Round) -> None:
+        if not round_.unassigned:
+            return
+        round_.unassigned = False
+        idle = round_.idle()
         for worker in sorted({self._homes[block] for block in idle}):
             blocks = tuple(sorted(block for block in idle if self._homes[block] == worker))
-            errand = _Errand(worker, blocks)
-            self._submit(errand, name, make(self._fence(worker), blocks), pending)
+            self._submit(Errand(worker, blocks), round_.name, round_.make(self._fence(worker), blocks), round_)
 
-    def _advance(
-        self,
-        errand: _Errand,
-        outcome: Any,
-        pending: dict[Any, _Errand],
-        make: Make,
-        name: str,
-        version: int,
-    ) -> bool:
+    def _sum_groups(self, round_: _Round) -> None:
+        """Have the answers of complete groups summed by one of their workers."""
+        round_.gatherer.homes = self._homes
+        errands = [errand for errand in round_.pending.values() if isinstance(errand, Errand)]
+        for errand in round_.gatherer.complete(errands):
+            answers = [future for future, _ in errand.parts]
+            self._submit(errand, "sum-answers", (tasks.sum_answers, self._n_blocks, answers), round_)
+
+    def _advance(self, errand: Errand, outcome: Any, round_: _Round) -> bool:
         """Take an errand's result; return whether it was the answer."""
+        version = round_.version
         if isinstance(outcome, Refusal):
             self._refusals += 1
-            if self._refusals > MAX_REFUSALS:
+            if self._refusals > MAX_REFUSALS * max(1, self.n_workers):
                 raise ClusterError(
                     f"workers refused {self._refusals} tasks in one round, the last {errand.blocks} on "
                     f"{errand.worker} ({outcome}); another driver may be using run {self._run_id}",
                     kind="refused",
                 )
+            round_.unassigned = True
             # Blocks in different states go separate ways; those that are well wait for the next message task.
             groups: dict[int, list[int]] = {}
             for block in errand.blocks:
@@ -254,25 +302,25 @@ class DaskExecutor:
                 if state is not None:
                     groups.setdefault(state if state <= version else -1, []).append(block)
             for state, blocks in groups.items():
-                part = _Errand(errand.worker, tuple(blocks))
-                message = (name, make(self._fence(part.worker), part.blocks))
+                part = Errand(errand.worker, tuple(blocks))
+                message = (round_.name, round_.make(self._fence(part.worker), part.blocks))
                 part.steps = chain(self._catch_up(part, state, version), [message])
-                self._submit(part, *next(part.steps), pending)
+                self._submit(part, *next(part.steps), round_)
             return False
         step = next(errand.steps, None)
         if step is not None:
-            self._submit(errand, *step, pending)
+            self._submit(errand, *step, round_)
             return False
         if errand.replayed:
             self._events.emit(BlocksReplayed(worker=errand.worker, blocks=errand.blocks, messages=errand.replayed))
         return True
 
-    def _catch_up(self, errand: _Errand, state: int, version: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    def _catch_up(self, errand: Errand, state: int, version: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """Steps that bring blocks from `state` (-1: absent) to `version`."""
         fence = self._fence(errand.worker)
         if state < 0:
             for blocks, source in self._shipments(errand.blocks):
-                yield "place-blocks", (tasks.place_blocks, fence, source, blocks, self._with_factors)
+                yield "place-blocks", (tasks.place_blocks, fence, source, blocks, self._with_factors, self._room)
             state = 0
         errand.replayed = version - state
         for first, last in self._log.slices(state, version):
@@ -295,22 +343,23 @@ class DaskExecutor:
         if shipment.pieces:
             yield tuple(shipment.pieces), shipment
 
-    def _submit(self, errand: _Errand, name: str, call: tuple[Any, ...], pending: dict[Any, _Errand]) -> None:
-        function, fence, *arguments = call
+    def _submit(self, errand: Errand | SumErrand, name: str, call: tuple[Any, ...], round_: _Round) -> None:
+        function, first, *arguments = call
         # The epoch may have risen since the call was made.
-        fence = self._fence(errand.worker) if isinstance(fence, Fence) else fence
+        first = self._fence(errand.worker) if isinstance(first, Fence) else first
+        errand.last = name == round_.name
         # A message is a few MB at most; dask's advice about large graphs is for data in graphs.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
             future = self._client.submit(
                 function,
-                fence,
+                first,
                 *arguments,
                 key=f"{name}-{uuid.uuid4().hex}",
                 workers=[errand.worker],
                 allow_other_workers=False,
                 pure=False,
             )
-        pending[future] = errand
+        round_.pending[future] = errand
         future.add_done_callback(lambda done: self._signals.put(("done", done)))
 
     def _fence(self, worker: str) -> Fence:
@@ -322,7 +371,7 @@ class DaskExecutor:
             n_blocks=self._n_blocks,
         )
 
-    def _fetch(self, future: Any, errand: _Errand) -> Any:
+    def _fetch(self, future: Any, errand: Errand | SumErrand) -> Any:
         """Fetch a finished task's result, unless its worker leaves meanwhile."""
         while True:
             try:
@@ -330,7 +379,7 @@ class DaskExecutor:
             except TimeoutError:
                 if future.done():
                     raise
-                if errand.worker not in self._workers():
+                if not errand.workers <= set(self._workers()):
                     return _GONE
                 continue
             except Exception as error:
@@ -341,12 +390,15 @@ class DaskExecutor:
             future.release()
             return outcome
 
-    def _lose(self, worker: str, pending: dict[Any, _Errand]) -> None:
+    def _lose(self, worker: str, round_: _Round | None) -> None:
         """Cancel a lost worker's errands and give its blocks new homes."""
         blocks = blocks_of(self._homes, worker)
-        for future in [f for f, errand in pending.items() if errand.worker == worker]:
-            del pending[future]
-            future.cancel()
+        if round_ is not None:
+            round_.unassigned = True
+            round_.gatherer.forget(worker)
+            for future in [f for f, errand in round_.pending.items() if worker in errand.workers]:
+                del round_.pending[future]
+                future.cancel()
         if worker in self._workers():
             # It answers to the scheduler but lost a result: its memory may be fine, the task is simply sent again.
             return
@@ -372,7 +424,7 @@ class DaskExecutor:
         while not self._signals.empty():
             kind, value = self._signals.get()
             if kind == "remove-worker":
-                self._lose(value, {})
+                self._lose(value, None)
         if not self._joined:
             return
         self._joined = False
@@ -436,9 +488,3 @@ def canonical_answers(nodes: dict[Node, Answer]) -> dict[Node, Answer]:
             for name, array in problem.sums.items():
                 problem.sums[name] = np.require(array, requirements=["C", "A", "W"])
     return nodes
-
-
-def in_process(client: Any) -> bool:
-    """Whether all workers of a client live in this process."""
-    workers = client.scheduler_info(n_workers=-1)["workers"]
-    return bool(workers) and all(address.startswith("inproc://") for address in workers)

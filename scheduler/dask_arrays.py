@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+import uuid
 from itertools import accumulate
 from typing import Any
 
@@ -11,6 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.errors import DataError
+from distkern.model import KernelModel
+from distkern.scheduler.prediction import Finish, evaluate
+from distkern.scheduler.threads import follow_worker
 from distkern.storage import check_rows_agree, check_weights, numeric_dtype, require_finite
 
 
@@ -98,17 +101,25 @@ class DaskArraySource:
         return np.ascontiguousarray(part.compute() if is_dask_array(part) else part)
 
 
+def predict_rows(rows: NDArray[Any], model: KernelModel, finish: Finish[NDArray[Any]]) -> NDArray[Any]:
+    """Predict one chunk of a dask array."""
+    follow_worker()
+    return finish(evaluate(model, rows))
+
+
 def map_rows(
-    function: Callable[[NDArray[Any]], NDArray[Any]], X: Any, columns: int | None, dtype: np.dtype[Any]
+    model: KernelModel, X: Any, finish: Finish[NDArray[Any]], columns: int | None, dtype: np.dtype[Any]
 ) -> Any:
-    """Apply `function` lazily to row blocks of a dask array.
+    """Predict a dask array lazily, chunk by chunk.
 
     Parameters
     ----------
-    function : callable
-        Takes rows of shape (n, d), returns (n,) or (n, columns).
+    model : KernelModel
+        The model; a key of its own in the graph, so that a worker gets it once.
     X : dask.array.Array, shape (n_rows, d)
         Rows.
+    finish : callable
+        From fitted targets, shape (n, T), to an array of shape (n,) or (n, columns).
     columns : int or None
         Columns of the result, None for one dimension.
     dtype : numpy.dtype
@@ -119,7 +130,12 @@ def map_rows(
     dask.array.Array
         Not computed yet, with the row chunks of `X`.
     """
+    import dask
+
     X = X.rechunk({1: -1})
+    held = dask.delayed(model, name=f"kernel-model-{uuid.uuid4().hex}", traverse=False)
     if columns is None:
-        return X.map_blocks(function, dtype=dtype, drop_axis=1, meta=np.empty(0, dtype=dtype))
-    return X.map_blocks(function, dtype=dtype, chunks=(X.chunks[0], (columns,)), meta=np.empty((0, 0), dtype=dtype))
+        meta = np.empty(0, dtype=dtype)
+        return X.map_blocks(predict_rows, held, finish, dtype=dtype, drop_axis=1, meta=meta)
+    shape = (X.chunks[0], (columns,))
+    return X.map_blocks(predict_rows, held, finish, dtype=dtype, chunks=shape, meta=np.empty((0, 0), dtype=dtype))

@@ -11,6 +11,7 @@ from distkern.scheduler.block import Block
 from distkern.scheduler.messages import Message, Query, canonical
 from distkern.scheduler.reduction import TreeReducer
 from distkern.scheduler.rounds import HandedIn
+from distkern.scheduler.row_matrix import MemoryBudget
 from distkern.storage.source import BlockSource
 
 
@@ -48,13 +49,16 @@ class SerialExecutor:
         Training rows.
     with_features : bool
         False where kernel columns are handed in.
+    budget : MemoryBudget, optional
+        What the blocks may keep in memory; everything if not given.
     """
 
     n_workers = 1
 
-    def __init__(self, source: BlockSource, *, with_features: bool = True) -> None:
+    def __init__(self, source: BlockSource, *, with_features: bool = True, budget: MemoryBudget | None = None) -> None:
         self._blocks = [
-            Block(source, number, with_features=with_features) for number in range(len(source.boundaries) - 1)
+            Block(source, number, with_features=with_features, budget=budget)
+            for number in range(len(source.boundaries) - 1)
         ]
 
     def exchange(self, message: Message, handed_in: HandedIn | None = None) -> Answer:

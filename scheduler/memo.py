@@ -20,6 +20,7 @@ from distkern.scheduler.answers import Answer
 from distkern.scheduler.block import Block
 from distkern.scheduler.messages import GENESIS, Message, Query, canonical, chain, digest
 from distkern.scheduler.reduction import Node
+from distkern.scheduler.row_matrix import MemoryBudget
 from distkern.storage.source import BlockSource
 
 Token = tuple[int, int]
@@ -64,6 +65,7 @@ class _RunMemory:
         self.lock = threading.Lock()
         self.token: Token = (-1, -1)
         self.held: dict[int, _Held] = {}
+        self.budget: MemoryBudget | None = None
 
     def admit(self, fence: Fence) -> bool:
         """Check the token; a higher one drops the blocks that are not to be kept."""
@@ -97,15 +99,24 @@ def _run_memory(fence: Fence) -> _RunMemory:
 
 
 def place_blocks(
-    fence: Fence, source: BlockSource, numbers: Sequence[int], with_factors: bool = True
+    fence: Fence,
+    source: BlockSource,
+    numbers: Sequence[int],
+    with_factors: bool = True,
+    budget: MemoryBudget | None = None,
 ) -> Refusal | None:
-    """Create blocks at version 0; those that are already held in any state are replaced."""
+    """Create blocks at version 0; those that are already held in any state are replaced.
+
+    All blocks of a run share the budget of those that were placed first.
+    """
     memory = _run_memory(fence)
     with memory.lock:
         if not memory.admit(fence):
             return Refusal(stale=True)
+        memory.budget = memory.budget or budget
         for number in numbers:
-            memory.held[number] = _Held(Block(source, number, with_factors=with_factors))
+            memory.held.pop(number, None)
+            memory.held[number] = _Held(Block(source, number, with_factors=with_factors, budget=memory.budget))
     return None
 
 

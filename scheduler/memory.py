@@ -1,17 +1,125 @@
-"""Bytes of a training, from shapes alone."""
+"""Bytes of a training, from shapes alone: ints in, ints out, a term a buffer.
+
+A process that holds blocks keeps some arrays in memory whatever the budget (marks, residuals, workspaces) and puts
+row matrices (features, work, pool, Q) into what the budget leaves, in that order; the rest of them goes to scratch.
+"""
 
 from __future__ import annotations
 
+import itertools
+import os
 from dataclasses import dataclass, fields
 
 import numpy as np
+import psutil
 
+from distkern.errors import BudgetError
 from distkern.scheduler.block import TILE_ROWS
 from distkern.scheduler.settings import SelectionSettings
 from distkern.scheduler.tiles import SLAB
+from distkern.storage import block_boundaries, chunk_rows_for
+from distkern.storage.source import BlockSource
 
-BASELINE = 250 << 20
+MIB = 1 << 20
+
+BASELINE = 250 * MIB
 """Bytes of an interpreter with numpy, scipy, zarr and dask loaded."""
+
+SHARE_OF_AVAILABLE = 0.7
+"""What a training without a stated limit takes at most of the memory that it finds."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The shapes that decide how much a training needs."""
+
+    n_rows: int
+    """Rows of X."""
+    n_features: int
+    """Columns of X."""
+    feature_itemsize: int
+    """Bytes of a number of X as stored."""
+    block_rows: int
+    """Rows of the largest block."""
+    n_blocks: int
+    """Blocks."""
+    n_targets: int
+    """Encoded target columns."""
+    n_problems: int
+    """Factor sets: one, or one a class with one-vs-rest."""
+
+    @classmethod
+    def of(cls, source: BlockSource, n_targets: int, n_problems: int) -> Workload:
+        """Take the shapes from a source."""
+        return cls(
+            n_rows=source.n_rows,
+            n_features=source.n_features,
+            feature_itemsize=source.feature_dtype.itemsize,
+            block_rows=max(b - a for a, b in itertools.pairwise(source.boundaries)),
+            n_blocks=len(source.boundaries) - 1,
+            n_targets=n_targets,
+            n_problems=n_problems,
+        )
+
+    @classmethod
+    def imagined(
+        cls,
+        n_rows: int,
+        n_features: int,
+        itemsize: int,
+        n_targets: int,
+        one_vs_rest: bool,
+        chunk_rows: int | None = None,
+    ) -> Workload:
+        """Shapes of data that does not exist, in chunks as distkern would write them."""
+        row_bytes = n_features * itemsize
+        boundaries = block_boundaries(n_rows, row_bytes, chunk_rows or chunk_rows_for(row_bytes, n_rows))
+        return cls(
+            n_rows=n_rows,
+            n_features=n_features,
+            feature_itemsize=itemsize,
+            block_rows=boundaries[1],
+            n_blocks=len(boundaries) - 1,
+            n_targets=n_targets,
+            n_problems=n_targets if one_vs_rest else 1,
+        )
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row of X."""
+        return self.n_features * self.feature_itemsize
+
+    def rows_of_a_worker(self, n_workers: int) -> int:
+        """Most rows that one of `n_workers` looks after."""
+        return min(self.n_rows, -(-self.n_blocks // max(1, n_workers)) * self.block_rows)
+
+
+@dataclass(frozen=True)
+class RowMatrices:
+    """Bytes of the matrices with a row for each row of the data."""
+
+    features: int
+    """Raw features of the blocks."""
+    work: int
+    """The formed panel and the batch of kernel columns."""
+    pool: int
+    """Orthogonalised candidates."""
+    factors: int
+    """Q, in slabs."""
+
+    @property
+    def total(self) -> int:
+        """Sum of the terms."""
+        return self.features + self.work + self.pool + self.factors
+
+    def split(self, room: int | None) -> tuple[RowMatrices, RowMatrices]:
+        """Fill `room` bytes in the order of the fields; return what is inside and what is not."""
+        inside, left = [], self.total if room is None else max(room, 0)
+        for field in fields(self):
+            inside.append(min(left, getattr(self, field.name)))
+            left -= inside[-1]
+        taken = RowMatrices(*inside)
+        return taken, RowMatrices(*(getattr(self, f.name) - getattr(taken, f.name) for f in fields(self)))
 
 
 @dataclass(frozen=True)
@@ -20,77 +128,167 @@ class MemoryPlan:
 
     baseline: int
     """The interpreter and its libraries."""
-    features: int
-    """Raw features of the blocks."""
+    rows: int
+    """Row numbers, marks, row weights and raw targets."""
+    residual: int
+    """E, and the encoded targets of the block that is being started."""
     loading: int
     """Copies while blocks are read and their moments taken."""
-    factors: int
-    """Q, in whole slabs."""
-    pool: int
-    """Orthogonalised candidates."""
-    work: int
-    """The formed panel and the batch of kernel columns."""
-    residual: int
-    """E, row numbers, weights and marks."""
     workspaces: int
-    """Tile buffers of all threads, and partial sums."""
+    """Tile buffers of all threads."""
+    answers: int
+    """Partial sums on their way up the tree, and the messages."""
+    refit: int
+    """Sums and buffers of the final pass over all rows, with `selection_rows`."""
     driver: int
     """Coefficients, Gram matrices and the run log, where the driver is this process."""
+    resident: RowMatrices
+    """Row matrices in memory."""
+    scratch: RowMatrices
+    """Row matrices in scratch; no part of the peak."""
+    limit: int | None
+    """What the process may take beside the baseline; None for no limit."""
+
+    @property
+    def fixed(self) -> int:
+        """Bytes that no budget can move to scratch, beside the baseline."""
+        return self.rows + self.residual + self.loading + self.workspaces + self.answers + self.refit + self.driver
 
     @property
     def total(self) -> int:
-        """Sum of the terms."""
-        return sum(int(getattr(self, field.name)) for field in fields(self))
+        """Peak of the process."""
+        return self.baseline + self.fixed + self.resident.total
+
+    @property
+    def room(self) -> int | None:
+        """Bytes the limit leaves for row matrices."""
+        return None if self.limit is None else max(0, self.limit - self.fixed)
+
+    def terms(self) -> dict[str, int]:
+        """Return the terms by name, ``resident_`` and ``scratch_`` before those of row matrices."""
+        named = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("resident", "scratch", "limit")}
+        for place in ("resident", "scratch"):
+            matrices: RowMatrices = getattr(self, place)
+            named |= {f"{place}_{f.name}": getattr(matrices, f.name) for f in fields(matrices)}
+        return named
+
+    def require_fit(self, who: str = "a worker") -> None:
+        """Refuse a job that does not fit even with every row matrix in scratch.
+
+        Raises
+        ------
+        BudgetError
+            ``memory``: names the bytes, the limit and what to change.
+        """
+        if self.limit is None or self.fixed <= self.limit:
+            return
+        largest = max(
+            ("residual", "loading", "answers", "workspaces", "rows", "refit", "driver"), key=lambda n: getattr(self, n)
+        )
+        advice = {
+            "residual": "more workers, or selection_rows",
+            "rows": "more workers, or selection_rows",
+            "loading": "smaller chunks of X",
+            "answers": "fewer max_centers, or fewer candidates",
+            "workspaces": "fewer max_centers, fewer candidates, or fewer threads a worker",
+            "refit": "fewer max_centers, fewer threads a worker, or smaller chunks of X",
+            "driver": "fewer max_centers, or fewer candidates",
+        }[largest]
+        limit, most = _mib(self.limit), _mib(getattr(self, largest))
+        raise BudgetError(
+            f"{who} needs {_mib(self.fixed)} beside the interpreter's {_mib(self.baseline)} even with every row matrix "
+            f"in scratch, and the limit is {limit}; most of it is {largest} ({most}): "
+            f"raise memory_limit ([cluster] memory), or use {advice}",
+            kind="memory",
+        )
 
 
 def plan_memory(
+    work: Workload,
     n_rows: int,
-    n_features: int,
-    feature_itemsize: int,
-    block_rows: int,
-    n_targets: int,
-    n_problems: int,
     settings: SelectionSettings,
     *,
     threads: int,
     is_driver: bool,
+    limit: int | None = None,
+    read_rows: int | None = None,
+    refit: int = 0,
 ) -> MemoryPlan:
     """Compute the peak of a process that holds `n_rows` rows.
 
     Parameters
     ----------
-    n_rows, n_features, feature_itemsize : int
-        Shape and item size of the raw features held here.
-    block_rows : int
-        Rows of the largest block.
-    n_targets, n_problems : int
-        Encoded target columns, and factor sets.
+    work : Workload
+        Shapes of the whole training.
+    n_rows : int
+        Rows held here.
     settings : SelectionSettings
         Widths of pool, panel and batch.
     threads : int
         Width of the tile pool.
     is_driver : bool
         Whether the driver loop runs in the same process.
+    limit : int, optional
+        Bytes the process may take beside the baseline.
+    read_rows : int, optional
+        Rows of the largest block as it is read, where only some of them are held.
+    refit : int
+        Bytes of the final pass over all rows.
     """
     item = 4 if settings.single_precision else 8
     width = settings.panel + settings.batch
     columns = settings.max_centers + 1
-    slabs = -(-columns // SLAB) * SLAB
-    tile = min(TILE_ROWS, n_rows)
-    row_bytes = n_features * feature_itemsize
-    partial = 8 * (columns * width + settings.pool * (settings.batch + 1))
-    levels = 2 + int(np.ceil(np.log2(max(2, n_rows // max(tile, 1)))))
-    tile_width = n_features + settings.pool + 4 * width
-    log = 8 * columns * columns * (settings.batch + settings.panel) // (2 * max(1, settings.panel))
-    gram = 8 * (columns * columns + columns * settings.pool + 2 * settings.pool**2)
-    return MemoryPlan(
-        baseline=BASELINE,
-        features=n_rows * row_bytes,
-        loading=threads * block_rows * (row_bytes + 2 * 8 * n_features),
-        factors=n_problems * n_rows * slabs * item,
-        pool=n_problems * n_rows * settings.pool * item,
-        work=n_problems * n_rows * width * item,
-        residual=n_rows * (n_problems * 2 * item + n_targets * (item + 8) + n_problems + 24),
-        workspaces=threads * tile * tile_width * item + n_problems * partial * (levels + 2 * threads),
-        driver=n_problems * (log + gram) if is_driver else 0,
+    tile = min(TILE_ROWS, max(n_rows, 1))
+    blocks = max(1, -(-n_rows // max(work.block_rows, 1)))
+    problem_targets = max(2, -(-work.n_targets // work.n_problems))
+    partial = 8 * (columns * width + settings.pool * (settings.batch + problem_targets))
+    if settings.single_precision:
+        partial += 8 * settings.pool**2
+    levels = 2 + int(np.ceil(np.log2(max(2, work.block_rows / tile)))) + int(np.ceil(np.log2(blocks + 1)))
+    tile_item = tile * item
+    borrowed = settings.pool + width + min(SLAB, columns) + work.n_features
+    buffers = tile_item * (borrowed + work.n_features + settings.pool + 4 * width) + columns * width * item
+    message = 8 * (columns * width + settings.pool * settings.panel)
+    need = RowMatrices(
+        features=n_rows * work.row_bytes,
+        work=work.n_problems * n_rows * width * item,
+        pool=work.n_problems * n_rows * settings.pool * item,
+        factors=work.n_problems * n_rows * columns * item,
     )
+    fixed = {
+        "rows": n_rows * (8 + work.n_problems + 16) + n_rows * 8 * max(1, 1 if work.n_targets > 2 else work.n_targets),
+        "residual": work.n_problems * n_rows * problem_targets * item + 3 * 8 * work.block_rows * work.n_targets,
+        "loading": threads * (read_rows or work.block_rows) * (3 * work.row_bytes + 2 * 8 * work.n_features),
+        "workspaces": threads * buffers,
+        "answers": work.n_problems * (partial * (levels + 2 * threads) + 4 * message),
+        "refit": refit,
+        "driver": work.n_problems * driver_bytes(settings) if is_driver else 0,
+    }
+    room = None if limit is None else limit - sum(fixed.values())
+    resident, scratch = need.split(room)
+    return MemoryPlan(baseline=BASELINE, **fixed, resident=resident, scratch=scratch, limit=limit)
+
+
+def driver_bytes(settings: SelectionSettings) -> int:
+    """Bytes of the driver loop for one problem: U, the pool's coefficients and Gram matrices, and the run log."""
+    columns = settings.max_centers + 1
+    rounds = -(-settings.max_centers // max(1, settings.accept))
+    log = 8 * rounds * columns // 2 * (settings.batch + settings.panel) + 8 * rounds * settings.panel * settings.pool
+    return log + 8 * (columns * columns + columns * settings.pool + 4 * settings.pool**2)
+
+
+def available_memory() -> int:
+    """Bytes this process may take now: what the machine has left, within its control group."""
+    limits = [psutil.virtual_memory().available]
+    used = psutil.Process(os.getpid()).memory_info().rss
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            with open(path) as file:
+                limits.append(int(file.read()) - used)
+        except (OSError, ValueError):
+            continue
+    return max(0, min(limits))
+
+
+def _mib(count: int) -> str:
+    return f"{count / MIB:.0f} MiB"

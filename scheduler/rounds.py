@@ -6,7 +6,7 @@ over the run, so neither threads nor placement change a bit.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,7 @@ def apply_message(
                 with np.errstate(over="ignore", invalid="ignore"):
                     block.start(message)
         work = [(block, tile) for block in blocks for tile in block.tiles]
-        answers = map_tiles(_stepper(message, step, fresh, handed_in), work)
+        answers = map_tiles(_stepper(message, step, fresh, handed_in), _read_ahead(work))
         within: TreeReducer[Answer] | None = None
         for block in blocks:
             within = TreeReducer(max(len(block.tiles), 1), merge_answers)
@@ -81,6 +81,13 @@ def apply_message(
         for _ in answers:
             raise AssertionError("more answers than tiles")
     return reducer.nodes()
+
+
+def _read_ahead(work: Sequence[tuple[Block, Tile]]) -> Iterator[tuple[Block, Tile]]:
+    """Yield tiles, having the next one's rows read meanwhile."""
+    for item, (block, tile) in zip(work, [*work[1:], *work[-1:]], strict=True):
+        block.prefetch(tile)
+        yield item
 
 
 def _loader(message: Load, fresh: Collection[int]) -> Any:
@@ -146,7 +153,7 @@ def replay(blocks: Sequence[Block], messages: Sequence[Message]) -> None:
             for step in steps:
                 block.step(step, tile, None)
 
-        for _ in map_tiles(replay_tile, [(block, tile) for block in blocks for tile in block.tiles]):
+        for _ in map_tiles(replay_tile, _read_ahead([(block, tile) for block in blocks for tile in block.tiles])):
             pass
 
 

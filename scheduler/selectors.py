@@ -30,6 +30,9 @@ Array = NDArray[np.float64]
 IDLE_ROUNDS = 16
 """Rounds in a row without an independent candidate before the rest is taken to be dependent too."""
 
+REFRESH_ROUNDS = 8
+"""Rounds after which S and R are computed anew from the rows in single precision."""
+
 IDLE_ROWS = 1000
 """The same for `criterion="residual"`, which looks at one row at a time."""
 
@@ -337,8 +340,10 @@ class PoolSelector(Selector):
             slots = self._batch[2]
             project = Project(self._projecting[0], slots)
         drained = not len(self._queue.rows)
-        # Single precision drifts too fast to carry S over rounds; elsewhere only a few candidates ever need it.
-        self._refreshing = not self._filling and (settings.single_precision or self._pool.wants_refresh)
+        # Elimination carries S and R; in single precision they drift, and candidates that lost most of their norm
+        # cannot be judged without a fresh S in either.
+        due = settings.single_precision and self.round % REFRESH_ROUNDS == 0
+        self._refreshing = not self._filling and (due or self._pool.wants_refresh)
         draw = settings.draw(self.round + 1) if drained else None
         return ProblemStep(append=append, eliminate=eliminate, project=project, draw=draw, refresh=self._refreshing)
 

@@ -10,17 +10,21 @@ from collections.abc import Sequence
 from distributed import get_worker
 
 from distkern.scheduler import memo, threads
-from distkern.scheduler.answers import Answer
+from distkern.scheduler.answers import Answer, merge_answers
 from distkern.scheduler.memo import Fence, Lease, Refusal
 from distkern.scheduler.messages import Message, Query
-from distkern.scheduler.reduction import Node
+from distkern.scheduler.reduction import Node, TreeReducer
+from distkern.scheduler.row_matrix import MemoryBudget
 from distkern.storage.source import BlockSource
 
 
-def place_blocks(fence: Fence, source: BlockSource, numbers: Sequence[int], with_factors: bool) -> Refusal | None:
-    """Create blocks on this worker."""
-    _widen_pool()
-    return memo.place_blocks(fence, source, numbers, with_factors)
+def place_blocks(
+    fence: Fence, source: BlockSource, numbers: Sequence[int], with_factors: bool, room: int | None
+) -> Refusal | None:
+    """Create blocks on this worker, with scratch in its local directory."""
+    threads.follow_worker()
+    budget = MemoryBudget(room, get_worker().local_directory)
+    return memo.place_blocks(fence, source, numbers, with_factors, budget)
 
 
 def run_message(
@@ -28,6 +32,23 @@ def run_message(
 ) -> dict[Node, Answer] | Refusal:
     """Apply a message and answer."""
     return memo.run_message(fence, numbers, version, previous, message)
+
+
+def sum_answers(
+    n_blocks: int, parts: Sequence[dict[Node, Answer] | Refusal]
+) -> tuple[dict[Node, Answer], dict[int, Refusal]]:
+    """Sum the answers of several workers as far as the tree allows; refusals come back by position.
+
+    The parts are results that dask keeps, so they are copied before anything is added to them.
+    """
+    reducer: TreeReducer[Answer] = TreeReducer(n_blocks, merge_answers)
+    refusals = {}
+    for number, part in enumerate(parts):
+        if isinstance(part, Refusal):
+            refusals[number] = part
+        else:
+            reducer.add_nodes({node: answer.copy() for node, answer in part.items()})
+    return reducer.nodes(), refusals
 
 
 def replay_messages(
@@ -57,7 +78,3 @@ def peak_rss() -> int:
     from distkern.scheduler.running import peak_rss as measure
 
     return measure()
-
-
-def _widen_pool() -> None:
-    threads.set_pool_width(get_worker().state.nthreads)

@@ -6,11 +6,12 @@ several tiles at once. The pool and the BLAS limit are shared by all trainings o
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -42,6 +43,14 @@ def set_pool_width(width: int) -> None:
             _pool, _pool_width = None, width
 
 
+def follow_worker() -> None:
+    """Make the pool as wide as the dask worker that runs this task has threads; elsewhere do nothing."""
+    distributed = sys.modules.get("distributed")
+    if distributed is not None:
+        with contextlib.suppress(ValueError):
+            set_pool_width(distributed.get_worker().state.nthreads)
+
+
 def tile_pool() -> tuple[ThreadPoolExecutor, int]:
     """Return the process's pool and its width."""
     global _pool, _pool_pid, _pool_width
@@ -53,7 +62,7 @@ def tile_pool() -> tuple[ThreadPoolExecutor, int]:
         return _pool, _pool_width
 
 
-@contextmanager
+@contextlib.contextmanager
 def single_threaded_blas() -> Iterator[None]:
     """Hold every BLAS of the process to one thread; nested and concurrent uses share one limit."""
     global _controller, _limiter, _limit_users

@@ -1,6 +1,6 @@
 """Stores: datasets, block sources, ingest and models. The only room that imports zarr."""
 
-from distkern.storage.blocks import block_boundaries
+from distkern.storage.blocks import block_boundaries, chunk_rows_for
 from distkern.storage.checks import check_rows_agree, check_weights, numeric_dtype, require_finite, to_numeric
 from distkern.storage.dataset import Dataset, open_dataset
 from distkern.storage.ingest import ingest
@@ -9,11 +9,11 @@ from distkern.storage.labels import as_targets, plain_labels
 from distkern.storage.model_store import check_model_destination, read_model, write_model
 from distkern.storage.opening import as_source, open_arrays
 from distkern.storage.predictions import Predictions, PredictionWriter, read_predictions
-from distkern.storage.rows import is_zarr_array, memory_array, row_blocks
+from distkern.storage.rows import is_zarr_array, memory_array
 from distkern.storage.run_directory import RunDirectory, is_run
 from distkern.storage.scratch import ScratchFile
 from distkern.storage.source import BlockSource
-from distkern.storage.sources import ArraySource, DatasetSource, ZarrSource
+from distkern.storage.sources import ArraySource, DatasetSource, ZarrRows, ZarrSource
 from distkern.storage.writer import DatasetWriter, write_dataset
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "Predictions",
     "RunDirectory",
     "ScratchFile",
+    "ZarrRows",
     "ZarrSource",
     "as_source",
     "as_targets",
@@ -33,6 +34,7 @@ __all__ = [
     "check_model_destination",
     "check_rows_agree",
     "check_weights",
+    "chunk_rows_for",
     "describe",
     "ingest",
     "is_run",
@@ -45,7 +47,6 @@ __all__ = [
     "read_model",
     "read_predictions",
     "require_finite",
-    "row_blocks",
     "to_numeric",
     "write_dataset",
     "write_model",

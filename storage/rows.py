@@ -1,9 +1,8 @@
-"""Rows of zarr arrays in and out, block by block, for prediction."""
+"""Zarr arrays told apart, and gathered in memory block by block, for prediction."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,40 +10,12 @@ import zarr
 from numpy.typing import NDArray
 from zarr.storage import MemoryStore
 
-from distkern.storage.blocks import block_boundaries
-from distkern.storage.checks import numeric_dtype, require_finite
-from distkern.storage.chunks import read_slab
+from distkern.storage.blocks import MAX_MEMORY_BYTES
 
 
 def is_zarr_array(value: Any) -> bool:
     """Say whether `value` is a zarr array."""
     return isinstance(value, zarr.Array)
-
-
-def row_blocks(array: zarr.Array[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Read rows of features in blocks.
-
-    Parameters
-    ----------
-    array : zarr.Array, shape (n_rows, n_features)
-        Any format and chunking.
-
-    Yields
-    ------
-    first_row : int
-    rows : array, shape (n, n_features)
-
-    Raises
-    ------
-    DataError
-        A value is not finite or not a number, or a chunk cannot be read.
-    """
-    dtype = numeric_dtype(array.dtype, "X")
-    bounds = block_boundaries(array.shape[0], array.shape[1] * dtype.itemsize, array.chunks[0])
-    for start, stop in pairwise(bounds):
-        rows = read_slab(array, start, stop, "X")
-        require_finite(rows, "X", start)
-        yield start, rows
 
 
 def memory_array(
@@ -63,11 +34,19 @@ def memory_array(
     dtype : numpy.dtype
         Type of the result.
     """
-    rows = max(1, min(n_rows, (1 << 22) // max(1, dtype.itemsize * int(np.prod(tail, dtype=int)))))
+    rows = max(1, min(n_rows, MAX_MEMORY_BYTES // max(1, dtype.itemsize * int(np.prod(tail, dtype=int)))))
     # Format 2 holds fixed-width text, for which format 3 has no settled data type.
     result = zarr.create_array(MemoryStore(), shape=(n_rows, *tail), chunks=(rows, *tail), dtype=dtype, zarr_format=2)
-    start = 0
+    # Whole chunks only: a chunk that is written in part is decoded and compressed anew each time.
+    chunk = np.empty(result.chunks, dtype=dtype)
+    filled = written = 0
     for part in parts:
-        result[start : start + len(part)] = part
-        start += len(part)
+        start = 0
+        while start < len(part):
+            count = min(rows - filled, len(part) - start)
+            chunk[filled : filled + count] = part[start : start + count]
+            filled, start = filled + count, start + count
+            if filled == rows or written + filled == n_rows:
+                result[written : written + filled] = chunk[:filled]
+                written, filled = written + filled, 0
     return result

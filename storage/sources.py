@@ -25,7 +25,7 @@ from distkern.storage.labels import as_targets
 if TYPE_CHECKING:
     from distkern.storage.dataset import Dataset
 
-__all__ = ["ArraySource", "DatasetSource", "ZarrSource"]
+__all__ = ["ArraySource", "DatasetSource", "ZarrRows", "ZarrSource"]
 
 _NUMERIC = "fiub"
 
@@ -97,7 +97,53 @@ class ArraySource:
         return f"<ArraySource: {self.n_rows} rows x {self.n_features} features {self.feature_dtype}>"
 
 
-class ZarrSource:
+class ZarrRows:
+    """Rows of a zarr array of any format and chunking, local or behind a URL, without targets.
+
+    Values are checked to be finite as they are read.
+
+    Parameters
+    ----------
+    X : zarr.Array, shape (n_rows, n_features)
+        Numbers.
+
+    Raises
+    ------
+    DataError
+        ``shape-mismatch`` or ``not-numeric``.
+    """
+
+    def __init__(self, X: zarr.Array[Any]) -> None:
+        self.X: zarr.Array[Any] = _anchored(_two_dimensional(X))
+        self.n_rows, self.n_features = (int(size) for size in self.X.shape)
+        self.feature_dtype: np.dtype[Any] = numeric_dtype(self.X.dtype, "X")
+        chunk_rows = self.X.shards[0] if self.X.shards else self.X.chunks[0]
+        row_bytes = self.n_features * self.feature_dtype.itemsize
+        self.boundaries = block_boundaries(self.n_rows, row_bytes, chunk_rows)
+        self.inline = _in_process(self.X.store)
+
+    def read_features(self, block: int) -> NDArray[Any]:
+        """Rows of X of one block, a fresh array of shape (rows, n_features)."""
+        span = _span(self.boundaries, block)
+        values = read_slab(self.X, span.start, span.stop, "X")
+        self._check(values, "X", span.start)
+        return values
+
+    def read_rows(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """Single rows of X in the order given, shape (n, n_features)."""
+        return read_rows(self.X, _checked_rows(rows, self.n_rows), "X")
+
+    def _check(self, values: NDArray[Any], what: str, first_row: int) -> None:
+        require_finite(values, what, first_row)
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} {self.X.store_path}: {self.n_rows} rows x {self.n_features} features "
+            f"{self.feature_dtype}>"
+        )
+
+
+class ZarrSource(ZarrRows):
     """Rows of zarr arrays of any format and chunking, local or behind a URL.
 
     X and y may be chunked differently and by columns too. Values are checked to be finite as they are read.
@@ -127,30 +173,18 @@ class ZarrSource:
         *,
         classes: NDArray[Any] | None = None,
     ) -> None:
-        self.X: zarr.Array[Any] = _anchored(_two_dimensional(X))
+        super().__init__(X)
         self.y = _targets_allowed(_anchored(y) if isinstance(y, zarr.Array) else as_targets(y))
-        self.n_rows, self.n_features = (int(size) for size in self.X.shape)
         check_rows_agree(self.n_rows, self.y.shape[0])
         self.target_shape: tuple[int, ...] = tuple(self.y.shape[1:])
-        self.feature_dtype: np.dtype[Any] = numeric_dtype(self.X.dtype, "X")
         self.classes = classes
         if isinstance(weights, zarr.Array):
             check_rows_agree(self.n_rows, weights.shape[0] if weights.ndim == 1 else 0, "sample_weight")
             self.weights: Any = _anchored(weights)
         else:
             self.weights = None if weights is None else check_weights(weights, self.n_rows)
-        chunk_rows = self.X.shards[0] if self.X.shards else self.X.chunks[0]
-        row_bytes = self.n_features * self.feature_dtype.itemsize
-        self.boundaries = block_boundaries(self.n_rows, row_bytes, chunk_rows)
         stored = (self.X, self.y, self.weights)
         self.inline = any(isinstance(array, zarr.Array) and _in_process(array.store) for array in stored)
-
-    def read_features(self, block: int) -> NDArray[Any]:
-        """Rows of X of one block, a fresh array of shape (rows, n_features)."""
-        span = _span(self.boundaries, block)
-        values = read_slab(self.X, span.start, span.stop, "X")
-        self._check(values, "X", span.start)
-        return values
 
     def read_targets(self, block: int) -> NDArray[Any]:
         """Targets of one block, a fresh array of shape (rows,) + target_shape."""
@@ -167,24 +201,11 @@ class ZarrSource:
         values = self._read(self.weights, span, "sample_weight")
         return check_weights(values, span.stop - span.start, span.start)
 
-    def read_rows(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """Single rows of X in the order given, shape (n, n_features)."""
-        return read_rows(self.X, _checked_rows(rows, self.n_rows), "X")
-
-    def _check(self, values: NDArray[Any], what: str, first_row: int) -> None:
-        require_finite(values, what, first_row)
-
     @staticmethod
     def _read(values: Any, span: slice, what: str) -> NDArray[Any]:
         if isinstance(values, zarr.Array):
             return read_slab(values, span.start, span.stop, what)
         return np.array(values[span], order="C")
-
-    def __repr__(self) -> str:
-        return (
-            f"<{type(self).__name__} {self.X.store_path}: {self.n_rows} rows x {self.n_features} features "
-            f"{self.feature_dtype}>"
-        )
 
 
 class DatasetSource(ZarrSource):

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.kernels import Gaussian, Kernel, Linear, Polynomial, Sigmoid
+from distkern.model import KernelModel
+from distkern.scaling import FeatureScaling
 
 Array = NDArray[np.float64]
 
@@ -139,6 +141,36 @@ def dense_kernel_columns(kernel: Kernel, X: Array, centers: Array, own_rows: Arr
             values[:, j] = (X * center).sum(axis=1)
     values[own_rows, np.arange(len(centers))] += epsilon
     return values
+
+
+def random_model(
+    kernel: Kernel,
+    dtype: str = "float64",
+    m: int = 7,
+    n_targets: int = 3,
+    offset: float = 0.0,
+    d: int = 4,
+) -> KernelModel:
+    """Make a model of random centres and weights, `offset` away from the origin."""
+    rng = np.random.default_rng(0)
+    return KernelModel(
+        kernel,
+        FeatureScaling(offset + rng.standard_normal(d), rng.uniform(0.5, 2.0, d)),
+        offset + rng.standard_normal((m, d)),
+        rng.standard_normal((m, n_targets)),
+        rng.standard_normal(n_targets),
+        dtype,
+    )
+
+
+def dense_predictions(model: KernelModel, X: Array) -> Array:
+    """b + K a in float64, one kernel value at a time."""
+    rows = (X - model.scaling.shift) / model.scaling.scale
+    centers = (model.centers - model.scaling.shift) / model.scaling.scale
+    own = np.zeros(len(centers), dtype=np.int64)
+    if not len(X) or not len(centers):
+        return np.tile(model.intercept, (len(X), 1))
+    return np.asarray(model.intercept + dense_kernel_columns(model.kernel, rows, centers, own, 0.0) @ model.coef)
 
 
 def check_factors(

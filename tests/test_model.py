@@ -1,4 +1,4 @@
-"""Evaluation of a trained model, tile by tile."""
+"""Evaluation of a trained model, in one piece."""
 
 from __future__ import annotations
 
@@ -8,59 +8,63 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from references import dense_kernel_columns
+from references import dense_predictions, random_model
 
-from distkern import model as model_module
 from distkern.kernels import Gaussian, Kernel, Linear, Polynomial, Sigmoid
-from distkern.model import KernelModel
-from distkern.scaling import FeatureScaling
 
 Array = NDArray[Any]
 
 KERNELS = [Gaussian(1.5), Polynomial(3, 0.5), Sigmoid(0.3, 0.1), Linear()]
 
 
-def make_model(
-    kernel: Kernel, dtype: str = "float64", m: int = 7, n_targets: int = 3, offset: float = 0.0
-) -> KernelModel:
-    rng = np.random.default_rng(0)
-    return KernelModel(
-        kernel,
-        FeatureScaling(offset + rng.standard_normal(4), rng.uniform(0.5, 2.0, 4)),
-        offset + rng.standard_normal((m, 4)),
-        rng.standard_normal((m, n_targets)),
-        rng.standard_normal(n_targets),
-        dtype,
-    )
-
-
-def dense(model: KernelModel, X: Array) -> Array:
-    """b + K a, one kernel value at a time."""
-    rows = (X - model.scaling.shift) / model.scaling.scale
-    centers = (model.centers - model.scaling.shift) / model.scaling.scale
-    own = np.zeros(len(centers), dtype=np.int64)
-    return model.intercept + dense_kernel_columns(model.kernel, rows, centers, own, 0.0) @ model.coef
-
-
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.name)
 def test_evaluates_the_sum_over_centres(kernel: Kernel) -> None:
-    model, X = make_model(kernel), np.random.default_rng(1).standard_normal((50, 4))
-    np.testing.assert_allclose(model.evaluate(X), dense(model, X), rtol=1e-10, atol=1e-10)
+    model, X = random_model(kernel), np.random.default_rng(1).standard_normal((50, 4))
+    np.testing.assert_allclose(model.evaluate(X), dense_predictions(model, X), rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("tile_values", [1, 7, 8, 70, 1 << 20])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_tiles_equal_one_product(monkeypatch: pytest.MonkeyPatch, tile_values: int, dtype: str) -> None:
-    model, X = make_model(Gaussian(1.0), dtype), np.random.default_rng(1).standard_normal((53, 4))
-    whole = model.evaluate(X)
-    monkeypatch.setattr(model_module, "TILE_VALUES", tile_values)
-    accurate = 1e-12 if dtype == "float64" else 1e-5
-    np.testing.assert_allclose(model.evaluate(X), whole, rtol=accurate, atol=accurate)
+@pytest.mark.parametrize("m", [0, 1, 7])
+def test_given_arrays_are_used_and_change_nothing(dtype: str, m: int) -> None:
+    model, X = random_model(Gaussian(1.0), dtype, m), np.random.default_rng(1).standard_normal((53, 4))
+    lent: dict[tuple[str, str], Array] = {}
+
+    def lend(name: str, shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
+        assert (name, kind.str) not in lent
+        lent[name, kind.str] = np.full(shape, np.nan, dtype=kind)
+        return lent[name, kind.str]
+
+    out = np.full((53, 3), np.nan)
+    assert model.prepare().evaluate(X, out=out, scratch=lend) is out
+    np.testing.assert_array_equal(out, model.evaluate(X))
+    assert all(np.isfinite(array).all() for array in lent.values())
+    assert any(array.shape == (53, m) for array in lent.values()) == (m > 0)
+
+
+def test_a_prepared_model_is_contiguous_and_aligned() -> None:
+    """Whatever arrays it was made of: dask delivers unaligned ones, and memory order changes products."""
+    model = random_model(Gaussian(1.0))
+    X = np.random.default_rng(1).standard_normal((53, 4))
+
+    def shifted(array: Array) -> Array:
+        raw = np.empty(array.nbytes + 1, dtype=np.uint8)
+        moved = raw[1:].view(array.dtype).reshape(array.shape)
+        moved[...] = array
+        return moved
+
+    for change in (shifted, np.asfortranarray):
+        moved = replace(model, centers=change(model.centers), coef=change(model.coef))
+        assert not (moved.coef.flags.aligned and moved.coef.flags.c_contiguous)
+        prepared = moved.prepare()
+        for array in (prepared.centers, prepared.coef):
+            assert array.flags.aligned
+            assert array.flags.c_contiguous
+        np.testing.assert_array_equal(moved.evaluate(X), model.evaluate(X))
 
 
 def test_float32_is_close_and_returned_as_float64() -> None:
     X = np.random.default_rng(1).standard_normal((50, 4))
-    double = make_model(Gaussian(1.0))
+    double = random_model(Gaussian(1.0))
     single = replace(double, dtype="float32")
     values = single.evaluate(X)
     assert values.dtype == np.float64
@@ -69,29 +73,29 @@ def test_float32_is_close_and_returned_as_float64() -> None:
 
 
 def test_float32_far_from_the_origin() -> None:
-    double = make_model(Gaussian(1.0), offset=1e6)
+    double = random_model(Gaussian(1.0), offset=1e6)
     X = 1e6 + np.random.default_rng(1).standard_normal((50, 4))
     np.testing.assert_allclose(replace(double, dtype="float32").evaluate(X), double.evaluate(X), atol=1e-4)
 
 
 def test_without_centres_the_model_is_its_intercept() -> None:
-    model = make_model(Gaussian(1.0), m=0)
+    model = random_model(Gaussian(1.0), m=0)
     np.testing.assert_array_equal(model.evaluate(np.zeros((5, 4))), np.tile(model.intercept, (5, 1)))
 
 
 def test_no_rows_give_no_values() -> None:
-    assert make_model(Gaussian(1.0)).evaluate(np.empty((0, 4))).shape == (0, 3)
+    assert random_model(Gaussian(1.0)).evaluate(np.empty((0, 4))).shape == (0, 3)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.float32, np.uint8])
 def test_rows_of_any_number_type(dtype: Any) -> None:
-    model = make_model(Gaussian(2.0))
+    model = random_model(Gaussian(2.0))
     X = np.random.default_rng(1).integers(0, 3, (20, 4)).astype(dtype)
     np.testing.assert_array_equal(model.evaluate(X), model.evaluate(X.astype(np.float64)))
 
 
 def test_memory_order_of_the_rows_does_not_matter() -> None:
-    model = make_model(Gaussian(2.0))
+    model = random_model(Gaussian(2.0))
     X = np.random.default_rng(1).standard_normal((30, 4))
     np.testing.assert_array_equal(model.evaluate(np.asfortranarray(X)), model.evaluate(X))
     np.testing.assert_array_equal(model.evaluate(np.repeat(X, 2, axis=0)[::2]), model.evaluate(X))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from distkern.cli.cluster import cluster_options, open_client
 from distkern.cli.terminal import verbosity_options
 from distkern.errors import DataError
 
@@ -23,14 +24,28 @@ _LARGEST_CONFUSION = 30
 @click.option("--out", required=True, metavar="OUT", help="Store to write the predictions to.")
 @click.option("--proba", is_flag=True, help="Write the probability of each class too.")
 @click.option("--overwrite", is_flag=True, help="Replace the predictions where they exist.")
+@cluster_options("Predict")
 @verbosity_options
-def predict(model_store: str, store: str, out: str, proba: bool, overwrite: bool) -> None:
+def predict(
+    model_store: str,
+    store: str,
+    out: str,
+    proba: bool,
+    overwrite: bool,
+    scheduler: str | None,
+    workers: int | None,
+    memory: str | None,
+) -> None:
     """Predict every row of STORE and write the predictions to OUT."""
+    from distkern.cli.job import cluster_of_flags
     from distkern.cli.predicting import write_predictions
     from distkern.cli.render import pairs, print_table
 
+    cluster = cluster_of_flags(scheduler=scheduler, workers=workers, memory=memory)
     model, data = open_pair(model_store, store)
-    write_predictions(model, data, out, proba=proba, overwrite=overwrite)
+    with open_client(cluster) as client:
+        model.client = client
+        write_predictions(model, data, out, proba=proba, overwrite=overwrite)
     print_table(pairs([("wrote", out), ("rows", data.n_rows)]))
 
 
@@ -38,14 +53,26 @@ def predict(model_store: str, store: str, out: str, proba: bool, overwrite: bool
 @click.argument("model_store", metavar="MODEL")
 @click.argument("store", metavar="STORE")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@cluster_options("Predict")
 @verbosity_options
-def evaluate(model_store: str, store: str, as_json: bool) -> None:
+def evaluate(
+    model_store: str,
+    store: str,
+    as_json: bool,
+    scheduler: str | None,
+    workers: int | None,
+    memory: str | None,
+) -> None:
     """Compare the predictions of MODEL with the targets of STORE."""
+    from distkern.cli.job import cluster_of_flags
     from distkern.cli.render import print_json
     from distkern.cli.scoring import score_model
 
+    cluster = cluster_of_flags(scheduler=scheduler, workers=workers, memory=memory)
     model, data = open_pair(model_store, store)
-    score = score_model(model, data)
+    with open_client(cluster) as client:
+        model.client = client
+        score = score_model(model, data)
     if as_json:
         print_json({"model": model_store, "store": store, **score.as_record()})
     else:

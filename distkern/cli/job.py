@@ -79,7 +79,10 @@ class ModelSection(Section):
 
 
 class ClusterSection(Section):
-    """``[cluster]``: own workers, a running scheduler, or neither for training in this process."""
+    """``[cluster]``: own workers, a running scheduler, or neither for training in this process.
+
+    `memory` is what each process that holds rows may take beside the interpreter's own.
+    """
 
     workers: PositiveInt | None = Field(default=None, description="a whole number above 0")
     memory: Annotated[ByteSize, Field(gt=0)] | None = Field(
@@ -91,9 +94,11 @@ class ClusterSection(Section):
     def _one_cluster(self) -> Self:
         if self.scheduler is not None and self.workers is not None:
             raise ValueError("scheduler and workers exclude each other: a running cluster brings its own workers")
-        if self.memory is not None and self.workers is None:
-            raise ValueError("memory limits the workers that distkern starts: it needs workers beside it")
         return self
+
+
+class _Flags(Section):
+    cluster: ClusterSection
 
 
 class OutputSection(Section):
@@ -122,8 +127,8 @@ def load_job(path: str | Path, overrides: Iterable[str] = (), cluster: Mapping[s
     overrides : iterable of str
         ``section.key=value`` settings, which replace what the file says.
     cluster : mapping, optional
-        Settings of ``[cluster]`` from the command line; a scheduler there displaces the file's workers and
-        memory, workers there displace its scheduler.
+        Settings of ``[cluster]`` from the command line; a scheduler there displaces the file's workers, workers
+        there displace its scheduler.
 
     Returns
     -------
@@ -140,7 +145,7 @@ def load_job(path: str | Path, overrides: Iterable[str] = (), cluster: Mapping[s
     if cluster:
         section = document.setdefault("cluster", {})
         if isinstance(section, dict):
-            displaced = {"scheduler": ("workers", "memory"), "workers": ("scheduler",)}
+            displaced = {"scheduler": ("workers",), "workers": ("scheduler",)}
             for name in (name for flag in cluster for name in displaced.get(flag, ())):
                 section.pop(name, None)
             section.update(cluster)
@@ -167,3 +172,27 @@ def parse_job(document: Mapping[str, Any]) -> Job:
         return schema.model_validate(document)
     except ValidationError as error:
         raise JobError("\n".join(complaints(error, schema)), kind="invalid-job") from None
+
+
+def cluster_of_flags(**flags: Any) -> ClusterSection:
+    """Check ``--scheduler``, ``--workers`` and ``--memory`` of a command without a job file.
+
+    Parameters
+    ----------
+    **flags
+        Values of ``[cluster]``; None where a flag is not given.
+
+    Returns
+    -------
+    ClusterSection
+
+    Raises
+    ------
+    JobError
+        Names the key, the value and what is allowed.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
+    try:
+        return _Flags.model_validate({"cluster": given}).cluster
+    except ValidationError as error:
+        raise JobError("\n".join(complaints(error, _Flags)), kind="invalid-job") from None

@@ -13,6 +13,7 @@ from distkern.cli.apply import evaluate, predict
 from distkern.cli.demo import demo
 from distkern.cli.info import info
 from distkern.cli.ingest import ingest
+from distkern.cli.plan import plan
 from distkern.cli.terminal import Terminal, verbosity_options
 from distkern.cli.train import train
 from distkern.errors import BudgetError, DistkernError
@@ -52,7 +53,7 @@ def cli() -> None:
     """
 
 
-for _command in (demo, ingest, info, train, predict, evaluate):
+for _command in (demo, ingest, info, plan, train, predict, evaluate):
     cli.add_command(_command)
 
 

@@ -12,7 +12,7 @@ from distkern.errors import DataError
 
 if TYPE_CHECKING:
     from distkern.cli.job import DataSection
-    from distkern.storage import Dataset
+    from distkern.storage import BlockSource, Dataset
 
 logger = logging.getLogger(__name__)
 
@@ -85,6 +85,13 @@ def _opened(store: str | None, x: str | None, y: str | None) -> Dataset | PlainA
 
         return open_dataset(store)
     return None if x is None or y is None else PlainArrays(x, y)
+
+
+def source_of(rows: Dataset | PlainArrays) -> BlockSource:
+    """Return the blocks of the rows; nothing is read."""
+    from distkern.storage import as_source
+
+    return as_source(rows.X, rows.y) if isinstance(rows, PlainArrays) else as_source(rows)
 
 
 def task_of(section: DataSection, rows: Dataset | PlainArrays) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -154,8 +155,9 @@ def score_model(model: Any, data: Dataset | PlainArrays) -> Score:
     """
     score: Score = ClassificationScore(model.classes_) if is_classifier(model) else RegressionScore()
     rows = data.X if isinstance(data, PlainArrays) else data
-    for start, predicted, _ in model.iter_predictions(rows):
-        score.update(data.targets(start, start + len(predicted)), predicted)
+    with closing(model.iter_predictions(rows)) as blocks:
+        for start, predicted, _ in blocks:
+            score.update(data.targets(start, start + len(predicted)), predicted)
     return score
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from distkern.cli.cluster import cluster_options
 from distkern.cli.terminal import terminal_of, verbosity_options
 
 
@@ -16,9 +17,7 @@ from distkern.cli.terminal import terminal_of, verbosity_options
     multiple=True,
     help="Replace a value of the job file, as in --set model.sigma=4; may be repeated.",
 )
-@click.option("--scheduler", metavar="ADDR", help="Train on the dask cluster at this address.")
-@click.option("--workers", type=int, metavar="N", help="Train on N worker processes started for this run.")
-@click.option("--memory", metavar="SIZE", help='Memory of each of these workers: "2GiB".')
+@cluster_options("Train")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 @click.option("--overwrite", is_flag=True, help="Replace the model and the run that the job names.")
 @verbosity_options

@@ -6,17 +6,18 @@ import logging
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from distkern.cli.interrupts import interrupts_held
-from distkern.cli.job import ClusterSection, Job, OutputSection
+from distkern.cli.cluster import open_client
+from distkern.cli.job import Job, OutputSection
 from distkern.cli.parameters import build
+from distkern.cli.plan import plan_of
 from distkern.cli.progress import show_progress
 from distkern.cli.render import plain
 from distkern.cli.result import TrainingResult
-from distkern.cli.rows import PlainArrays, open_rows, task_of
+from distkern.cli.rows import PlainArrays, open_rows, source_of, task_of
 from distkern.cli.scoring import score_model
 from distkern.cli.terminal import Terminal
 from distkern.errors import BudgetError, DataError, JobError, RunError
@@ -45,13 +46,18 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False) -> Trainin
     TrainingResult
         The model and what it came to.
     """
+    from distkern.scheduler import workload
+
     refuse_nested(job)
     refuse_existing(job.output, overwrite=overwrite)
     rows, test_rows = open_rows(job.data)
     task = task_of(job.data, rows)
-    build(job.model.method, task, job.model.parameters(), {})
+    training = build(job.model.method, task, job.model.parameters(), {}).training_job()
+    if job.cluster.scheduler is None:
+        # Before workers are started for nothing; a running cluster is asked by the training itself.
+        plan_of(job, training, workload(training, source_of(rows))).worker.require_fit()
     with (
-        _cluster(job.cluster) as client,
+        open_client(job.cluster) as client,
         _run_directory(job, overwrite=overwrite) as run,
         show_progress(terminal) as show,
     ):
@@ -118,23 +124,6 @@ def refuse_existing(output: OutputSection, *, overwrite: bool) -> None:
             f"{output.run} exists and is no run directory, so it is not overwritten: name another run",
             kind="foreign",
         )
-
-
-@contextmanager
-def _cluster(section: ClusterSection) -> Iterator[Any]:
-    """Yield the dask client that the job asks for, or None for training in this process."""
-    with ExitStack() as stack:
-        client = None
-        if section.scheduler is not None:
-            from distkern.scheduler import connect
-
-            client = stack.enter_context(connect(section.scheduler))
-        elif section.workers is not None:
-            from distkern.scheduler import local_client
-
-            with interrupts_held():
-                client = stack.enter_context(local_client(section.workers, section.memory))
-        yield client
 
 
 @contextmanager

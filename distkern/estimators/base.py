@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from distkern.errors import DataError, JobError, RunError
 from distkern.estimators.assembly import assemble, prefix_lengths
-from distkern.estimators.parameters import check_parameters
+from distkern.estimators.parameters import byte_count, check_parameters
 from distkern.events import Event, Subscriber
 from distkern.model import KernelModel
 from distkern.scheduler import (
@@ -27,22 +27,25 @@ from distkern.scheduler import (
     TrainingJob,
     TrainingResult,
     current_client,
+    evaluate,
     is_dask_array,
     map_rows,
+    predict_blocks,
     run_training,
 )
+from distkern.scheduler.prediction import Finish
 from distkern.stopping import StopReason
 from distkern.storage import (
     ArraySource,
     BlockSource,
     Dataset,
     RunDirectory,
+    ZarrRows,
     as_source,
     as_targets,
     is_zarr_array,
     memory_array,
     require_finite,
-    row_blocks,
 )
 
 logger = logging.getLogger(__name__)
@@ -73,6 +76,7 @@ class KernelLeastSquares(BaseEstimator, ABC):
     dtype: str
     factors: str
     client: Any
+    memory_limit: int | str | None
     run_dir: Any
     random_state: int
     callbacks: Any
@@ -97,7 +101,8 @@ class KernelLeastSquares(BaseEstimator, ABC):
         state["callbacks"] = ()
         return state
 
-    def _job(self) -> TrainingJob:
+    def training_job(self) -> TrainingJob:
+        """Return what a training would be asked for: the parameters that decide the model."""
         return TrainingJob(
             classification=self._classification,
             kernel=self.kernel,
@@ -160,7 +165,14 @@ class KernelLeastSquares(BaseEstimator, ABC):
         if self.run_dir is not None:
             run = self._run_directory()
             subscribers.append(_Recorder(run))
-        result = run_training(self._job(), source, client=client, factors=self.factors, subscribers=subscribers)
+        result = run_training(
+            self.training_job(),
+            source,
+            client=client,
+            factors=self.factors,
+            memory_limit=byte_count("memory_limit", self.memory_limit),
+            subscribers=subscribers,
+        )
         self._take(result, [path.n_centers for path in result.paths])
         if run is not None:
             run.write_summary(self.summary_ | {"stop_reason": str(self.stop_reason_)})
@@ -247,29 +259,22 @@ class KernelLeastSquares(BaseEstimator, ABC):
         shorter._take(self._result, prefix_lengths(self._result.paths, n_centers))
         return shorter
 
-    def _evaluate(self, X: Any, transform: Any, columns: int | None, dtype: Any) -> Any:
-        """Apply the model and `transform` to rows of any container, returning the same kind."""
+    def _evaluate(self, X: Any, finish: Finish[NDArray[Any]], columns: int | None, dtype: Any) -> Any:
+        """Apply the model and `finish` to rows of any container, returning the same kind."""
         check_is_fitted(self)
-        model = self._model
-
-        def rows(part: NDArray[Any]) -> NDArray[Any]:
-            return np.asarray(transform(model.evaluate(part)))
-
-        if isinstance(X, Dataset):
-            X = X.X
-        if is_zarr_array(X):
-            self._check_width(X.shape)
+        if _is_stored(X):
             tail = () if columns is None else (columns,)
-            return memory_array((rows(part) for _, part in row_blocks(X)), X.shape[0], tail, dtype)
+            parts = self._stored_parts(X, finish)
+            return memory_array((part for _, part in parts), _stored_rows(X).shape[0], tail, dtype)
         if is_dask_array(X):
             self._check_width(X.shape)
-            return map_rows(rows, X, columns, dtype)
-        return rows(self._validate_rows(X))
+            return map_rows(self._model, X, finish, columns, dtype)
+        return finish(evaluate(self._model, self._validate_rows(X)))
 
     def iter_predictions(
         self, X: Any, *, proba: bool = False
     ) -> Iterator[tuple[int, NDArray[Any], NDArray[Any] | None]]:
-        """Predict block by block, in bounded memory.
+        """Predict block by block, in bounded memory; stores on the workers of the client, if there is one.
 
         Parameters
         ----------
@@ -285,21 +290,32 @@ class KernelLeastSquares(BaseEstimator, ABC):
         probabilities : array, shape (n, n_classes), or None
         """
         check_is_fitted(self)
-        rows = X.X if isinstance(X, Dataset) else X
-        if is_zarr_array(rows):
-            self._check_width(rows.shape)
-            blocks: Iterator[tuple[int, NDArray[Any]]] = row_blocks(rows)
+        finish: Finish[Any] = self._predictions_and_probabilities() if proba else self._predictions()
+        if _is_stored(X):
+            parts = self._stored_parts(X, finish)
         else:
-            blocks = iter([(0, self._validate_rows(rows))])
-        for start, part in blocks:
-            values = self._model.evaluate(part)
-            yield start, self._predictions(values), self._probabilities(values) if proba else None
+            parts = iter([(0, finish(evaluate(self._model, self._validate_rows(X))))])
+        for start, result in parts:
+            yield (start, *result) if proba else (start, result, None)
+
+    def _stored_parts(self, X: Any, finish: Finish[Any]) -> Iterator[tuple[int, Any]]:
+        """Predict a zarr array or a dataset block by block."""
+        self._check_width(_stored_rows(X).shape)
+        source = X.source() if isinstance(X, Dataset) else ZarrRows(X)
+        yield from predict_blocks(self._model, source, finish, self._running_client())
+
+    def _running_client(self) -> Any:
+        client = current_client() if self.client is None else self.client
+        if client is not None and client.status != "running":
+            logger.info("the client is %s: predicting in this process", client.status)
+            return None
+        return client
 
     @abstractmethod
-    def _predictions(self, values: Array) -> NDArray[Any]:
-        """Predictions from fitted targets, shape (n, T)."""
+    def _predictions(self) -> Finish[NDArray[Any]]:
+        """Return the function from fitted targets, shape (n, T), to predictions."""
 
-    def _probabilities(self, values: Array) -> Array:
+    def _predictions_and_probabilities(self) -> Finish[tuple[NDArray[Any], Array]]:
         raise JobError(f"{type(self).__name__} predicts values, not probabilities", kind="no-probabilities")
 
     def _validate_rows(self, X: Any) -> NDArray[Any]:
@@ -332,6 +348,14 @@ class KernelLeastSquares(BaseEstimator, ABC):
         from distkern.estimators.persistence import save_estimator
 
         save_estimator(self, path, overwrite=overwrite)
+
+
+def _is_stored(X: Any) -> bool:
+    return isinstance(X, Dataset) or is_zarr_array(X)
+
+
+def _stored_rows(X: Any) -> Any:
+    return X.X if isinstance(X, Dataset) else X
 
 
 class _Recorder:

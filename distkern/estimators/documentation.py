@@ -79,6 +79,11 @@ PARAMETERS = {
         distributed.Client, optional
             Cluster to train on. Without one, zarr and dask input use the current client if there is any, and
             everything else trains in this process.""",
+    "memory_limit": """
+        int or str, optional
+            Memory that each process which holds rows may take beside the interpreter's own, in bytes or as in "2GiB";
+            what does not fit goes to scratch files on its local disk. By default most of what is left here, or of
+            dask's limit for a worker.""",
     "run_dir": """
         path-like, optional
             Directory to make for the events and the summary of the run.""",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -11,10 +12,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from distkern.errors import DataError
+from distkern.estimators import outputs
 from distkern.estimators.base import Array, KernelLeastSquares, validate_rows
+from distkern.scheduler.prediction import Finish
 from distkern.storage import BlockSource, plain_labels
-
-SMALLEST_PROBABILITY = 1e-6
 
 
 class KernelRegressor(RegressorMixin, KernelLeastSquares):
@@ -82,10 +83,10 @@ class KernelRegressor(RegressorMixin, KernelLeastSquares):
             zarr and dask arrays come back for zarr and dask arrays, computed block by block.
         """
         columns = None if self._is_flat() else self._n_targets()
-        return self._evaluate(X, self._predictions, columns, np.dtype(np.float64))
+        return self._evaluate(X, self._predictions(), columns, np.dtype(np.float64))
 
-    def _predictions(self, values: Array) -> Array:
-        return values[:, 0] if self._is_flat() else values
+    def _predictions(self) -> Finish[NDArray[Any]]:
+        return outputs.only_target if self._is_flat() else outputs.all_targets
 
     def _is_flat(self) -> bool:
         return bool(getattr(self, "_flat", False))
@@ -165,8 +166,9 @@ class KernelClassifier(ClassifierMixin, KernelLeastSquares):
         numpy, zarr or dask array, shape (n_rows,) for two classes, else (n_rows, n_classes)
             Container as for `predict`.
         """
-        columns = None if self._is_binary() else self._n_classes()
-        return self._evaluate(X, self._decisions, columns, np.dtype(np.float64))
+        binary = self._n_classes() == 2
+        finish = outputs.only_target if binary else outputs.all_targets
+        return self._evaluate(X, finish, None if binary else self._n_classes(), np.dtype(np.float64))
 
     def predict(self, X: Any) -> Any:
         """Predict labels.
@@ -181,9 +183,9 @@ class KernelClassifier(ClassifierMixin, KernelLeastSquares):
         numpy, zarr or dask array, shape (n_rows,)
             Labels as they were given to `fit`.
         """
-        classes = getattr(self, "classes_", np.empty(0))
+        classes = self._labels()
         dtype = np.array(classes.tolist()).dtype if classes.dtype == object else classes.dtype
-        return self._evaluate(X, self._predictions, None, dtype)
+        return self._evaluate(X, self._predictions(), None, dtype)
 
     def predict_proba(self, X: Any) -> Any:
         """Estimate class probabilities.
@@ -201,26 +203,16 @@ class KernelClassifier(ClassifierMixin, KernelLeastSquares):
         numpy, zarr or dask array, shape (n_rows, n_classes)
             Container as for `predict`.
         """
-        return self._evaluate(X, self._probabilities, self._n_classes(), np.dtype(np.float64))
-
-    def _is_binary(self) -> bool:
-        return self._n_classes() == 2
+        return self._evaluate(X, outputs.probabilities, self._n_classes(), np.dtype(np.float64))
 
     def _n_classes(self) -> int:
-        return len(getattr(self, "classes_", ()))
+        return len(self._labels())
 
-    def _decisions(self, values: Array) -> Array:
-        return values[:, 0] if values.shape[1] == 1 else values
+    def _labels(self) -> NDArray[Any]:
+        return np.asarray(getattr(self, "classes_", ()))
 
-    def _predictions(self, values: Array) -> NDArray[Any]:
-        codes = (values[:, 0] > 0).astype(np.intp) if values.shape[1] == 1 else values.argmax(axis=1)
-        return np.asarray(self.classes_[codes])
+    def _predictions(self) -> Finish[NDArray[Any]]:
+        return partial(outputs.labels, classes=self._labels())
 
-    def _probabilities(self, values: Array) -> Array:
-        if values.shape[1] == 1:
-            values = np.concatenate([-values, values], axis=1)
-        estimates = (values + 1) / 2
-        # Where no class reaches an even share, the best one is lifted to it: clipping must not make ties.
-        lift = 1 / estimates.shape[1] - estimates.max(axis=1, keepdims=True)
-        estimates = np.maximum(estimates + np.maximum(lift, 0.0), SMALLEST_PROBABILITY)
-        return np.asarray(estimates / estimates.sum(axis=1, keepdims=True))
+    def _predictions_and_probabilities(self) -> Finish[tuple[NDArray[Any], Array]]:
+        return partial(outputs.labels_and_probabilities, classes=self._labels())

@@ -38,6 +38,7 @@ class NPDRegressor(KernelRegressor):
         dtype: str = "float64",
         factors: str = "auto",
         client: Any = None,
+        memory_limit: int | str | None = None,
         run_dir: Any = None,
         random_state: int = 0,
         callbacks: Sequence[Subscriber] = (),
@@ -58,6 +59,7 @@ class NPDRegressor(KernelRegressor):
         self.dtype = dtype
         self.factors = factors
         self.client = client
+        self.memory_limit = memory_limit
         self.run_dir = run_dir
         self.random_state = random_state
         self.callbacks = callbacks
@@ -91,6 +93,7 @@ class NPDClassifier(KernelClassifier):
         dtype: str = "float64",
         factors: str = "auto",
         client: Any = None,
+        memory_limit: int | str | None = None,
         run_dir: Any = None,
         random_state: int = 0,
         callbacks: Sequence[Subscriber] = (),
@@ -112,6 +115,7 @@ class NPDClassifier(KernelClassifier):
         self.dtype = dtype
         self.factors = factors
         self.client = client
+        self.memory_limit = memory_limit
         self.run_dir = run_dir
         self.random_state = random_state
         self.callbacks = callbacks

@@ -35,6 +35,7 @@ class OROLSRegressor(KernelRegressor):
         dtype: str = "float64",
         factors: str = "auto",
         client: Any = None,
+        memory_limit: int | str | None = None,
         run_dir: Any = None,
         random_state: int = 0,
         callbacks: Sequence[Subscriber] = (),
@@ -56,6 +57,7 @@ class OROLSRegressor(KernelRegressor):
         self.dtype = dtype
         self.factors = factors
         self.client = client
+        self.memory_limit = memory_limit
         self.run_dir = run_dir
         self.random_state = random_state
         self.callbacks = callbacks
@@ -86,6 +88,7 @@ class OROLSClassifier(KernelClassifier):
         dtype: str = "float64",
         factors: str = "auto",
         client: Any = None,
+        memory_limit: int | str | None = None,
         run_dir: Any = None,
         random_state: int = 0,
         callbacks: Sequence[Subscriber] = (),
@@ -108,6 +111,7 @@ class OROLSClassifier(KernelClassifier):
         self.dtype = dtype
         self.factors = factors
         self.client = client
+        self.memory_limit = memory_limit
         self.run_dir = run_dir
         self.random_state = random_state
         self.callbacks = callbacks

@@ -55,6 +55,27 @@ def number(name: str, value: object, lowest: float = 0.0, *, open_interval: bool
     return float(value)  # type: ignore[arg-type]
 
 
+def byte_count(name: str, value: object) -> int | None:
+    """Bytes of a memory size such as 2147483648 or "2GiB"; None stays None.
+
+    Raises
+    ------
+    JobError
+        It is no size above 0.
+    """
+    if value is None:
+        return None
+    from pydantic import ByteSize, TypeAdapter, ValidationError
+
+    try:
+        size = int(TypeAdapter(ByteSize).validate_python(value))
+    except (ValidationError, TypeError):
+        size = 0
+    if isinstance(value, bool) or size <= 0:
+        raise refuse(name, value, 'a size above 0 in bytes, or one such as "2GiB"')
+    return size
+
+
 def check_parameters(estimator: Any) -> None:
     """Check every parameter of an OROLS or NPD estimator.
 
@@ -93,6 +114,7 @@ def check_parameters(estimator: Any) -> None:
         integer("patience", estimator.patience, 1)
     if estimator.selection_rows is not None:
         integer("selection_rows", estimator.selection_rows, 2)
+    byte_count("memory_limit", estimator.memory_limit)
     if estimator.client is not None and not hasattr(estimator.client, "scheduler_info"):
         raise refuse("client", estimator.client, "a distributed.Client, or None")
     if not isinstance(estimator.kernel, Kernel):

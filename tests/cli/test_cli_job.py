@@ -155,9 +155,9 @@ def test_a_section_must_be_a_table() -> None:
     assert refused({"data": DATA, "model": 3}) == "model = 3: must be a table, [model]"
 
 
-@pytest.mark.parametrize("cluster", [{"memory": "1GiB"}, {"memory": "1GiB", "scheduler": "tcp://a:1"}])
-def test_memory_is_not_ignored_without_workers(cluster: dict[str, str]) -> None:
-    assert "needs workers beside it" in refused({"data": DATA, "cluster": cluster})
+@pytest.mark.parametrize("where", [{}, {"scheduler": "tcp://a:1"}, {"workers": 2}])
+def test_memory_limits_whatever_process_holds_the_rows(where: dict[str, Any]) -> None:
+    assert parse_job({"data": DATA, "cluster": {"memory": "1GiB", **where}}).cluster.memory == 2**30
 
 
 def test_scheduler_and_workers_exclude_each_other() -> None:
@@ -215,7 +215,7 @@ def test_a_setting_cannot_smuggle_lines_in(tmp_path: Path) -> None:
 
 def test_a_scheduler_flag_displaces_workers(tmp_path: Path) -> None:
     cluster = load(tmp_path, scheduler="tcp://a:1").cluster
-    assert (cluster.scheduler, cluster.workers, cluster.memory) == ("tcp://a:1", None, None)
+    assert (cluster.scheduler, cluster.workers, cluster.memory) == ("tcp://a:1", None, 2**30)
 
 
 def test_a_workers_flag_keeps_the_memory(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def train_inside(model: dk.OROLSRegressor, X: Array, y: Array) -> tuple[Training
     """Train in this process; return the result and the rows of Q."""
     source = ArraySource(X, y)
     executor = SerialExecutor(source)
-    result = train(model._job(), source, WorkerFactors(executor), EventBus())
+    result = train(model.training_job(), source, WorkerFactors(executor), EventBus())
     states = [block.problems[0] for block in executor._blocks]
     return result, np.concatenate(
         [np.hstack([slab.whole() for slab in state.slabs])[:, : state.n_columns] for state in states]

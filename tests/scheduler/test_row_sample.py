@@ -31,13 +31,13 @@ from trainings import (
     train_serial,
 )
 
-from distkern.errors import DataError
+from distkern.errors import BudgetError, DataError
 from distkern.events import EventBus, WorkerLost
 from distkern.factors import kernel_weights
 from distkern.refit import refit
 from distkern.regularization import charged_gcv
 from distkern.sampling import row_uniforms
-from distkern.scheduler import memo, refitting, rounds
+from distkern.scheduler import Workload, memo, plan_job, refitting, rounds, run_training
 from distkern.scheduler.accumulation import refit_bytes
 from distkern.scheduler.answers import Answer
 from distkern.scheduler.backends import DriverFactors, WorkerFactors
@@ -451,6 +451,16 @@ def test_a_worker_that_retires_before_the_pass() -> None:
     assert [event.worker for event in events if isinstance(event, WorkerLost)] == [lost]
 
 
+def test_sums_of_the_pass_are_gathered_by_tasks() -> None:
+    with cluster(4, processes=False) as client:
+        executor = DaskExecutor(client, weighted_source(), EventBus(), fan_in=2)
+        result = train(FAULTY, weighted_source(), WorkerFactors(executor), EventBus())
+        executor.close()
+    expected = fit(FAULTY, weighted_source())
+    assert_same_bits(result, expected)
+    assert result.summary["bytes_read"] == expected.summary["bytes_read"]
+
+
 class DiesInThePass(ArraySource):
     """Kills the worker that reads one of its blocks a second time, once."""
 
@@ -529,3 +539,30 @@ def test_refit_bytes_cover_what_is_allocated(m: int, n_problems: int, conditione
     assert answer.bytes_read == source.X.nbytes + source.y.nbytes + n * 8
     planned = refit_bytes(m, n_problems, n_problems, block_rows, d * 8, threads, n // block_rows)
     assert planned / 3 < peak <= planned
+
+
+def test_the_plan_counts_the_final_pass() -> None:
+    work = Workload.imagined(1_000_000, 32, 4, 1, one_vs_rest=False)
+    whole, sampled = (plan_job(make_job(max_centers=500, selection_rows=rows), work) for rows in (None, 50_000))
+    assert (whole.passes, sampled.passes) == (1, 2)
+    assert sampled.selected_rows == 50_000
+    assert sampled.exchanges == whole.exchanges + 1
+    assert sampled.bytes_read == 2 * whole.bytes_read
+    assert sampled.peak < whole.peak / 5
+    assert whole.worker.refit == whole.flops.refit == 0
+    assert sampled.worker.refit > 8 * 501**2
+    assert sampled.worker.loading == whole.worker.loading
+    assert sampled.flops.refit >= 1_000_000 * 500**2
+    assert sampled.flops.total < whole.flops.total / 3
+
+
+def test_a_sample_fits_where_all_rows_do_not() -> None:
+    X, y = make_data(200_000, 4)
+    source = make_source(X, y, rows=5_000)
+    job = make_job(max_centers=30, selection_rows=2_000)
+    limit = plan_job(job, Workload.of(source, 1, 1)).worker.fixed
+    with pytest.raises(BudgetError, match="selection_rows"):
+        run_training(make_job(max_centers=30), source, memory_limit=limit)
+    result = run_training(job, source, memory_limit=limit)
+    assert len(result.paths[0].rows) == 30
+    assert result.summary["plan"]["refit"] > 0

@@ -1,0 +1,86 @@
+"""Floating-point operations of a training's matrix products, counted from the messages it sends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from distkern.scheduler.executors import SerialExecutor
+from distkern.scheduler.messages import Begin, ProblemStep, Step
+
+
+class FlopCounter:
+    """Operations of the large matrix products, two for each multiplication and addition, by kind.
+
+    Parameters
+    ----------
+    n_rows, n_features, n_targets : int
+        M, d and T of the training.
+    """
+
+    def __init__(self, n_rows: int, n_features: int, n_targets: int) -> None:
+        self.n_rows, self.n_features, self.n_targets = n_rows, n_features, n_targets
+        self.by_kind: Counter[str] = Counter()
+        self._columns = 1
+        self._begin: Begin | None = None
+
+    def message(self, message: Any) -> None:
+        """Count what one message asks of every row."""
+        if isinstance(message, Begin):
+            self._begin = message
+        elif isinstance(message, Step):
+            (step,) = message.problems
+            if step is not None:
+                self._step(step)
+
+    def _step(self, step: ProblemStep) -> None:
+        assert self._begin is not None
+        pool, panel, batch = self._begin.pool, self._begin.panel, self._begin.batch
+        targets = max(self.n_targets, 2)
+        if step.append is not None:
+            kept = step.append.combine.shape[1]
+            self._add("append", step.append.combine.size)
+            if step.append.correct is not None:
+                self._add("append", step.append.correct.size)
+            self._add("residual", step.append.steps.size)
+            self._columns = step.append.start + kept
+        if step.eliminate is not None:
+            self._add("pool", step.eliminate.multipliers.size)
+        if step.project is not None:
+            self._add("projection", step.project.coefficients.size)
+            self._add("pool", pool * batch)
+            self._add("residual", targets * batch)
+        if step.form is not None:
+            self._add("form", step.form.combine.size)
+        if step.columns is not None:
+            self._add("kernel", self.n_features * batch)
+        if step.form is not None or step.columns is not None:
+            width = panel + batch if step.columns is not None else panel
+            self._add("cross", (self._columns + panel) * width)
+            self._add("residual", targets * panel)
+        if step.refresh:
+            self._add("refresh", pool * (pool + targets))
+
+    def _add(self, kind: str, operations: int) -> None:
+        self.by_kind[kind] += 2 * self.n_rows * operations
+
+    @property
+    def total(self) -> int:
+        """All operations."""
+        return sum(self.by_kind.values())
+
+
+@contextmanager
+def counted(counter: FlopCounter) -> Iterator[None]:
+    """Count the messages of a training in this process while the context lasts."""
+    exchange = SerialExecutor.exchange
+
+    def spy(executor: SerialExecutor, message: Any, handed_in: Any = None) -> Any:
+        counter.message(message)
+        return exchange(executor, message, handed_in)
+
+    with patch.object(SerialExecutor, "exchange", spy):
+        yield

@@ -1,0 +1,136 @@
+"""``distkern plan``: what a training would take, before anything is read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from distkern.cli.terminal import verbosity_options
+from distkern.errors import DataError
+
+if TYPE_CHECKING:
+    from distkern.cli.job import Job
+    from distkern.scheduler import TrainingJob, TrainingPlan, Workload
+
+_POSITIVE = click.IntRange(min=1)
+
+
+@click.command()
+@click.argument("job_file", metavar="JOB.toml")
+@click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Replace a value of the job file.")
+@click.option("--workers", type=_POSITIVE, metavar="N", help="Plan for N worker processes.")
+@click.option("--memory", metavar="SIZE", help='Memory of each process that holds rows: "2GiB".')
+@click.option("--rows", type=_POSITIVE, metavar="M", help="Plan for M rows; the data need not be that long.")
+@click.option("--features", type=_POSITIVE, metavar="D", help="Features of data that does not exist yet.")
+@click.option("--targets", type=_POSITIVE, default=1, metavar="T", help="Targets or classes of such data.")
+@click.option("--chunk-rows", type=_POSITIVE, metavar="N", help="Rows of a chunk of such data.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@verbosity_options
+def plan(
+    job_file: str,
+    overrides: tuple[str, ...],
+    workers: int | None,
+    memory: str | None,
+    rows: int | None,
+    features: int | None,
+    targets: int,
+    chunk_rows: int | None,
+    as_json: bool,
+) -> None:
+    """Print memory, bytes, products and exchanges of the training that JOB.toml describes.
+
+    Only the shapes of the data are looked at. A job that does not fit its memory is refused with exit code 4.
+    """
+    from distkern.cli.job import load_job
+
+    flags = {"workers": workers, "memory": memory}
+    job = load_job(job_file, overrides, {name: value for name, value in flags.items() if value is not None})
+    training, work = _shapes(job, rows, features, targets, chunk_rows)
+    planned = plan_of(job, training, work)
+    if as_json:
+        from distkern.cli.render import print_json
+
+        print_json(planned.record())
+    else:
+        show(planned)
+    planned.worker.require_fit()
+
+
+def plan_of(job: Job, training: TrainingJob, work: Workload) -> TrainingPlan:
+    """Plan a job on the workers that it asks for.
+
+    Parameters
+    ----------
+    job : Job
+        Its ``[cluster]`` says where the rows live.
+    training : TrainingJob
+        What to train.
+    work : Workload
+        Shapes of the data.
+    """
+    from distkern.scheduler import WorkerFacts, connect, default_limit, plan_job, worker_facts
+
+    section, facts = job.cluster, None
+    if section.workers is not None:
+        facts = WorkerFacts(section.workers, 1, None, False)
+    elif section.scheduler is not None:
+        with connect(section.scheduler) as client:
+            facts = worker_facts(client)
+    return plan_job(training, work, facts, limit=section.memory or default_limit(facts))
+
+
+def _shapes(
+    job: Job, rows: int | None, features: int | None, targets: int, chunk_rows: int | None
+) -> tuple[TrainingJob, Workload]:
+    from distkern.cli.parameters import build
+    from distkern.cli.rows import open_rows, source_of, task_of
+    from distkern.scheduler import Workload, workload
+
+    try:
+        data, _ = open_rows(job.data)
+    except DataError as error:
+        if features is None or rows is None or error.kind != "missing":
+            raise
+        task = job.data.task or ("classification" if targets > 1 else "regression")
+        training = build(job.model.method, task, job.model.parameters(), {}).training_job()
+        itemsize = 4 if training.dtype == "float32" else 8
+        return training, Workload.imagined(rows, features, itemsize, targets, training.one_vs_rest, chunk_rows)
+    training = build(job.model.method, task_of(job.data, data), job.model.parameters(), {}).training_job()
+    work = workload(training, source_of(data))
+    if rows is not None:
+        work = replace(work, n_rows=rows, n_blocks=-(-rows // work.block_rows))
+    return training, work
+
+
+def show(planned: TrainingPlan) -> None:
+    """Print a plan as tables."""
+    from distkern.cli.render import bytes_shown, columns, pairs, print_table
+
+    work, memory, flops = planned.work, planned.worker, planned.flops
+    limit = "none" if memory.limit is None else bytes_shown(memory.limit)
+    head: list[tuple[str, object]] = [
+        ("rows x features", f"{work.n_rows} x {work.n_features}"),
+        ("targets", work.n_targets),
+        ("rows for selection", planned.selected_rows),
+        ("blocks", f"{work.n_blocks} of at most {work.block_rows} rows"),
+        ("workers x threads", f"{planned.n_workers} x {planned.threads}"),
+        ("rounds, exchanges", f"{planned.rounds}, {planned.exchanges}"),
+        ("kernel columns", planned.kernel_columns),
+        ("reads of the data", f"{planned.passes}, {bytes_shown(planned.bytes_read)} in all"),
+        ("messages and answers", bytes_shown(planned.bytes_sent)),
+        ("scratch written, read", f"{bytes_shown(planned.scratch_written)}, {bytes_shown(planned.scratch_read)}"),
+        ("products", f"{flops.total / 1e12:.3g} Tflop"),
+        ("memory limit", f"{limit} a process that holds rows, beside the interpreter"),
+        ("peak, such a process", bytes_shown(planned.peak)),
+        ("peak, driver", bytes_shown(planned.driver_peak)),
+    ]
+    terms: dict[str, Any] = memory.terms()
+    rows = [(name.replace("_", " "), bytes_shown(size)) for name, size in terms.items() if size]
+    products = [(name, f"{value:.3g}") for name, value in vars(flops).items()]
+    print_table(
+        pairs(head),
+        columns("Memory of a process that holds rows", ("term", "bytes"), rows),
+        columns("Products over all rows", ("of", "flop"), products),
+    )

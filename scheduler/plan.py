@@ -1,0 +1,228 @@
+"""What a training will take, before it starts: exchanges, bytes, products and memory, from shapes alone.
+
+The plan assumes that the path runs to `max_centers`; a stop rule can only make it shorter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from distkern.scheduler.accumulation import refit_bytes, refit_driver_bytes
+from distkern.scheduler.memory import BASELINE, MIB, MemoryPlan, Workload, driver_bytes, plan_memory
+from distkern.scheduler.settings import SelectionSettings
+
+STEPS_A_PANEL = 10
+"""Exact steps of a panel with ``criterion="residual"`` that the plan counts on; 7 to 30 were seen."""
+
+
+@dataclass(frozen=True)
+class Flops:
+    """Floating-point operations of the matrix products over all rows, over the whole path."""
+
+    kernel: int
+    """Inner products of the kernel columns."""
+    projection: int
+    """Q'K and K - Qc for new candidates, both passes for accepted ones."""
+    pool: int
+    """Panels taken out of the pool, and the pool's products with new candidates."""
+    update: int
+    """Residuals and products with them."""
+    refit: int
+    """Kernel columns of all centres and their Gram matrix over all rows, with `selection_rows`."""
+
+    @property
+    def total(self) -> int:
+        """Sum of the terms."""
+        return self.kernel + self.projection + self.pool + self.update + self.refit
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """What a training will take, at most."""
+
+    work: Workload
+    """Shapes."""
+    selected_rows: int
+    """Rows that selection looks at."""
+    n_workers: int
+    """Processes that hold blocks."""
+    threads: int
+    """Threads of each."""
+    rounds: int
+    """Panels, with those that only fill the pool."""
+    exchanges: int
+    """Driver-workers-driver exchanges."""
+    kernel_columns: int
+    """Kernel columns computed."""
+    passes: int
+    """Reads of X."""
+    flops: Flops
+    """Matrix products."""
+    bytes_read: int
+    """Of X and y from the store, by all workers."""
+    scratch_written: int
+    """To scratch, by all workers."""
+    scratch_read: int
+    """From scratch, by all workers."""
+    bytes_sent: int
+    """Messages to all workers and answers from them."""
+    worker: MemoryPlan
+    """Memory of the largest process that holds blocks."""
+    driver_peak: int
+    """Peak of the driver's process."""
+
+    @property
+    def peak(self) -> int:
+        """Peak of the largest process that holds blocks."""
+        return self.worker.total
+
+    def record(self) -> dict[str, Any]:
+        """Return the plan as plain numbers, flat but for the terms of the memory and of the products."""
+        plain = {
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if f.name not in ("work", "flops", "worker", "driver_peak")
+        }
+        return {
+            **{f.name: getattr(self.work, f.name) for f in fields(self.work)},
+            **plain,
+            "flops": {f.name: getattr(self.flops, f.name) for f in fields(self.flops)} | {"total": self.flops.total},
+            "planned_peak_bytes": self.worker.total,
+            "planned_peak_driver": self.driver_peak,
+            "memory_limit": self.worker.limit,
+            "scratch_bytes": self.worker.scratch.total,
+            "memory": self.worker.terms(),
+        }
+
+
+def plan_training(
+    work: Workload,
+    settings: SelectionSettings,
+    *,
+    n_workers: int,
+    threads: int,
+    in_driver: bool,
+    limit: int | None,
+    selected_rows: int | None = None,
+) -> TrainingPlan:
+    """Plan a training.
+
+    Parameters
+    ----------
+    work : Workload
+        Shapes.
+    settings : SelectionSettings
+        Widths of pool, panel and batch.
+    n_workers : int
+        Processes that hold blocks.
+    threads : int
+        Threads of each.
+    in_driver : bool
+        Whether the driver's process holds the blocks or their factors.
+    limit : int, optional
+        Bytes a process that holds blocks may take beside its baseline.
+    selected_rows : int, optional
+        Rows that selection looks at, if not all.
+
+    Returns
+    -------
+    TrainingPlan
+    """
+    rows = work.n_rows if selected_rows is None else min(selected_rows, work.n_rows)
+    sampled = rows < work.n_rows
+    chosen = (
+        replace(work, n_rows=rows, block_rows=max(1, -(-rows * work.block_rows // work.n_rows))) if sampled else work
+    )
+    held = work.n_rows if in_driver else work.rows_of_a_worker(n_workers)
+    held = min(rows, -(-held * rows // work.n_rows))
+    final_pass = final_driver = 0
+    if sampled:
+        m, blocks = settings.max_centers, work.n_blocks if in_driver else -(-work.n_blocks // n_workers)
+        final_driver = refit_driver_bytes(m, work.n_targets, work.n_problems)
+        final_pass = refit_bytes(
+            m, work.n_targets, work.n_problems, work.block_rows, work.row_bytes, threads, blocks
+        ) + (final_driver if in_driver else 0)
+    memory = plan_memory(
+        chosen,
+        held,
+        settings,
+        threads=threads,
+        is_driver=in_driver,
+        limit=limit,
+        read_rows=work.block_rows,
+        refit=final_pass,
+    )
+    rounds, exchanges, columns = _exchanges(settings)
+    flops = _flops(rows, work, settings)
+    written, read = _scratch_traffic(memory, rounds)
+    message, answer = _message_bytes(settings, work)
+    senders = min(n_workers, work.n_blocks)
+    return TrainingPlan(
+        work=work,
+        selected_rows=rows,
+        n_workers=n_workers,
+        threads=threads,
+        rounds=rounds,
+        exchanges=exchanges + sampled,
+        kernel_columns=columns * work.n_problems,
+        passes=2 if sampled else 1,
+        flops=flops,
+        bytes_read=(2 if sampled else 1) * work.n_rows * (work.row_bytes + 8),
+        scratch_written=written * senders,
+        scratch_read=read * senders,
+        bytes_sent=exchanges * (message + answer) * senders * work.n_problems,
+        worker=memory,
+        driver_peak=memory.total
+        if in_driver
+        else BASELINE + work.n_problems * driver_bytes(settings) + final_driver + 4 * answer + 32 * MIB,
+    )
+
+
+def _exchanges(settings: SelectionSettings) -> tuple[int, int, int]:
+    """Rounds, exchanges and kernel columns of a full path."""
+    m = settings.max_centers
+    if settings.criterion == "residual":
+        panels = -(-m // STEPS_A_PANEL)
+        return panels, 2 + 3 * panels, settings.pool + 2 * m
+    filling = -(-settings.pool // settings.batch)
+    panels = -(-m // settings.accept)
+    columns = settings.pool if settings.all_rows else settings.pool + panels * settings.batch
+    return filling + panels, 2 + 2 * (filling + panels), columns
+
+
+def _flops(rows: int, work: Workload, settings: SelectionSettings) -> Flops:
+    m, p, new = settings.max_centers, settings.panel, settings.batch
+    panels = -(-m // max(1, settings.accept))
+    if settings.criterion == "residual":
+        panels, p, new = -(-m // STEPS_A_PANEL), 2 * STEPS_A_PANEL, 2 * STEPS_A_PANEL
+    mean = (m + 1) / 2
+    fresh = 0 if settings.all_rows else new
+    columns = settings.pool + panels * fresh
+    each = 2 * rows * work.n_problems
+    return Flops(
+        kernel=int(each * columns * work.n_features),
+        projection=int(each * panels * mean * (p + 2 * fresh + p)),
+        pool=int(each * panels * settings.pool * (p + fresh)),
+        update=int(2 * rows * work.n_targets * panels * (2 * p + fresh)),
+        refit=work.n_rows * work.n_problems * m * (2 * work.n_features + m) if rows < work.n_rows else 0,
+    )
+
+
+def _scratch_traffic(memory: MemoryPlan, rounds: int) -> tuple[int, int]:
+    """Bytes written to and read from scratch by one process over a full path."""
+    out = memory.scratch
+    # A panel writes and reads work and pool twice, reads Q twice at half its final width, and features once for
+    # kernel columns and once for draws.
+    written = out.features + rounds * (2 * out.work + out.pool) + out.factors
+    read = rounds * (3 * out.work + 3 * out.pool + out.factors + 2 * out.features)
+    return written, read
+
+
+def _message_bytes(settings: SelectionSettings, work: Workload) -> tuple[int, int]:
+    """Bytes of an average message, and of an average answer of one worker."""
+    columns = (settings.max_centers + 1) // 2
+    targets = max(1, work.n_targets // work.n_problems)
+    message = 8 * (columns * (settings.batch + settings.panel) + settings.panel * settings.pool) // 2
+    answer = 8 * (columns * (settings.batch + settings.panel) + settings.pool * (settings.batch + targets)) // 2
+    return message, answer

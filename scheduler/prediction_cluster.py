@@ -1,0 +1,156 @@
+"""Predictions on dask workers: one task a block, results in order.
+
+The tasks are pure, so dask itself runs those of a lost worker again. Workers read their own blocks where they can;
+rows that live in the driver's process travel with the task. The driver keeps a bounded number of blocks in flight,
+so neither it nor the workers pile up results that nobody has taken.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Generic, TypeVar
+
+import dask
+from numpy.typing import NDArray
+
+from distkern.errors import ClusterError
+from distkern.model import KernelModel
+from distkern.scheduler.prediction import FeatureSource, Finish, evaluate
+from distkern.scheduler.threads import follow_worker
+
+T = TypeVar("T")
+
+POLL_SECONDS = 1.0
+"""How often the list of workers is asked for while a result does not come."""
+
+WORKER_WAIT_SECONDS = 60.0
+"""How long a prediction waits for a worker when there is none."""
+
+IN_FLIGHT_PER_THREAD = 2
+"""Blocks under way for each thread of the workers: one computed, one waiting."""
+
+
+@dataclass(frozen=True)
+class BlockTask(Generic[T]):
+    """What all tasks of a prediction share; a worker holds it once."""
+
+    model: KernelModel
+    """The model, not prepared: arrays that dask has moved may be unaligned."""
+    finish: Finish[T]
+    """Applied to the fitted targets."""
+    source: FeatureSource | None
+    """Where the worker reads its blocks; None where rows come with the task."""
+
+
+def hold_model(task: BlockTask[T]) -> BlockTask[T]:
+    """Put what all tasks share on a worker, as a result that dask can make again."""
+    return task
+
+
+def predict_block(task: BlockTask[T], block: int, rows: NDArray[Any] | None) -> T:
+    """Read one block, unless its rows are given, and predict it."""
+    follow_worker()
+    if rows is None:
+        assert task.source is not None
+        rows = task.source.read_features(block)
+    return task.finish(evaluate(task.model, rows))
+
+
+def predict_on_workers(
+    client: Any,
+    model: KernelModel,
+    source: FeatureSource,
+    finish: Finish[T],
+    *,
+    worker_wait: float = WORKER_WAIT_SECONDS,
+) -> Iterator[tuple[int, T]]:
+    """Predict block by block on the workers of a dask client.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The cluster.
+    model : KernelModel
+        Sent to the workers once.
+    source : FeatureSource
+        Rows.
+    finish : callable
+        Applied on the workers to the fitted targets of each block.
+    worker_wait : float
+        Seconds to wait for a worker when there is none.
+
+    Yields
+    ------
+    first_row : int
+    result : object
+        What `finish` returned.
+
+    Raises
+    ------
+    ClusterError
+        No worker comes in time, workers keep dying, or the cluster goes away.
+    """
+    run = uuid.uuid4().hex
+    shared = _submit(
+        client, hold_model, BlockTask(model, finish, None if source.inline else source), key=f"kernel-model-{run}"
+    )
+    flying: deque[tuple[int, Any]] = deque()
+    try:
+        for block, first_row in enumerate(source.boundaries[:-1]):
+            while len(flying) >= _most_in_flight(client):
+                yield _landed(client, flying, worker_wait)
+            rows = source.read_features(block) if source.inline else None
+            future = _submit(client, predict_block, shared, block, rows, key=f"predict-block-{run}-{block}")
+            flying.append((first_row, future))
+        while flying:
+            yield _landed(client, flying, worker_wait)
+    finally:
+        for _, future in flying:
+            future.cancel()
+        shared.release()
+
+
+def _submit(client: Any, function: Any, *arguments: Any, key: str) -> Any:
+    # A block of rows is some MB; dask's advice about large graphs is for data in graphs.
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
+        return client.submit(function, *arguments, key=key, pure=False)
+
+
+def _most_in_flight(client: Any) -> int:
+    threads: int = sum(client.nthreads().values())
+    return IN_FLIGHT_PER_THREAD * max(1, threads)
+
+
+def _landed(client: Any, flying: deque[tuple[int, Any]], worker_wait: float) -> tuple[int, Any]:
+    """Wait for the result of the block that is next in order."""
+    first_row, future = flying[0]
+    deadline = monotonic() + worker_wait
+    while True:
+        try:
+            result = future.result(timeout=POLL_SECONDS)
+        except TimeoutError:
+            if future.done():
+                raise
+            if client.nthreads():
+                deadline = monotonic() + worker_wait
+            elif monotonic() > deadline:
+                raise ClusterError(
+                    f"no worker was on the cluster for {worker_wait:g} s: start workers and predict again",
+                    kind="no-workers",
+                ) from None
+        except Exception as error:
+            # dask's own trouble with a task is the cluster's; a task's own error is the user's.
+            if type(error).__module__.startswith("distributed") or future.status in ("cancelled", "lost"):
+                raise ClusterError(
+                    f"the cluster could not predict the rows from {first_row} on: {error}; look at the workers' logs, "
+                    "often their memory limit is too low",
+                    kind="workers-dying",
+                ) from error
+            raise
+        else:
+            flying.popleft()
+            return first_row, result

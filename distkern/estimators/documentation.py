@@ -111,7 +111,8 @@ ATTRIBUTES = """
     n_centers_ : int
         Centres in the model.
     history_ : structured array
-        A row per step: center, lambda_, gcv, residual_max, q_norm, round, problem.
+        A row per step: center, lambda_, gcv, residual_max, q_norm, round, problem. With `selection_rows`, lambda_ and
+        gcv are of all rows, residual_max and q_norm of the sample.
     stop_reason_ : StopReason
         Why selection ended; its `advice` says what that means.
     kernel_ : Kernel

@@ -287,6 +287,15 @@ def selected(job: TrainingJob, source: ArraySource) -> Array:
     )
 
 
+def test_other_rules_keep_the_prefix_they_chose_on_the_sample() -> None:
+    X, y = make_data(300, noise=0.5)
+    job = make_job(stop="validation", patience=8, max_centers=60, sigma=0.5, selection_rows=150)
+    trained = train_serial(job, make_source(X, y))
+    assert trained.path.n_centers == trained.selectors[0].best < len(trained.path.rows)
+    assert str(trained.result.reason) == "validation-risen"
+    check_over_all_rows(job, trained.source, trained.result)
+
+
 def test_float32_columns_are_summed_in_float64() -> None:
     X, y = make_data(300, 3)
     job = make_job(dtype="float32", selection_rows=100)

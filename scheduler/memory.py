@@ -138,6 +138,8 @@ class MemoryPlan:
     """Tile buffers of all threads."""
     answers: int
     """Partial sums on their way up the tree, and the messages."""
+    refit: int
+    """Sums and buffers of the final pass over all rows, with `selection_rows`."""
     driver: int
     """Coefficients, Gram matrices and the run log, where the driver is this process."""
     resident: RowMatrices
@@ -150,7 +152,7 @@ class MemoryPlan:
     @property
     def fixed(self) -> int:
         """Bytes that no budget can move to scratch, beside the baseline."""
-        return self.rows + self.residual + self.loading + self.workspaces + self.answers + self.driver
+        return self.rows + self.residual + self.loading + self.workspaces + self.answers + self.refit + self.driver
 
     @property
     def total(self) -> int:
@@ -181,7 +183,7 @@ class MemoryPlan:
         if self.limit is None or self.fixed <= self.limit:
             return
         largest = max(
-            ("residual", "loading", "answers", "workspaces", "rows", "driver"), key=lambda n: getattr(self, n)
+            ("residual", "loading", "answers", "workspaces", "rows", "refit", "driver"), key=lambda n: getattr(self, n)
         )
         advice = {
             "residual": "more workers, or selection_rows",
@@ -189,6 +191,7 @@ class MemoryPlan:
             "loading": "smaller chunks of X",
             "answers": "fewer max_centers, or fewer candidates",
             "workspaces": "fewer max_centers, fewer candidates, or fewer threads a worker",
+            "refit": "fewer max_centers, fewer threads a worker, or smaller chunks of X",
             "driver": "fewer max_centers, or fewer candidates",
         }[largest]
         limit, most = _mib(self.limit), _mib(getattr(self, largest))
@@ -208,6 +211,8 @@ def plan_memory(
     threads: int,
     is_driver: bool,
     limit: int | None = None,
+    read_rows: int | None = None,
+    refit: int = 0,
 ) -> MemoryPlan:
     """Compute the peak of a process that holds `n_rows` rows.
 
@@ -225,6 +230,10 @@ def plan_memory(
         Whether the driver loop runs in the same process.
     limit : int, optional
         Bytes the process may take beside the baseline.
+    read_rows : int, optional
+        Rows of the largest block as it is read, where only some of them are held.
+    refit : int
+        Bytes of the final pass over all rows.
     """
     item = 4 if settings.single_precision else 8
     width = settings.panel + settings.batch
@@ -254,9 +263,10 @@ def plan_memory(
     fixed = {
         "rows": n_rows * (8 + work.n_problems + 16) + n_rows * 8 * max(1, 1 if work.n_targets > 2 else work.n_targets),
         "residual": work.n_problems * n_rows * problem_targets * item + 3 * 8 * work.block_rows * work.n_targets,
-        "loading": threads * work.block_rows * (3 * work.row_bytes + 2 * 8 * work.n_features),
+        "loading": threads * (read_rows or work.block_rows) * (3 * work.row_bytes + 2 * 8 * work.n_features),
         "workspaces": threads * buffers,
         "answers": work.n_problems * (partial * (levels + 2 * threads) + 4 * message),
+        "refit": refit,
         "driver": work.n_problems * driver_bytes(settings) if is_driver else 0,
     }
     room = None if limit is None else limit - sum(fixed.values())

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from distkern.scheduler.accumulation import refit_bytes, refit_driver_bytes
 from distkern.scheduler.memory import BASELINE, MIB, MemoryPlan, Workload, driver_bytes, plan_memory
 from distkern.scheduler.settings import SelectionSettings
 
@@ -27,11 +28,13 @@ class Flops:
     """Panels taken out of the pool, and the pool's products with new candidates."""
     update: int
     """Residuals and products with them."""
+    refit: int
+    """Kernel columns of all centres and their Gram matrix over all rows, with `selection_rows`."""
 
     @property
     def total(self) -> int:
         """Sum of the terms."""
-        return self.kernel + self.projection + self.pool + self.update
+        return self.kernel + self.projection + self.pool + self.update + self.refit
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,23 @@ def plan_training(
     )
     held = work.n_rows if in_driver else work.rows_of_a_worker(n_workers)
     held = min(rows, -(-held * rows // work.n_rows))
-    memory = plan_memory(chosen, held, settings, threads=threads, is_driver=in_driver, limit=limit)
+    final_pass = final_driver = 0
+    if sampled:
+        m, blocks = settings.max_centers, work.n_blocks if in_driver else -(-work.n_blocks // n_workers)
+        final_driver = refit_driver_bytes(m, work.n_targets, work.n_problems)
+        final_pass = refit_bytes(
+            m, work.n_targets, work.n_problems, work.block_rows, work.row_bytes, threads, blocks
+        ) + (final_driver if in_driver else 0)
+    memory = plan_memory(
+        chosen,
+        held,
+        settings,
+        threads=threads,
+        is_driver=in_driver,
+        limit=limit,
+        read_rows=work.block_rows,
+        refit=final_pass,
+    )
     rounds, exchanges, columns = _exchanges(settings)
     flops = _flops(rows, work, settings)
     written, read = _scratch_traffic(memory, rounds)
@@ -145,7 +164,7 @@ def plan_training(
         n_workers=n_workers,
         threads=threads,
         rounds=rounds,
-        exchanges=exchanges,
+        exchanges=exchanges + sampled,
         kernel_columns=columns * work.n_problems,
         passes=2 if sampled else 1,
         flops=flops,
@@ -156,7 +175,7 @@ def plan_training(
         worker=memory,
         driver_peak=memory.total
         if in_driver
-        else BASELINE + work.n_problems * driver_bytes(settings) + 4 * answer + 32 * MIB,
+        else BASELINE + work.n_problems * driver_bytes(settings) + final_driver + 4 * answer + 32 * MIB,
     )
 
 
@@ -186,6 +205,7 @@ def _flops(rows: int, work: Workload, settings: SelectionSettings) -> Flops:
         projection=int(each * panels * mean * (p + 2 * fresh + p)),
         pool=int(each * panels * settings.pool * (p + fresh)),
         update=int(2 * rows * work.n_targets * panels * (2 * p + fresh)),
+        refit=work.n_rows * work.n_problems * m * (2 * work.n_features + m) if rows < work.n_rows else 0,
     )
 
 

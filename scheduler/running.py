@@ -152,12 +152,18 @@ def plan_job(
     alone = facts is None
     return plan_training(
         work,
-        job.selection(work.n_rows),
+        job.selection(selecting_rows(job, work.n_rows)),
         n_workers=1 if facts is None else facts.n_workers,
         threads=available_cores() if facts is None or in_driver else facts.threads,
         in_driver=alone or in_driver,
         limit=limit,
+        selected_rows=selecting_rows(job, work.n_rows),
     )
+
+
+def selecting_rows(job: TrainingJob, n_rows: int) -> int:
+    """Rows that centres are chosen on."""
+    return n_rows if job.selection_rows is None else min(job.selection_rows, n_rows)
 
 
 def target_count(job: TrainingJob, source: BlockSource) -> int:
@@ -181,6 +187,7 @@ def peak_rss() -> int:
 
 def _fits_driver(job: TrainingJob, source: BlockSource) -> bool:
     item = 4 if job.dtype == "float32" else 8
-    settings = job.selection(source.n_rows)
+    rows = selecting_rows(job, source.n_rows)
+    settings = job.selection(rows)
     width = settings.max_centers + settings.pool
-    return source.n_rows * width * item <= DRIVER_FACTOR_BYTES
+    return rows * width * item <= DRIVER_FACTOR_BYTES

@@ -173,7 +173,7 @@ def test_predict_writes_labels_and_probabilities(trained: Path, call: Call) -> N
     [
         (["--workers", "0"], "whole number above 0"),
         (["--workers", "2", "--scheduler", "tcp://a:1"], "exclude each other"),
-        (["--memory", "1GiB"], "needs workers"),
+        (["--memory", "1 potato"], "2GiB"),
         (["--workers", "2", "--memory", "much"], "2GiB"),
     ],
 )

@@ -58,10 +58,11 @@ class ScratchFile:
         BudgetError
             ``scratch-full``: the disk has no room for it.
         """
-        offset, self._size = self._size, self._size + nbytes
+        offset = self._size
         try:
             self._reserve(offset, nbytes)
         except OSError as error:
+            os.ftruncate(self._file.fileno(), offset)  # a reservation may have failed half way
             if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
                 raise
             free = os.statvfs(self._directory)
@@ -70,6 +71,7 @@ class ScratchFile:
                 "free some, name another directory (dask's temporary-directory, or TMPDIR), or allow more memory",
                 kind="scratch-full",
             ) from None
+        self._size = offset + nbytes
         return offset
 
     def _reserve(self, offset: int, nbytes: int) -> None:

@@ -262,3 +262,27 @@ def test_a_read_only_directory_is_a_budget_error(tmp_path: Path) -> None:
     with pytest.raises(BudgetError, match=r"ermission") as error:
         ScratchFile(str(tmp_path))
     assert error.value.kind == "scratch"
+
+
+OPEN = """
+import resource, sys
+from distkern.errors import BudgetError
+from distkern.storage import ScratchFile
+resource.setrlimit(resource.RLIMIT_NOFILE, (20, int(sys.argv[1])))
+files = []
+try:
+    files += [ScratchFile(sys.argv[2]) for _ in range(40)]
+except BudgetError as error:
+    print(error.kind, error)
+else:
+    print(len(files))
+"""
+
+
+@pytest.mark.parametrize(("hard", "said"), [(100, "40"), (20, "scratch-files")])
+def test_open_files_are_limited_by_the_hard_limit_only(tmp_path: Path, hard: int, said: str) -> None:
+    """Every block has its file, and systems allow 1024 unless asked."""
+    command = [sys.executable, "-c", OPEN, str(hard), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(said)
+    assert ("ulimit -n" in done.stdout) == (hard == 20)

@@ -17,6 +17,7 @@ from distkern.errors import BudgetError
 from distkern.scheduler.block import TILE_ROWS
 from distkern.scheduler.settings import SelectionSettings
 from distkern.scheduler.tiles import SLAB
+from distkern.scheduler.training import MEDIAN_SAMPLE
 from distkern.storage import block_boundaries, chunk_rows_for
 from distkern.storage.source import BlockSource
 
@@ -24,6 +25,9 @@ MIB = 1 << 20
 
 BASELINE = 250 * MIB
 """Bytes of an interpreter with numpy, scipy, zarr and dask loaded."""
+
+ROW_DRAW = 12
+"""Numbers a row that a draw computes: norms, random numbers, keys and their order."""
 
 SHARE_OF_AVAILABLE = 0.7
 """What a training without a stated limit takes at most of the memory that it finds."""
@@ -43,6 +47,8 @@ class Workload:
     """Rows of the largest block."""
     n_blocks: int
     """Blocks."""
+    target_columns: int
+    """Columns of y as stored."""
     n_targets: int
     """Encoded target columns."""
     n_problems: int
@@ -57,6 +63,7 @@ class Workload:
             feature_itemsize=source.feature_dtype.itemsize,
             block_rows=max(b - a for a, b in itertools.pairwise(source.boundaries)),
             n_blocks=len(source.boundaries) - 1,
+            target_columns=source.target_shape[0] if source.target_shape else 1,
             n_targets=n_targets,
             n_problems=n_problems,
         )
@@ -70,6 +77,7 @@ class Workload:
         n_targets: int,
         one_vs_rest: bool,
         chunk_rows: int | None = None,
+        target_columns: int = 1,
     ) -> Workload:
         """Shapes of data that does not exist, in chunks as distkern would write them."""
         row_bytes = n_features * itemsize
@@ -80,6 +88,7 @@ class Workload:
             feature_itemsize=itemsize,
             block_rows=boundaries[1],
             n_blocks=len(boundaries) - 1,
+            target_columns=target_columns,
             n_targets=n_targets,
             n_problems=n_targets if one_vs_rest else 1,
         )
@@ -229,17 +238,23 @@ def plan_memory(
     item = 4 if settings.single_precision else 8
     width = settings.panel + settings.batch
     columns = settings.max_centers + 1
-    tile = min(TILE_ROWS, max(n_rows, 1))
+    tile = max(1, min(TILE_ROWS, n_rows, work.block_rows))
     blocks = max(1, -(-n_rows // max(work.block_rows, 1)))
     problem_targets = max(2, -(-work.n_targets // work.n_problems))
     partial = 8 * (columns * width + settings.pool * (settings.batch + problem_targets))
     if settings.single_precision:
         partial += 8 * settings.pool**2
     levels = 2 + int(np.ceil(np.log2(max(2, work.block_rows / tile)))) + int(np.ceil(np.log2(blocks + 1)))
-    tile_item = tile * item
-    borrowed = settings.pool + width + min(SLAB, columns) + work.n_features
-    buffers = tile_item * (borrowed + work.n_features + settings.pool + 4 * width) + columns * width * item
+    # Partial sums that wait for their neighbour or their turn, and the merge of two.
+    waiting = levels + 2 * threads + 3
+    borrowed = item * (settings.pool + width + min(SLAB, columns)) + work.row_bytes
+    made = item * (work.n_features + settings.pool + 4 * width) + 8 * (3 * problem_targets + ROW_DRAW)
     message = 8 * (columns * width + settings.pool * settings.panel)
+    drawn = _rows_in_answers(2 * settings.pool, n_rows, waiting) * work.row_bytes
+    sample = _rows_in_answers(MEDIAN_SAMPLE, n_rows, waiting) * work.row_bytes
+    workspaces = threads * (tile * (borrowed + made) + columns * width * item)
+    answers = work.n_problems * (waiting * partial + drawn + 4 * message)
+    copies = min(threads, blocks) * work.block_rows * (3 * work.row_bytes + 2 * 8 * work.n_features)
     need = RowMatrices(
         features=n_rows * work.row_bytes,
         work=work.n_problems * n_rows * width * item,
@@ -247,24 +262,45 @@ def plan_memory(
         factors=work.n_problems * n_rows * columns * item,
     )
     fixed = {
-        "rows": n_rows * (8 + work.n_problems + 16) + n_rows * 8 * max(1, 1 if work.n_targets > 2 else work.n_targets),
+        "rows": n_rows * (8 + work.n_problems + 16) + n_rows * 8 * work.target_columns,
         "residual": work.n_problems * n_rows * problem_targets * item + 3 * 8 * work.block_rows * work.n_targets,
-        "loading": threads * work.block_rows * (3 * work.row_bytes + 2 * 8 * work.n_features),
-        "workspaces": threads * buffers,
-        "answers": work.n_problems * (partial * (levels + 2 * threads) + 4 * message),
-        "driver": work.n_problems * driver_bytes(settings) if is_driver else 0,
+        # The sample for the median distance is gone before tiles run.
+        "loading": copies + max(0, sample - workspaces - answers),
+        "workspaces": workspaces,
+        "answers": answers,
+        "driver": work.n_problems * driver_bytes(settings, work.row_bytes) if is_driver else 0,
     }
     room = None if limit is None else limit - sum(fixed.values())
     resident, scratch = need.split(room)
     return MemoryPlan(baseline=BASELINE, **fixed, resident=resident, scratch=scratch, limit=limit)
 
 
-def driver_bytes(settings: SelectionSettings) -> int:
-    """Bytes of the driver loop for one problem: U, the pool's coefficients and Gram matrices, and the run log."""
+def _rows_in_answers(most: int, n_rows: int, waiting: int) -> int:
+    """Rows with their features in partial answers, `most` in each; answers are of disjoint rows but for a merge."""
+    return min(waiting * most, n_rows + 3 * min(most, n_rows))
+
+
+def driver_bytes(settings: SelectionSettings, row_bytes: int) -> int:
+    """Bytes of the driver loop for one problem.
+
+    Parameters
+    ----------
+    settings : SelectionSettings
+        Widths of pool, panel and batch.
+    row_bytes : int
+        Bytes of a row of X.
+
+    Returns
+    -------
+    int
+        U and the path's copy of it, the pool's coefficients and Gram matrices, the rows of all candidates, and the
+        run log.
+    """
     columns = settings.max_centers + 1
     rounds = -(-settings.max_centers // max(1, settings.accept))
     log = 8 * rounds * columns // 2 * (settings.batch + settings.panel) + 8 * rounds * settings.panel * settings.pool
-    return log + 8 * (columns * columns + columns * settings.pool + 4 * settings.pool**2)
+    candidates = (settings.pool + (rounds + 1) * settings.batch + settings.max_centers) * row_bytes
+    return log + candidates + 8 * (2 * columns * columns + 2 * columns * settings.pool + 4 * settings.pool**2)
 
 
 def available_memory() -> int:

@@ -149,14 +149,14 @@ def plan_training(
         kernel_columns=columns * work.n_problems,
         passes=2 if sampled else 1,
         flops=flops,
-        bytes_read=(2 if sampled else 1) * work.n_rows * (work.row_bytes + 8),
+        bytes_read=(2 if sampled else 1) * work.n_rows * (work.row_bytes + 8 * work.target_columns),
         scratch_written=written * senders,
         scratch_read=read * senders,
         bytes_sent=exchanges * (message + answer) * senders * work.n_problems,
         worker=memory,
         driver_peak=memory.total
         if in_driver
-        else BASELINE + work.n_problems * driver_bytes(settings) + 4 * answer + 32 * MIB,
+        else BASELINE + work.n_problems * driver_bytes(settings, work.row_bytes) + 4 * answer + 32 * MIB,
     )
 
 

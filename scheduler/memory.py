@@ -147,6 +147,8 @@ class MemoryPlan:
     """Tile buffers of all threads."""
     answers: int
     """Partial sums on their way up the tree, and the messages."""
+    columns: int
+    """Kernel columns on their way from workers to factors in the driver."""
     driver: int
     """Coefficients, Gram matrices and the run log, where the driver is this process."""
     resident: RowMatrices
@@ -159,7 +161,8 @@ class MemoryPlan:
     @property
     def fixed(self) -> int:
         """Bytes that no budget can move to scratch, beside the baseline."""
-        return self.rows + self.residual + self.loading + self.workspaces + self.answers + self.driver
+        parts = (self.rows, self.residual, self.loading, self.workspaces, self.answers, self.columns, self.driver)
+        return sum(parts)
 
     @property
     def total(self) -> int:
@@ -179,7 +182,7 @@ class MemoryPlan:
             named |= {f"{place}_{f.name}": getattr(matrices, f.name) for f in fields(matrices)}
         return named
 
-    def require_fit(self, who: str = "a worker") -> None:
+    def require_fit(self) -> None:
         """Refuse a job that does not fit even with every row matrix in scratch.
 
         Raises
@@ -189,22 +192,22 @@ class MemoryPlan:
         """
         if self.limit is None or self.fixed <= self.limit:
             return
-        largest = max(
-            ("residual", "loading", "answers", "workspaces", "rows", "driver"), key=lambda n: getattr(self, n)
-        )
         advice = {
             "residual": "more workers, or selection_rows",
             "rows": "more workers, or selection_rows",
             "loading": "smaller chunks of X",
             "answers": "fewer max_centers, or fewer candidates",
+            "columns": "factors='workers', or fewer candidates",
             "workspaces": "fewer max_centers, fewer candidates, or fewer threads a worker",
             "driver": "fewer max_centers, or fewer candidates",
-        }[largest]
+        }
+        largest = max(advice, key=lambda name: getattr(self, name))
         limit, most = _mib(self.limit), _mib(getattr(self, largest))
+        who = "this process" if self.driver else "a worker"
         raise BudgetError(
             f"{who} needs {_mib(self.fixed)} beside the interpreter's {_mib(self.baseline)} even with every row matrix "
             f"in scratch, and the limit is {limit}; most of it is {largest} ({most}): "
-            f"raise memory_limit ([cluster] memory), or use {advice}",
+            f"raise memory_limit ([cluster] memory), or use {advice[largest]}",
             kind="memory",
         )
 
@@ -217,6 +220,9 @@ def plan_memory(
     threads: int,
     is_driver: bool,
     limit: int | None = None,
+    features: bool = True,
+    factors: bool = True,
+    columns_sent: bool = False,
 ) -> MemoryPlan:
     """Compute the peak of a process that holds `n_rows` rows.
 
@@ -234,6 +240,10 @@ def plan_memory(
         Whether the driver loop runs in the same process.
     limit : int, optional
         Bytes the process may take beside the baseline.
+    features, factors : bool
+        Which row matrices are here; with `factors` in the driver they may be apart.
+    columns_sent : bool
+        Whether kernel columns go from blocks with features to blocks with factors.
     """
     item = 4 if settings.single_precision else 8
     width = settings.panel + settings.batch
@@ -241,38 +251,60 @@ def plan_memory(
     tile = max(1, min(TILE_ROWS, n_rows, work.block_rows))
     blocks = max(1, -(-n_rows // max(work.block_rows, 1)))
     problem_targets = max(2, -(-work.n_targets // work.n_problems))
-    partial = 8 * (columns * width + settings.pool * (settings.batch + problem_targets))
-    if settings.single_precision:
-        partial += 8 * settings.pool**2
     levels = 2 + int(np.ceil(np.log2(max(2, work.block_rows / tile)))) + int(np.ceil(np.log2(blocks + 1)))
     # Partial sums that wait for their neighbour or their turn, and the merge of two.
     waiting = levels + 2 * threads + 3
     borrowed = item * (settings.pool + width + min(SLAB, columns)) + work.row_bytes
     made = item * (work.n_features + settings.pool + 4 * width) + 8 * (3 * problem_targets + ROW_DRAW)
-    message = 8 * (columns * width + settings.pool * settings.panel)
-    drawn = _rows_in_answers(2 * settings.pool, n_rows, waiting) * work.row_bytes
+    answers = answer_bytes(work, settings, n_rows, waiting) * factors
     sample = _rows_in_answers(MEDIAN_SAMPLE, n_rows, waiting) * work.row_bytes
     workspaces = threads * (tile * (borrowed + made) + columns * width * item)
-    answers = work.n_problems * (waiting * partial + drawn + 4 * message)
-    copies = min(threads, blocks) * work.block_rows * (3 * work.row_bytes + 2 * 8 * work.n_features)
+    copies = min(threads, blocks) * work.block_rows * (3 * work.row_bytes + 2 * 8 * work.n_features) * features
+    factor_rows = work.n_problems * n_rows * item * factors
     need = RowMatrices(
-        features=n_rows * work.row_bytes,
-        work=work.n_problems * n_rows * width * item,
-        pool=work.n_problems * n_rows * settings.pool * item,
-        factors=work.n_problems * n_rows * columns * item,
+        features=n_rows * work.row_bytes * features,
+        work=factor_rows * width,
+        pool=factor_rows * settings.pool,
+        factors=factor_rows * columns,
     )
     fixed = {
         "rows": n_rows * (8 + work.n_problems + 16) + n_rows * 8 * work.target_columns,
-        "residual": work.n_problems * n_rows * problem_targets * item + 3 * 8 * work.block_rows * work.n_targets,
+        "residual": factor_rows * problem_targets + 3 * 8 * work.block_rows * work.n_targets * factors,
         # The sample for the median distance is gone before tiles run.
         "loading": copies + max(0, sample - workspaces - answers),
         "workspaces": workspaces,
         "answers": answers,
+        # As they are made or used, and as they are sent.
+        "columns": 2 * work.n_problems * n_rows * settings.batch * item * columns_sent,
         "driver": work.n_problems * driver_bytes(settings, work.row_bytes) if is_driver else 0,
     }
     room = None if limit is None else limit - sum(fixed.values())
     resident, scratch = need.split(room)
     return MemoryPlan(baseline=BASELINE, **fixed, resident=resident, scratch=scratch, limit=limit)
+
+
+def answer_bytes(work: Workload, settings: SelectionSettings, n_rows: int, waiting: int) -> int:
+    """Bytes of `waiting` partial answers about `n_rows` rows, and of a message.
+
+    Parameters
+    ----------
+    work : Workload
+        Shapes of the whole training.
+    settings : SelectionSettings
+        Widths of pool, panel and batch.
+    n_rows : int
+        Rows that the answers are about.
+    waiting : int
+        Answers at the same time.
+    """
+    columns, width = settings.max_centers + 1, settings.panel + settings.batch
+    targets = max(2, -(-work.n_targets // work.n_problems))
+    partial = 8 * (columns * width + settings.pool * (settings.batch + targets))
+    if settings.single_precision:
+        partial += 8 * settings.pool**2
+    message = 8 * (columns * width + settings.pool * settings.panel)
+    drawn = _rows_in_answers(2 * settings.pool, n_rows, waiting) * work.row_bytes
+    return work.n_problems * (waiting * partial + drawn + 4 * message)
 
 
 def _rows_in_answers(most: int, n_rows: int, waiting: int) -> int:

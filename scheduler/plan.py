@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from distkern.scheduler.memory import BASELINE, MIB, MemoryPlan, Workload, driver_bytes, plan_memory
+from distkern.scheduler.gathering import FAN_IN
+from distkern.scheduler.memory import BASELINE, MemoryPlan, Workload, answer_bytes, driver_bytes, plan_memory
 from distkern.scheduler.settings import SelectionSettings
 
 STEPS_A_PANEL = 10
@@ -64,28 +65,63 @@ class TrainingPlan:
     """From scratch, by all workers."""
     bytes_sent: int
     """Messages to all workers and answers from them."""
+    in_driver: bool
+    """Whether the factors live in the driver's process."""
+    together: bool
+    """Whether that process also holds the features: there are no workers, or they are threads of it."""
     worker: MemoryPlan
-    """Memory of the largest process that holds blocks."""
+    """Memory of the largest process that holds factors."""
+    features: MemoryPlan | None
+    """Memory of the largest process that holds features only, where there are such."""
     driver_peak: int
     """Peak of the driver's process."""
 
     @property
     def peak(self) -> int:
         """Peak of the largest process that holds blocks."""
-        return self.worker.total
+        return max(self.worker.total, 0 if self.features is None else self.features.total)
+
+    def require_fit(self) -> None:
+        """Refuse a job that does not fit even with every row matrix in scratch.
+
+        Raises
+        ------
+        BudgetError
+            ``memory``: names the bytes, the limit and what to change.
+        """
+        self.worker.require_fit()
+        if self.features is not None:
+            self.features.require_fit()
+
+    @property
+    def worker_room(self) -> int | None:
+        """Bytes of row matrices that each worker may keep in memory, None for no limit."""
+        if self.features is not None:
+            return self.features.room
+        room = self.worker.room
+        if room is None or not self.together or not self.worker.scratch.total:
+            return room
+        return (self.worker.resident.features if self.in_driver else room) // self.n_workers
+
+    @property
+    def driver_room(self) -> int | None:
+        """Bytes of row matrices that the factors in the driver may keep in memory, None for no limit."""
+        room = self.worker.room
+        shared = room is not None and self.together and self.worker.scratch.total > 0
+        return room - self.worker.resident.features if shared and room is not None else room
 
     def record(self) -> dict[str, Any]:
         """Return the plan as plain numbers, flat but for the terms of the memory and of the products."""
         plain = {
             f.name: getattr(self, f.name)
             for f in fields(self)
-            if f.name not in ("work", "flops", "worker", "driver_peak")
+            if f.name not in ("work", "flops", "worker", "features", "driver_peak")
         }
         return {
             **{f.name: getattr(self.work, f.name) for f in fields(self.work)},
             **plain,
             "flops": {f.name: getattr(self.flops, f.name) for f in fields(self.flops)} | {"total": self.flops.total},
-            "planned_peak_bytes": self.worker.total,
+            "planned_peak_bytes": self.peak,
             "planned_peak_driver": self.driver_peak,
             "memory_limit": self.worker.limit,
             "scratch_bytes": self.worker.scratch.total,
@@ -99,8 +135,11 @@ def plan_training(
     *,
     n_workers: int,
     threads: int,
-    in_driver: bool,
     limit: int | None,
+    in_driver: bool = False,
+    together: bool = False,
+    feature_limit: int | None = None,
+    feature_threads: int = 1,
     selected_rows: int | None = None,
 ) -> TrainingPlan:
     """Plan a training.
@@ -112,13 +151,19 @@ def plan_training(
     settings : SelectionSettings
         Widths of pool, panel and batch.
     n_workers : int
-        Processes that hold blocks.
+        Processes that hold blocks, or threads that act as such.
     threads : int
-        Threads of each.
-    in_driver : bool
-        Whether the driver's process holds the blocks or their factors.
+        Tile threads of a process that holds factors.
     limit : int, optional
-        Bytes a process that holds blocks may take beside its baseline.
+        Bytes a process that holds factors may take beside its baseline.
+    in_driver : bool
+        Whether the factors live in the driver's process.
+    together : bool
+        Whether the driver's process holds everything.
+    feature_limit : int, optional
+        Bytes a process that holds features only may take beside its baseline.
+    feature_threads : int
+        Tile threads of such a process.
     selected_rows : int, optional
         Rows that selection looks at, if not all.
 
@@ -131,14 +176,41 @@ def plan_training(
     chosen = (
         replace(work, n_rows=rows, block_rows=max(1, -(-rows * work.block_rows // work.n_rows))) if sampled else work
     )
-    held = work.n_rows if in_driver else work.rows_of_a_worker(n_workers)
-    held = min(rows, -(-held * rows // work.n_rows))
-    memory = plan_memory(chosen, held, settings, threads=threads, is_driver=in_driver, limit=limit)
+    share = min(rows, -(-work.rows_of_a_worker(n_workers) * rows // work.n_rows))
+    here = in_driver or together
+    memory = plan_memory(
+        chosen,
+        rows if here else share,
+        settings,
+        threads=threads,
+        is_driver=here,
+        limit=limit,
+        features=together or not in_driver,
+        columns_sent=in_driver,
+    )
+    features = None
+    if in_driver and not together:
+        features = plan_memory(
+            chosen,
+            share,
+            settings,
+            threads=feature_threads,
+            is_driver=False,
+            limit=feature_limit,
+            factors=False,
+            columns_sent=True,
+        )
     rounds, exchanges, columns = _exchanges(settings)
     flops = _flops(rows, work, settings)
-    written, read = _scratch_traffic(memory, rounds)
     message, answer = _message_bytes(settings, work)
     senders = min(n_workers, work.n_blocks)
+    written, read = _scratch_traffic(memory, rounds, 1 if here else senders)
+    if features is not None:
+        more_written, more_read = _scratch_traffic(features, rounds, senders)
+        written, read = written + more_written, read + more_read
+    driver = work.n_problems * driver_bytes(settings, work.row_bytes)
+    # A worker's blocks are a few whole subtrees; their sums wait for those of the other workers.
+    waiting = min(senders, FAN_IN) * min(2 * work.n_blocks.bit_length(), -(-work.n_blocks // senders)) + 3
     return TrainingPlan(
         work=work,
         selected_rows=rows,
@@ -150,13 +222,14 @@ def plan_training(
         passes=2 if sampled else 1,
         flops=flops,
         bytes_read=(2 if sampled else 1) * work.n_rows * (work.row_bytes + 8 * work.target_columns),
-        scratch_written=written * senders,
-        scratch_read=read * senders,
+        scratch_written=written,
+        scratch_read=read,
         bytes_sent=exchanges * (message + answer) * senders * work.n_problems,
+        in_driver=in_driver,
+        together=together,
         worker=memory,
-        driver_peak=memory.total
-        if in_driver
-        else BASELINE + work.n_problems * driver_bytes(settings, work.row_bytes) + 4 * answer + 32 * MIB,
+        features=features,
+        driver_peak=memory.total if here else BASELINE + driver + answer_bytes(work, settings, rows, waiting),
     )
 
 
@@ -189,14 +262,14 @@ def _flops(rows: int, work: Workload, settings: SelectionSettings) -> Flops:
     )
 
 
-def _scratch_traffic(memory: MemoryPlan, rounds: int) -> tuple[int, int]:
-    """Bytes written to and read from scratch by one process over a full path."""
+def _scratch_traffic(memory: MemoryPlan, rounds: int, processes: int) -> tuple[int, int]:
+    """Bytes written to and read from scratch over a full path, by processes that are all like one."""
     out = memory.scratch
     # A panel writes and reads work and pool twice, reads Q twice at half its final width, and features once for
     # kernel columns and once for draws.
     written = out.features + rounds * (2 * out.work + out.pool) + out.factors
     read = rounds * (3 * out.work + 3 * out.pool + out.factors + 2 * out.features)
-    return written, read
+    return processes * written, processes * read
 
 
 def _message_bytes(settings: SelectionSettings, work: Workload) -> tuple[int, int]:

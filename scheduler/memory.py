@@ -6,9 +6,10 @@ row matrices (features, work, pool, Q) into what the budget leaves, in that orde
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-import os
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -195,7 +196,7 @@ class MemoryPlan:
         advice = {
             "residual": "more workers, or selection_rows",
             "rows": "more workers, or selection_rows",
-            "loading": "smaller chunks of X",
+            "loading": "smaller chunks of X, or a number for sigma",
             "answers": "fewer max_centers, or fewer candidates",
             "columns": "factors='workers', or fewer candidates",
             "workspaces": "fewer max_centers, fewer candidates, or fewer threads a worker",
@@ -299,9 +300,8 @@ def answer_bytes(work: Workload, settings: SelectionSettings, n_rows: int, waiti
     """
     columns, width = settings.max_centers + 1, settings.panel + settings.batch
     targets = max(2, -(-work.n_targets // work.n_problems))
-    partial = 8 * (columns * width + settings.pool * (settings.batch + targets))
-    if settings.single_precision:
-        partial += 8 * settings.pool**2
+    # S and R of the whole pool come along with every answer at worst.
+    partial = 8 * (columns * width + settings.pool * (settings.batch + targets + settings.pool + targets))
     message = 8 * (columns * width + settings.pool * settings.panel)
     drawn = _rows_in_answers(2 * settings.pool, n_rows, waiting) * work.row_bytes
     return work.n_problems * (waiting * partial + drawn + 4 * message)
@@ -335,17 +335,34 @@ def driver_bytes(settings: SelectionSettings, row_bytes: int) -> int:
     return log + candidates + 8 * (2 * columns * columns + 2 * columns * settings.pool + 4 * settings.pool**2)
 
 
-def available_memory() -> int:
-    """Bytes this process may take now: what the machine has left, within its control group."""
-    limits = [psutil.virtual_memory().available]
-    used = psutil.Process(os.getpid()).memory_info().rss
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            with open(path) as file:
-                limits.append(int(file.read()) - used)
-        except (OSError, ValueError):
-            continue
-    return max(0, min(limits))
+def available_memory(control_group: str | Path = "/sys/fs/cgroup") -> int:
+    """Bytes this process may take now: what the machine has left, and its control group (a container, a batch job).
+
+    Parameters
+    ----------
+    control_group : path-like
+        Where the system shows the group's limits.
+    """
+    available = [psutil.virtual_memory().available]
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        path = Path(control_group, limit)
+        with contextlib.suppress(OSError, ValueError):
+            most = int(path.read_text())
+            taken = int(Path(control_group, used).read_text()) - _cached_files(path.with_name("memory.stat"))
+            available.append(most - taken)
+    return max(0, min(available))
+
+
+def _cached_files(stat: Path) -> int:
+    """Bytes of a control group's files in memory that the system gives up on demand."""
+    try:
+        counts = dict(line.split() for line in stat.read_text().splitlines())
+        return int(counts.get("total_inactive_file", counts.get("inactive_file", 0)))
+    except (OSError, ValueError):
+        return 0
 
 
 def _mib(count: int) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from distkern.scheduler.gathering import FAN_IN
 from distkern.scheduler.memory import BASELINE, MemoryPlan, Workload, answer_bytes, driver_bytes, plan_memory
 from distkern.scheduler.settings import SelectionSettings
+from distkern.scheduler.tiles import SLAB
 
 STEPS_A_PANEL = 10
 """Exact steps of a panel with ``criterion="residual"`` that the plan counts on; 7 to 30 were seen."""
@@ -48,7 +49,7 @@ class TrainingPlan:
     threads: int
     """Threads of each."""
     rounds: int
-    """Panels, with those that only fill the pool."""
+    """Draws of candidates, one before each panel."""
     exchanges: int
     """Driver-workers-driver exchanges."""
     kernel_columns: int
@@ -200,13 +201,13 @@ def plan_training(
             factors=False,
             columns_sent=True,
         )
-    rounds, exchanges, columns = _exchanges(settings)
+    course = _Course.of(settings)
     flops = _flops(rows, work, settings)
     message, answer = _message_bytes(settings, work)
     senders = min(n_workers, work.n_blocks)
-    written, read = _scratch_traffic(memory, rounds, 1 if here else senders)
+    written, read = _scratch_traffic(memory, settings, 1 if here else senders)
     if features is not None:
-        more_written, more_read = _scratch_traffic(features, rounds, senders)
+        more_written, more_read = _scratch_traffic(features, settings, senders)
         written, read = written + more_written, read + more_read
     driver = work.n_problems * driver_bytes(settings, work.row_bytes)
     # A worker's blocks are a few whole subtrees; their sums wait for those of the other workers.
@@ -216,15 +217,15 @@ def plan_training(
         selected_rows=rows,
         n_workers=n_workers,
         threads=threads,
-        rounds=rounds,
-        exchanges=exchanges,
-        kernel_columns=columns * work.n_problems,
+        rounds=course.rounds,
+        exchanges=course.exchanges,
+        kernel_columns=course.columns * work.n_problems,
         passes=2 if sampled else 1,
         flops=flops,
         bytes_read=(2 if sampled else 1) * work.n_rows * (work.row_bytes + 8 * work.target_columns),
         scratch_written=written,
         scratch_read=read,
-        bytes_sent=exchanges * (message + answer) * senders * work.n_problems,
+        bytes_sent=course.exchanges * (message + answer) * senders * work.n_problems,
         in_driver=in_driver,
         together=together,
         worker=memory,
@@ -233,16 +234,31 @@ def plan_training(
     )
 
 
-def _exchanges(settings: SelectionSettings) -> tuple[int, int, int]:
-    """Rounds, exchanges and kernel columns of a full path."""
-    m = settings.max_centers
-    if settings.criterion == "residual":
-        panels = -(-m // STEPS_A_PANEL)
-        return panels, 2 + 3 * panels, settings.pool + 2 * m
-    filling = -(-settings.pool // settings.batch)
-    panels = -(-m // settings.accept)
-    columns = settings.pool if settings.all_rows else settings.pool + panels * settings.batch
-    return filling + panels, 2 + 2 * (filling + panels), columns
+@dataclass(frozen=True)
+class _Course:
+    """A full path, from the settings alone."""
+
+    steps: int
+    """Pairs of exchanges: a batch of kernel columns or a panel is formed, then finished."""
+    panels: int
+    """Panels appended."""
+    rounds: int
+    """Draws of candidates."""
+    exchanges: int
+    """Driver-workers-driver exchanges."""
+    columns: int
+    """Kernel columns of one problem."""
+
+    @classmethod
+    def of(cls, settings: SelectionSettings) -> _Course:
+        m = settings.max_centers
+        if settings.criterion == "residual":
+            panels = -(-m // STEPS_A_PANEL)
+            return cls(panels, panels, panels, 2 + 3 * panels, settings.pool + 2 * m)
+        filling = -(-settings.pool // settings.batch)
+        panels = -(-m // settings.accept)
+        columns = settings.pool if settings.all_rows else settings.pool + panels * settings.batch
+        return cls(filling + panels, panels, 1 + panels, 2 + 2 * (filling + panels), columns)
 
 
 def _flops(rows: int, work: Workload, settings: SelectionSettings) -> Flops:
@@ -262,13 +278,15 @@ def _flops(rows: int, work: Workload, settings: SelectionSettings) -> Flops:
     )
 
 
-def _scratch_traffic(memory: MemoryPlan, rounds: int, processes: int) -> tuple[int, int]:
+def _scratch_traffic(memory: MemoryPlan, settings: SelectionSettings, processes: int) -> tuple[int, int]:
     """Bytes written to and read from scratch over a full path, by processes that are all like one."""
-    out = memory.scratch
-    # A panel writes and reads work and pool twice, reads Q twice at half its final width, and features once for
-    # kernel columns and once for draws.
-    written = out.features + rounds * (2 * out.work + out.pool) + out.factors
-    read = rounds * (3 * out.work + 3 * out.pool + out.factors + 2 * out.features)
+    out, course = memory.scratch, _Course.of(settings)
+    slab = out.factors * min(SLAB, settings.max_centers + 1) // (settings.max_centers + 1)
+    # A step writes work twice and the pool once, and reads each three times, features for kernel columns and for a
+    # draw, and twice the slabs that Q has so far. Appending a panel rewrites a slab.
+    written = out.features + course.steps * (2 * out.work + out.pool) + course.panels * slab
+    read = course.steps * (3 * out.work + 3 * out.pool + 2 * out.features) + 2 * (course.steps - course.panels) * slab
+    read += course.panels * (out.factors + 2 * slab)
     return processes * written, processes * read
 
 

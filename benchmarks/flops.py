@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 from distkern.scheduler.executors import SerialExecutor
-from distkern.scheduler.messages import Begin, ProblemStep, Step
+from distkern.scheduler.messages import Begin, LookaheadStep, ProblemStep, Step
 
 
 class FlopCounter:
@@ -33,8 +33,10 @@ class FlopCounter:
             self._begin = message
         elif isinstance(message, Step):
             (step,) = message.problems
-            if step is not None:
+            if isinstance(step, ProblemStep):
                 self._step(step)
+            elif isinstance(step, LookaheadStep):
+                self._look_ahead(step)
 
     def _step(self, step: ProblemStep) -> None:
         assert self._begin is not None
@@ -63,6 +65,28 @@ class FlopCounter:
             self._add("residual", targets * panel)
         if step.refresh:
             self._add("refresh", pool * (pool + targets))
+
+    def _look_ahead(self, step: LookaheadStep) -> None:
+        assert self._begin is not None
+        new = 0
+        if step.form is not None:
+            width = step.form.combine.shape[1]
+            self._add("form", step.form.combine.size + step.form.coefficients.size)
+            self._add("cross", width * (width + (self._columns if step.form.check else 0)))
+        if step.trial is not None:
+            self._add("append", step.trial.combine.size)
+            if step.trial.correct is not None:
+                self._add("append", step.trial.correct.size)
+            self._add("residual", step.trial.steps.size)
+        if step.commit is not None:
+            new = len(step.commit.keep)
+            self._columns = step.commit.start + new
+            self._add("residual", step.commit.steps.size)
+        if step.enter is not None:
+            new += len(step.enter.slots)
+            self._add("kernel", self.n_features * len(step.enter.slots))
+            self._add("cross", self._columns * new)
+            self._add("pool", self._begin.pool * (new + self.n_targets))
 
     def _add(self, kind: str, operations: int) -> None:
         self.by_kind[kind] += 2 * self.n_rows * operations

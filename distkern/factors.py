@@ -100,7 +100,7 @@ def finish_panel(
     base: Array = np.eye(p)
     relation: Array = base
     while True:
-        kept_now, unit_lower, pivots = _skipping_ldl(base.T @ orthogonal_gram @ base, limits[kept])
+        kept_now, unit_lower, pivots = skipping_ldl(base.T @ orthogonal_gram @ base, limits[kept])
         if len(kept_now) == len(kept):
             break
         # F of a later column lost a multiple of a dropped one, which Q will not hold: give just that back. Starting
@@ -127,7 +127,7 @@ def finish_panel(
     )
 
 
-def _skipping_ldl(gram: Array, limits: Array) -> tuple[list[int], Array, Array]:
+def skipping_ldl(gram: Array, limits: Array) -> tuple[list[int], Array, Array]:
     """LDL' of the largest leading-order subset whose pivots exceed `limits`: (kept, unit L, D)."""
     p = len(gram)
     kept: list[int] = []
@@ -233,17 +233,31 @@ class Factors:
             Generalised cross validation with the new lambda.
         """
         m = self.n_columns
+        step = self.preview(0, s, z)
         self._u[:m, m] = u_column
         self._u[m, m] = 1.0
+        self.n_columns = m + 1
+        self._residual_products[m] = z - s * step
+        return step, float(gcv(self.s, self.z, self.target_norms, self.lambdas[m], self.weight_sum).sum())
+
+    def preview(self, ahead: int, s: float, z: Array) -> Array:
+        """Return the residual step of a column that may be added, without adding it.
+
+        Parameters
+        ----------
+        ahead : int
+            Columns before it that are not added either; their previews must have come first, in order.
+        s, z
+            As for `append`.
+        """
+        m = self.n_columns + ahead
         self._s[m] = s
         self._z[m] = z
-        self.n_columns = m + 1
         if isinstance(self.regularization, str) and self.regularization != "none":
-            self.lambdas[m] = reestimate_lambda(self.s, self.z, self.target_norms, self.lambdas[m - 1], self.weight_sum)
-        lam = self.lambdas[m]
-        step = z / (lam + s)
-        self._residual_products[m] = z - s * step
-        return step, float(gcv(self.s, self.z, self.target_norms, lam, self.weight_sum).sum())
+            self.lambdas[m] = reestimate_lambda(
+                self._s[: m + 1], self._z[: m + 1], self.target_norms, self.lambdas[m - 1], self.weight_sum
+            )
+        return np.asarray(z / (self.lambdas[m] + s))
 
 
 def kernel_weights(u: Array, s: Array, z: Array, lam: Array) -> Array:

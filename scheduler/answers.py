@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.sampling import Shortlist
+from distkern.scheduler.lookahead_answers import CandidateRows, Leaders
 from distkern.statistics import Moments
 
 Array = NDArray[np.float64]
@@ -101,6 +102,14 @@ class Labels:
     """Weight sums, aligned with `values`."""
 
     @classmethod
+    def of(cls, labels: NDArray[Any], weights: Array | None) -> Labels:
+        """Count the labels of the rows with a positive weight."""
+        if weights is None:
+            return cls.count(labels, np.ones(len(labels)))
+        present = weights > 0
+        return cls.count(labels[present], weights[present].astype(np.float64))
+
+    @classmethod
     def count(cls, labels: NDArray[Any], weights: Array) -> Labels:
         """Count one block of labels, shape (n,)."""
         values, inverse = np.unique(labels, return_inverse=True)
@@ -134,6 +143,8 @@ class LoadAnswer:
     """Rows held out."""
     bytes_read: int
     """Bytes of the arrays that were read."""
+    all_rows: LoadAnswer | None = None
+    """The same of all rows with a positive weight, where the rest is of a selection sample."""
 
     def merge(self, other: LoadAnswer) -> LoadAnswer:
         """Merge the statistics of disjoint sets of rows."""
@@ -145,6 +156,7 @@ class LoadAnswer:
             n_fit=self.n_fit + other.n_fit,
             n_held=self.n_held + other.n_held,
             bytes_read=self.bytes_read + other.bytes_read,
+            all_rows=self.all_rows.merge(other.all_rows) if self.all_rows and other.all_rows else None,
         )
 
 
@@ -154,8 +166,11 @@ class ProblemAnswer:
 
     sums: dict[str, Array] = field(default_factory=dict)
     """``cross`` (m + 1, w), ``gram`` (p, w), ``products`` (p, T), ``norms`` (n,), ``pool_gram`` (B, n),
-    ``pool_products`` (n, T), ``target_norms`` (T,), ``validation`` (k,): only those a step asks for."""
+    ``pool_products`` (n, T), ``target_norms`` (T,), ``validation`` (k,): only those a step asks for; for `Accumulate`
+    ``refit_gram``, packed, ``refit_products`` (m + 1, T) and ``target_norms``."""
     drawn: Drawn | None = None
+    leaders: Leaders | None = None
+    candidates: CandidateRows | None = None
 
     def merge(self, other: ProblemAnswer) -> ProblemAnswer:
         """Add the sums of `other` into this answer's arrays."""
@@ -168,6 +183,14 @@ class ProblemAnswer:
             self.drawn = other.drawn
         elif other.drawn is not None:
             self.drawn = self.drawn.merge(other.drawn)
+        if self.leaders is None:
+            self.leaders = other.leaders
+        elif other.leaders is not None:
+            self.leaders = self.leaders.merge(other.leaders)
+        if self.candidates is None:
+            self.candidates = other.candidates
+        elif other.candidates is not None:
+            self.candidates = self.candidates.merge(other.candidates)
         return self
 
 
@@ -181,14 +204,18 @@ class Answer:
     """Block number to kernel columns of each problem (`KernelColumns`)."""
     rows: dict[int, NDArray[Any]] = field(default_factory=dict)
     """Global row to raw features (`FetchRows`)."""
+    bytes_read: int = 0
+    """Bytes that were read from the source (`Accumulate`)."""
 
     def copy(self) -> Answer:
         """Copy what `merge` would change, with aligned, C-contiguous sums."""
         problems = [
-            ProblemAnswer({name: np.array(value, order="C") for name, value in p.sums.items()}, p.drawn)
+            ProblemAnswer(
+                {name: np.array(value, order="C") for name, value in p.sums.items()}, p.drawn, p.leaders, p.candidates
+            )
             for p in self.problems
         ]
-        return Answer(problems, self.load, dict(self.columns), dict(self.rows))
+        return Answer(problems, self.load, dict(self.columns), dict(self.rows), self.bytes_read)
 
     def merge(self, other: Answer) -> Answer:
         """Merge `other` into this answer and return it."""
@@ -202,6 +229,7 @@ class Answer:
             self.load = self.load.merge(other.load)
         self.columns.update(other.columns)
         self.rows.update(other.rows)
+        self.bytes_read += other.bytes_read
         return self
 
 

@@ -16,7 +16,7 @@ import psutil
 
 from distkern.errors import BudgetError
 from distkern.scheduler.block import TILE_ROWS
-from distkern.scheduler.settings import SelectionSettings
+from distkern.scheduler.settings import LOOKAHEAD_NEW, LOOKAHEAD_STEPS, LOOKAHEAD_WATCHED, SelectionSettings
 from distkern.scheduler.tiles import SLAB
 from distkern.scheduler.training import MEDIAN_SAMPLE
 from distkern.storage import block_boundaries, chunk_rows_for
@@ -150,6 +150,8 @@ class MemoryPlan:
     """Partial sums on their way up the tree, and the messages."""
     columns: int
     """Kernel columns on their way from workers to factors in the driver."""
+    refit: int
+    """Sums and buffers of the final pass over all rows, with `selection_rows`."""
     driver: int
     """Coefficients, Gram matrices and the run log, where the driver is this process."""
     resident: RowMatrices
@@ -162,8 +164,8 @@ class MemoryPlan:
     @property
     def fixed(self) -> int:
         """Bytes that no budget can move to scratch, beside the baseline."""
-        parts = (self.rows, self.residual, self.loading, self.workspaces, self.answers, self.columns, self.driver)
-        return sum(parts)
+        held = self.rows + self.residual + self.loading + self.workspaces + self.answers
+        return held + self.columns + self.refit + self.driver
 
     @property
     def total(self) -> int:
@@ -200,6 +202,7 @@ class MemoryPlan:
             "answers": "fewer max_centers, or fewer candidates",
             "columns": "factors='workers', or fewer candidates",
             "workspaces": "fewer max_centers, fewer candidates, or fewer threads a worker",
+            "refit": "fewer max_centers, fewer threads a worker, or smaller chunks of X",
             "driver": "fewer max_centers, or fewer candidates",
         }
         largest = max(advice, key=lambda name: getattr(self, name))
@@ -224,6 +227,8 @@ def plan_memory(
     features: bool = True,
     factors: bool = True,
     columns_sent: bool = False,
+    read_rows: int | None = None,
+    refit: int = 0,
 ) -> MemoryPlan:
     """Compute the peak of a process that holds `n_rows` rows.
 
@@ -245,9 +250,14 @@ def plan_memory(
         Which row matrices are here; with `factors` in the driver they may be apart.
     columns_sent : bool
         Whether kernel columns go from blocks with features to blocks with factors.
+    read_rows : int, optional
+        Rows of the largest block as it is read, where only some of them are held.
+    refit : int
+        Bytes of the final pass over all rows.
     """
     item = 4 if settings.single_precision else 8
     width = settings.panel + settings.batch
+    answered = _answered(settings)
     columns = settings.max_centers + 1
     tile = max(1, min(TILE_ROWS, n_rows, work.block_rows))
     blocks = max(1, -(-n_rows // max(work.block_rows, 1)))
@@ -259,8 +269,16 @@ def plan_memory(
     made = item * (work.n_features + settings.pool + 4 * width) + 8 * (3 * problem_targets + ROW_DRAW)
     answers = answer_bytes(work, settings, n_rows, waiting) * factors
     sample = _rows_in_answers(MEDIAN_SAMPLE, n_rows, waiting) * work.row_bytes
-    workspaces = threads * (tile * (borrowed + made) + columns * width * item)
-    copies = min(threads, blocks) * work.block_rows * (3 * work.row_bytes + 2 * 8 * work.n_features) * features
+    if settings.criterion == "residual":
+        # E after every step, its norms, and what is answered side by side.
+        made += item * (settings.panel * problem_targets + answered) + 8 * settings.panel
+    workspaces = threads * (tile * (borrowed + made) + columns * answered * item)
+    copies = (
+        min(threads, blocks)
+        * (read_rows or work.block_rows)
+        * (3 * work.row_bytes + 2 * 8 * work.n_features)
+        * features
+    )
     factor_rows = work.n_problems * n_rows * item * factors
     need = RowMatrices(
         features=n_rows * work.row_bytes * features,
@@ -277,6 +295,7 @@ def plan_memory(
         "answers": answers,
         # As they are made or used, and as they are sent.
         "columns": 2 * work.n_problems * n_rows * settings.batch * item * columns_sent,
+        "refit": refit,
         "driver": work.n_problems * driver_bytes(settings, work.row_bytes) if is_driver else 0,
     }
     room = None if limit is None else limit - sum(fixed.values())
@@ -299,12 +318,19 @@ def answer_bytes(work: Workload, settings: SelectionSettings, n_rows: int, waiti
         Answers at the same time.
     """
     columns, width = settings.max_centers + 1, settings.panel + settings.batch
+    answered = _answered(settings)
     targets = max(2, -(-work.n_targets // work.n_problems))
     # S and R of the whole pool come along with every answer at worst.
-    partial = 8 * (columns * width + settings.pool * (settings.batch + targets + settings.pool + targets))
+    new = answered - settings.panel
+    partial = 8 * (columns * answered + settings.pool * (new + targets + settings.pool + targets))
     message = 8 * (columns * width + settings.pool * settings.panel)
     drawn = _rows_in_answers(2 * settings.pool, n_rows, waiting) * work.row_bytes
     return work.n_problems * (waiting * partial + drawn + 4 * message)
+
+
+def _answered(settings: SelectionSettings) -> int:
+    """Columns whose products with Q are answered together."""
+    return settings.panel + (LOOKAHEAD_NEW if settings.criterion == "residual" else settings.batch)
 
 
 def _rows_in_answers(most: int, n_rows: int, waiting: int) -> int:
@@ -329,10 +355,12 @@ def driver_bytes(settings: SelectionSettings, row_bytes: int) -> int:
         run log.
     """
     columns = settings.max_centers + 1
-    rounds = -(-settings.max_centers // max(1, settings.accept))
+    looks_ahead = settings.criterion == "residual"
+    rounds = -(-settings.max_centers // (LOOKAHEAD_STEPS if looks_ahead else max(1, settings.accept)))
     log = 8 * rounds * columns // 2 * (settings.batch + settings.panel) + 8 * rounds * settings.panel * settings.pool
     candidates = (settings.pool + (rounds + 1) * settings.batch + settings.max_centers) * row_bytes
-    return log + candidates + 8 * (2 * columns * columns + 2 * columns * settings.pool + 4 * settings.pool**2)
+    known = 8 * columns * (columns + settings.pool + LOOKAHEAD_WATCHED) if looks_ahead else 0
+    return log + candidates + known + 8 * (2 * columns * columns + 2 * columns * settings.pool + 4 * settings.pool**2)
 
 
 def available_memory(control_group: str | Path = "/sys/fs/cgroup") -> int:

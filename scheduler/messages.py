@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from distkern.kernels import Kernel
 from distkern.scaling import FeatureScaling
+from distkern.scheduler.lookahead_messages import Commit, Enter, FormAhead, Trial
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -33,7 +34,9 @@ class Load:
     seed: int
     """Key of the row draws."""
     holdout: float
-    """Fraction of rows held out for the validation stop rule; they take no part in any sum."""
+    """Fraction of rows held out for the validation stop rule; they take no part in any sum of the selection."""
+    selection_rows: int = 0
+    """Rows to draw, which alone take part in the selection; 0 for all."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ class Begin:
     panel: int
     """Width of the formed panel."""
     batch: int
-    """Width of a batch of new candidates."""
+    """Width of a batch of new candidates; a longer one is padded to a multiple of it."""
     draw: Draw | None
     """First draw."""
 
@@ -151,10 +154,22 @@ class ProblemStep:
 
 
 @dataclass(frozen=True)
+class LookaheadStep:
+    """What one problem does in a step with `criterion="residual"`, in the order of the fields."""
+
+    form: FormAhead | None = None
+    trial: Trial | None = None
+    commit: Commit | None = None
+    columns: Columns | None = None
+    """Kernel columns of new candidates; comes with `enter`."""
+    enter: Enter | None = None
+
+
+@dataclass(frozen=True)
 class Step:
     """One exchange: a step of every problem that is still running."""
 
-    problems: tuple[ProblemStep | None, ...]
+    problems: tuple[ProblemStep | LookaheadStep | None, ...]
 
     @property
     def name(self) -> str:
@@ -163,14 +178,37 @@ class Step:
             ("columns", "kernel-columns"),
             ("form", "form-panel"),
             ("append", "append-panel"),
+            ("commit", "append-panel"),
             ("project", "project-candidates"),
         ):
-            if any(p is not None and getattr(p, field) is not None for p in self.problems):
+            if any(getattr(p, field, None) is not None for p in self.problems):
                 return name
         return "residual-argmax"
 
 
-Message = Load | Begin | Step
+@dataclass(frozen=True)
+class Centers:
+    """Centres to fit over all rows."""
+
+    rows: Rows
+    """(m,): global rows, in the order of selection."""
+    features: NDArray[Any]
+    """(m, d): raw features of those rows."""
+    preconditioner: Array | None
+    """(m + 1, m + 1): U; sums are of [1 K] inv(U). None for sums of [1 K]."""
+
+
+@dataclass(frozen=True)
+class Accumulate:
+    """Read all rows again and answer with the sums that fit given centres; the state does not change."""
+
+    target_means: Array
+    """(T,): subtracted from the encoded targets."""
+    problems: tuple[Centers | None, ...]
+    """Of each problem; None where no sums are wanted."""
+
+
+Message = Load | Begin | Step | Accumulate
 
 
 @dataclass(frozen=True)
@@ -201,6 +239,7 @@ def message_name(message: Message | Query) -> str:
 _NAMES: dict[type, str] = {
     Load: "load-blocks",
     Begin: "begin-run",
+    Accumulate: "fit-all-rows",
     KernelColumns: "kernel-columns",
     FetchRows: "fetch-rows",
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from distkern.scheduler.accumulation import refit_bytes, refit_driver_bytes
 from distkern.scheduler.gathering import FAN_IN
 from distkern.scheduler.memory import BASELINE, MemoryPlan, Workload, answer_bytes, driver_bytes, plan_memory
 from distkern.scheduler.settings import SelectionSettings
@@ -29,11 +30,13 @@ class Flops:
     """Panels taken out of the pool, and the pool's products with new candidates."""
     update: int
     """Residuals and products with them."""
+    refit: int
+    """Kernel columns of all centres and their Gram matrix over all rows, with `selection_rows`."""
 
     @property
     def total(self) -> int:
         """Sum of the terms."""
-        return self.kernel + self.projection + self.pool + self.update
+        return self.kernel + self.projection + self.pool + self.update + self.refit
 
 
 @dataclass(frozen=True)
@@ -179,6 +182,12 @@ def plan_training(
     )
     share = min(rows, -(-work.rows_of_a_worker(n_workers) * rows // work.n_rows))
     here = in_driver or together
+    final_pass = final_driver = 0
+    if sampled:
+        blocks = work.n_blocks if together else -(-work.n_blocks // n_workers)
+        shape = settings.max_centers, work.n_targets, work.n_problems
+        final_driver = refit_driver_bytes(*shape)
+        final_pass = refit_bytes(*shape, work.block_rows, work.row_bytes, threads, blocks)
     memory = plan_memory(
         chosen,
         rows if here else share,
@@ -188,6 +197,8 @@ def plan_training(
         limit=limit,
         features=together or not in_driver,
         columns_sent=in_driver,
+        read_rows=work.block_rows,
+        refit=(0 if in_driver and not together else final_pass) + (final_driver if here else 0),
     )
     features = None
     if in_driver and not together:
@@ -200,6 +211,8 @@ def plan_training(
             limit=feature_limit,
             factors=False,
             columns_sent=True,
+            read_rows=work.block_rows,
+            refit=final_pass,
         )
     course = _Course.of(settings)
     flops = _flops(rows, work, settings)
@@ -209,7 +222,7 @@ def plan_training(
     if features is not None:
         more_written, more_read = _scratch_traffic(features, settings, senders)
         written, read = written + more_written, read + more_read
-    driver = work.n_problems * driver_bytes(settings, work.row_bytes)
+    driver = work.n_problems * driver_bytes(settings, work.row_bytes) + final_driver
     # A worker's blocks are a few whole subtrees; their sums wait for those of the other workers.
     waiting = min(senders, FAN_IN) * min(2 * work.n_blocks.bit_length(), -(-work.n_blocks // senders)) + 3
     return TrainingPlan(
@@ -218,7 +231,7 @@ def plan_training(
         n_workers=n_workers,
         threads=threads,
         rounds=course.rounds,
-        exchanges=course.exchanges,
+        exchanges=course.exchanges + sampled,
         kernel_columns=course.columns * work.n_problems,
         passes=2 if sampled else 1,
         flops=flops,
@@ -273,8 +286,9 @@ def _flops(rows: int, work: Workload, settings: SelectionSettings) -> Flops:
     return Flops(
         kernel=int(each * columns * work.n_features),
         projection=int(each * panels * mean * (p + 2 * fresh + p)),
-        pool=int(each * panels * settings.pool * (p + fresh)),
+        pool=int(each * settings.pool * (settings.pool + panels * (p + fresh))),
         update=int(2 * rows * work.n_targets * panels * (2 * p + fresh)),
+        refit=work.n_rows * work.n_problems * m * (2 * work.n_features + m) if rows < work.n_rows else 0,
     )
 
 

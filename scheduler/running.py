@@ -146,11 +146,20 @@ def plan_job(
     memory_limit : int, optional
         Bytes a process that holds rows may take beside its baseline; by default most of what it has left.
     """
-    settings = job.selection(work.n_rows)
+    selected_rows = selecting_rows(job, work.n_rows)
+    settings = job.selection(selected_rows)
     if facts is None:
-        limit = memory_limit or default_limit()
-        return plan_training(work, settings, n_workers=1, threads=available_cores(), limit=limit, together=True)
-    in_driver = factors == "driver" or (factors == "auto" and facts.in_process and _fits_driver(settings, work))
+        return plan_training(
+            work,
+            settings,
+            n_workers=1,
+            threads=available_cores(),
+            limit=memory_limit or default_limit(),
+            together=True,
+            selected_rows=selected_rows,
+        )
+    fits = facts.in_process and _fits_driver(settings, selected_rows)
+    in_driver = factors == "driver" or (factors == "auto" and fits)
     here = in_driver or facts.in_process
     return plan_training(
         work,
@@ -162,7 +171,13 @@ def plan_job(
         together=facts.in_process,
         feature_limit=memory_limit or default_limit(facts),
         feature_threads=facts.threads,
+        selected_rows=selected_rows,
     )
+
+
+def selecting_rows(job: TrainingJob, n_rows: int) -> int:
+    """Rows that centres are chosen on."""
+    return n_rows if job.selection_rows is None else min(job.selection_rows, n_rows)
 
 
 def target_count(job: TrainingJob, source: BlockSource) -> int:
@@ -184,6 +199,6 @@ def peak_rss() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
 
 
-def _fits_driver(settings: SelectionSettings, work: Workload) -> bool:
+def _fits_driver(settings: SelectionSettings, n_rows: int) -> bool:
     item = 4 if settings.single_precision else 8
-    return work.n_rows * (settings.max_centers + settings.pool) * item <= DRIVER_FACTOR_BYTES
+    return n_rows * (settings.max_centers + settings.pool) * item <= DRIVER_FACTOR_BYTES

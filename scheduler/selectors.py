@@ -2,8 +2,8 @@
 
 Two machines share the factors and the stop rules. `PoolSelector` keeps a pool of orthogonalised candidates and
 accepts the best few a round by error reduction; it needs two exchanges a panel, since the next candidates are drawn
-while the last panel is applied. `ResidualSelector` is the paper's Algorithm 1, the row with the largest residual,
-in three exchanges a step. Neither knows who holds the rows.
+while the last panel is applied. `LookaheadSelector`, in `lookahead_selector`, is the paper's Algorithm 1. Neither
+knows who holds the rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from distkern.factors import Factors, PanelUpdate, finish_panel
 from distkern.regularization import charged_gcv
 from distkern.sampling import combine_draws
 from distkern.scheduler.answers import Drawn, ProblemAnswer
-from distkern.scheduler.messages import Append, Columns, Eliminate, Form, ProblemStep, Project
+from distkern.scheduler.messages import Append, Columns, Eliminate, Form, LookaheadStep, ProblemStep, Project
 from distkern.scheduler.settings import SelectionSettings
 from distkern.selection import Panel, Pool
 from distkern.stopping import StopReason
@@ -32,9 +32,6 @@ IDLE_ROUNDS = 16
 
 REFRESH_ROUNDS = 8
 """Rounds after which S and R are computed anew from the rows in single precision."""
-
-IDLE_ROWS = 1000
-"""The same for `criterion="residual"`, which looks at one row at a time."""
 
 HISTORY_DTYPE = np.dtype(
     [
@@ -104,10 +101,6 @@ class Selector(ABC):
         self._weight_sum = weight_sum
         self._held_out = held_out
         self._factors: Factors | None = None
-        self._queue = _Queue()
-        self._forming: _Forming | None = None
-        self._appending: Append | None = None
-        self._eliminating: Eliminate | None = None
         self._idle = 0
 
     @property
@@ -142,9 +135,17 @@ class Selector(ABC):
             self.settings.max_centers,
             self.settings.regularization,
         )
-        _require_finite_sums(answer)
+        require_finite_sums(answer)
         self._start(len(self._factors.target_norms))
-        self._enqueue(answer.drawn)
+        self._take_first_draw(answer)
+
+    @abstractmethod
+    def _start(self, n_targets: int) -> None:
+        """Make room for candidates."""
+
+    @abstractmethod
+    def _take_first_draw(self, answer: ProblemAnswer) -> None:
+        """Take the draw in the answer to `Begin`."""
 
     @property
     @abstractmethod
@@ -152,16 +153,178 @@ class Selector(ABC):
         """Whether a panel was formed that the rows have not been told to append yet."""
 
     @abstractmethod
-    def next_step(self) -> ProblemStep | None:
+    def next_step(self) -> ProblemStep | LookaheadStep | None:
         """Return what to do next, or None when the path has ended (`reason` then says why)."""
 
     @abstractmethod
     def receive(self, answer: ProblemAnswer) -> None:
         """Take the answer to the last step."""
 
+    def _append(self, row: int, features: NDArray[Any], column: Array, s: float, z: Array) -> Array:
+        factors, settings = self.factors, self.settings
+        if np.sqrt(max(factors.s.max(), s) / min(factors.s.min(), s)) > settings.condition_limit:
+            self.reason = StopReason.ILL_CONDITIONED
+            return np.zeros_like(z)
+        regularizes = settings.regularization != "none"
+        if regularizes and self._weight_sum <= factors.n_columns + 1:
+            # No degrees of freedom would be left, and GCV has no meaning without.
+            self.reason = StopReason.CANDIDATES_EXHAUSTED
+            return np.zeros_like(z)
+        step, gcv = factors.append(column, s, z)
+        if regularizes and not np.isfinite(gcv):
+            factors.n_columns -= 1
+            self.reason = StopReason.CANDIDATES_EXHAUSTED
+            return np.zeros_like(z)
+        self.gcv = gcv
+        self.rows.append(int(row))
+        self.features.append(features)
+        self._idle = 0
+        self.history.append(
+            (
+                row,
+                float(factors.lambda_.max()),
+                gcv,
+                self.residual_max,
+                float(np.sqrt(s)),
+                self.round,
+                self.problem,
+            )
+        )
+        if settings.stop == "gcv":
+            lam = factors.lambda_
+            value = charged_gcv(factors.s, factors.z, factors.target_norms, lam, self._weight_sum)
+            self.reason = self._rule.observe(self.n_centers, float(value.sum()))
+        elif settings.stop == "lambda":
+            self.reason = self._rule.observe(self.n_centers, float(factors.lambda_.max()))
+        return step
+
+    def _count_idle(self, limit: int) -> None:
+        """End a path that only meets candidates that depend on Q; `_append` starts the count again."""
+        self._idle += 1
+        if self._idle > limit and self.reason is None:
+            self.reason = StopReason.CANDIDATES_EXHAUSTED
+
+    def _watch_validation(self, answer: ProblemAnswer) -> None:
+        squares = answer.sums.get("validation")
+        if squares is None or not self._held_out:
+            return
+        for i, square in enumerate(squares):
+            self.validation = float(square / self._held_out)
+            if self._rule.watches_validation and self.reason is None:
+                n_centers = self.n_centers - len(squares) + i + 1
+                self.reason = self._rule.observe(n_centers, self.validation)
+        if self.n_centers >= self.settings.max_centers:
+            self.reason = self.reason or StopReason.MAX_CENTERS
+
+
+class PoolSelector(Selector):
+    """Accepts the best candidates of a pool by error reduction, a panel a round."""
+
     def _start(self, n_targets: int) -> None:
         settings = self.settings
         self._pool = Pool(settings.pool, settings.max_centers + 1, n_targets, settings.dependent, settings.reliable)
+        self._queue = _Queue()
+        self._forming: _Forming | None = None
+        self._appending: Append | None = None
+        self._eliminating: Eliminate | None = None
+        self._filling = True
+        self._finishing = False
+        self._batch: tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64]] | None = None
+        self._projecting: tuple[Array, Array] | None = None
+        self._refreshing = False
+
+    @property
+    def mid_round(self) -> bool:
+        """Whether the next step is the second half of a round."""
+        return self._finishing
+
+    def next_step(self) -> ProblemStep | None:
+        """Alternate between forming a panel beside new kernel columns, and applying both."""
+        if self.reason is not None:
+            return None
+        return self._finish_step() if self._finishing else self._form_step()
+
+    def _form_step(self) -> ProblemStep | None:
+        form, pool = None, self._pool
+        if not self._filling:
+            pool.drop_dependent()
+            panel = pool.pick(min(self.settings.accept, self.settings.max_centers - self.n_centers))
+            if len(panel.slots):
+                form = self._form(panel)
+        columns = None
+        if len(self._queue.rows):
+            rows, features = self._queue.take(self.settings.batch)
+            slots, released = pool.make_room(len(rows))
+            self._batch = rows, features, slots
+            columns = Columns(rows, features, released)
+        if form is None and columns is None and pool.wants_refresh:
+            self._finishing = True
+            return self._finish_step()
+        if form is None and columns is None:
+            self.reason = StopReason.CANDIDATES_EXHAUSTED
+            return None
+        return ProblemStep(form=form, columns=columns)
+
+    def _finish_step(self) -> ProblemStep:
+        settings, append, eliminate, project = self.settings, self._appending, self._eliminating, None
+        self._appending = self._eliminating = None
+        if self._batch is not None and self._projecting is not None:
+            slots = self._batch[2]
+            project = Project(self._projecting[0], slots)
+        drained = not len(self._queue.rows)
+        # Elimination carries S and R; in single precision they drift, and candidates that lost most of their norm
+        # cannot be judged without a fresh S in either.
+        due = settings.single_precision and self.round % REFRESH_ROUNDS == 0
+        self._refreshing = not self._filling and (due or self._pool.wants_refresh)
+        draw = settings.draw(self.round + 1) if drained else None
+        return ProblemStep(append=append, eliminate=eliminate, project=project, draw=draw, refresh=self._refreshing)
+
+    def receive(self, answer: ProblemAnswer) -> None:
+        """Take the answer to the last step."""
+        if self._finishing:
+            self._receive_finish(answer)
+        else:
+            self._receive_form(answer)
+        self._finishing = not self._finishing
+
+    def _receive_form(self, answer: ProblemAnswer) -> None:
+        require_finite_sums(answer)
+        width, factors = self.settings.panel, self.factors
+        cross, gram = answer.sums["cross"][:, width:], answer.sums["gram"][:, width:]
+        s = factors.s.copy()
+        coefficients = cross / s[:, None]
+        if self._forming is not None:
+            n = len(self._forming.rows)
+            update = self._accept(answer)
+            if self.reason is not None:
+                return
+            if update.kept:
+                products = update.combine.T @ gram[:n] - update.correct.T @ cross
+                coefficients = np.concatenate([coefficients, products / update.s[:, None]])
+        if self._batch is not None:
+            self._projecting = coefficients, answer.sums["norms"]
+
+    def _receive_finish(self, answer: ProblemAnswer) -> None:
+        require_finite_sums(answer)
+        self._watch_validation(answer)
+        if self._batch is not None and self._projecting is not None:
+            rows, features, slots = self._batch
+            coefficients, norms = self._projecting
+            n = len(rows)
+            self._pool.insert(slots, rows, features, norms[:n], coefficients[:, :n])
+            self._pool.merge_gram(slots, answer.sums["pool_gram"][:, :n], answer.sums["pool_products"][:n])
+        if self._refreshing:
+            self._pool.replace_gram(answer.sums["all_gram"], answer.sums["all_products"])
+        self._batch = self._projecting = None
+        if not len(self._queue.rows):
+            self.round += 1
+            self._filling = False
+            self._count_idle(IDLE_ROUNDS)
+            if self.reason is None:
+                self._enqueue(answer.drawn)
+
+    def _take_first_draw(self, answer: ProblemAnswer) -> None:
+        self._enqueue(answer.drawn)
 
     def _enqueue(self, drawn: Drawn | None) -> None:
         assert drawn is not None
@@ -233,222 +396,9 @@ class Selector(ABC):
             self.reason = StopReason.MAX_CENTERS
         return update
 
-    def _append(self, row: int, features: NDArray[Any], column: Array, s: float, z: Array) -> Array:
-        factors, settings = self.factors, self.settings
-        if np.sqrt(max(factors.s.max(), s) / min(factors.s.min(), s)) > settings.condition_limit:
-            self.reason = StopReason.ILL_CONDITIONED
-            return np.zeros_like(z)
-        regularizes = settings.regularization != "none"
-        if regularizes and self._weight_sum <= factors.n_columns + 1:
-            # No degrees of freedom would be left, and GCV has no meaning without.
-            self.reason = StopReason.CANDIDATES_EXHAUSTED
-            return np.zeros_like(z)
-        step, gcv = factors.append(column, s, z)
-        if regularizes and not np.isfinite(gcv):
-            factors.n_columns -= 1
-            self.reason = StopReason.CANDIDATES_EXHAUSTED
-            return np.zeros_like(z)
-        self.gcv = gcv
-        self.rows.append(int(row))
-        self.features.append(features)
-        self._idle = 0
-        self.history.append(
-            (
-                row,
-                float(factors.lambda_.max()),
-                gcv,
-                self.residual_max,
-                float(np.sqrt(s)),
-                self.round,
-                self.problem,
-            )
-        )
-        if settings.stop == "gcv":
-            lam = factors.lambda_
-            value = charged_gcv(factors.s, factors.z, factors.target_norms, lam, self._weight_sum)
-            self.reason = self._rule.observe(self.n_centers, float(value.sum()))
-        elif settings.stop == "lambda":
-            self.reason = self._rule.observe(self.n_centers, float(factors.lambda_.max()))
-        return step
 
-    def _count_idle(self, limit: int) -> None:
-        """End a path that only meets candidates that depend on Q; `_append` starts the count again."""
-        self._idle += 1
-        if self._idle > limit and self.reason is None:
-            self.reason = StopReason.CANDIDATES_EXHAUSTED
-
-    def _watch_validation(self, answer: ProblemAnswer) -> None:
-        squares = answer.sums.get("validation")
-        if squares is None or not self._held_out:
-            return
-        for i, square in enumerate(squares):
-            self.validation = float(square / self._held_out)
-            if self._rule.watches_validation and self.reason is None:
-                n_centers = self.n_centers - len(squares) + i + 1
-                self.reason = self._rule.observe(n_centers, self.validation)
-        if self.n_centers >= self.settings.max_centers:
-            self.reason = self.reason or StopReason.MAX_CENTERS
-
-
-class PoolSelector(Selector):
-    """Accepts the best candidates of a pool by error reduction, a panel a round."""
-
-    def _start(self, n_targets: int) -> None:
-        super()._start(n_targets)
-        self._filling = True
-        self._finishing = False
-        self._batch: tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64]] | None = None
-        self._projecting: tuple[Array, Array] | None = None
-        self._refreshing = False
-
-    @property
-    def mid_round(self) -> bool:
-        """Whether the next step is the second half of a round."""
-        return self._finishing
-
-    def next_step(self) -> ProblemStep | None:
-        """Alternate between forming a panel beside new kernel columns, and applying both."""
-        if self.reason is not None:
-            return None
-        return self._finish_step() if self._finishing else self._form_step()
-
-    def _form_step(self) -> ProblemStep | None:
-        form, pool = None, self._pool
-        if not self._filling:
-            pool.drop_dependent()
-            panel = pool.pick(min(self.settings.accept, self.settings.max_centers - self.n_centers))
-            if len(panel.slots):
-                form = self._form(panel)
-        columns = None
-        if len(self._queue.rows):
-            rows, features = self._queue.take(self.settings.batch)
-            slots, released = pool.make_room(len(rows))
-            self._batch = rows, features, slots
-            columns = Columns(rows, features, released)
-        if form is None and columns is None and pool.wants_refresh:
-            self._finishing = True
-            return self._finish_step()
-        if form is None and columns is None:
-            self.reason = StopReason.CANDIDATES_EXHAUSTED
-            return None
-        return ProblemStep(form=form, columns=columns)
-
-    def _finish_step(self) -> ProblemStep:
-        settings, append, eliminate, project = self.settings, self._appending, self._eliminating, None
-        self._appending = self._eliminating = None
-        if self._batch is not None and self._projecting is not None:
-            slots = self._batch[2]
-            project = Project(self._projecting[0], slots)
-        drained = not len(self._queue.rows)
-        # Elimination carries S and R; in single precision they drift, and candidates that lost most of their norm
-        # cannot be judged without a fresh S in either.
-        due = settings.single_precision and self.round % REFRESH_ROUNDS == 0
-        self._refreshing = not self._filling and (due or self._pool.wants_refresh)
-        draw = settings.draw(self.round + 1) if drained else None
-        return ProblemStep(append=append, eliminate=eliminate, project=project, draw=draw, refresh=self._refreshing)
-
-    def receive(self, answer: ProblemAnswer) -> None:
-        """Take the answer to the last step."""
-        if self._finishing:
-            self._receive_finish(answer)
-        else:
-            self._receive_form(answer)
-        self._finishing = not self._finishing
-
-    def _receive_form(self, answer: ProblemAnswer) -> None:
-        _require_finite_sums(answer)
-        width, factors = self.settings.panel, self.factors
-        cross, gram = answer.sums["cross"][:, width:], answer.sums["gram"][:, width:]
-        s = factors.s.copy()
-        coefficients = cross / s[:, None]
-        if self._forming is not None:
-            n = len(self._forming.rows)
-            update = self._accept(answer)
-            if self.reason is not None:
-                return
-            if update.kept:
-                products = update.combine.T @ gram[:n] - update.correct.T @ cross
-                coefficients = np.concatenate([coefficients, products / update.s[:, None]])
-        if self._batch is not None:
-            self._projecting = coefficients, answer.sums["norms"]
-
-    def _receive_finish(self, answer: ProblemAnswer) -> None:
-        _require_finite_sums(answer)
-        self._watch_validation(answer)
-        if self._batch is not None and self._projecting is not None:
-            rows, features, slots = self._batch
-            coefficients, norms = self._projecting
-            n = len(rows)
-            self._pool.insert(slots, rows, features, norms[:n], coefficients[:, :n])
-            self._pool.merge_gram(slots, answer.sums["pool_gram"][:, :n], answer.sums["pool_products"][:n])
-        if self._refreshing:
-            self._pool.replace_gram(answer.sums["all_gram"], answer.sums["all_products"])
-        self._batch = self._projecting = None
-        if not len(self._queue.rows):
-            self.round += 1
-            self._filling = False
-            self._count_idle(IDLE_ROUNDS)
-            if self.reason is None:
-                self._enqueue(answer.drawn)
-
-
-class ResidualSelector(Selector):
-    """Accepts the row with the largest residual, one a round (Algorithm 1 of the paper)."""
-
-    def _start(self, n_targets: int) -> None:
-        super()._start(n_targets)
-        self._phase = "columns"
-        self._candidate: tuple[int, NDArray[Any]] | None = None
-        self._coefficients = np.empty((0, 0))
-        self._norm = 0.0
-
-    @property
-    def mid_round(self) -> bool:
-        """Whether a row was chosen that is not appended yet."""
-        return self._phase != "columns"
-
-    def next_step(self) -> ProblemStep | None:
-        """Kernel column, then both orthogonalisation passes, then the update and the next argmax."""
-        if self.reason is not None:
-            return None
-        if self._phase == "columns":
-            if not len(self._queue.rows):
-                self.reason = StopReason.CANDIDATES_EXHAUSTED
-                return None
-            rows, features = self._queue.take(1)
-            self._candidate = int(rows[0]), features[0]
-            return ProblemStep(columns=Columns(rows, features, np.empty(0, dtype=np.int64)))
-        if self._phase == "form":
-            slot = np.zeros(1, dtype=np.int64)
-            empty = np.zeros((1, self._pool.capacity))
-            panel = Panel(slot, np.eye(1), empty, np.ones(1), np.zeros_like(self._pool.products[:1]))
-            assert self._candidate is not None
-            row, features = self._candidate
-            self._pool.insert(slot, np.array([row]), features[None], np.array([self._norm]), self._coefficients[:, :1])
-            return ProblemStep(project=Project(self._coefficients, slot), form=self._form(panel))
-        append, self._appending = self._appending, None
-        return ProblemStep(append=append, draw=self.settings.draw(self.round + 1))
-
-    def receive(self, answer: ProblemAnswer) -> None:
-        """Take the answer to the last step."""
-        _require_finite_sums(answer)
-        if self._phase == "columns":
-            self._coefficients = answer.sums["cross"][:, self.settings.panel :] / self.factors.s[:, None]
-            self._norm = float(answer.sums["norms"][0])
-            self._phase = "form"
-        elif self._phase == "form":
-            self._accept(answer)
-            self._phase = "append"
-        else:
-            self._watch_validation(answer)
-            self.round += 1
-            self._count_idle(IDLE_ROWS)
-            self._phase = "columns"
-            if self.reason is None:
-                self._enqueue(answer.drawn)
-
-
-def _require_finite_sums(answer: ProblemAnswer) -> None:
+def require_finite_sums(answer: ProblemAnswer) -> None:
+    """Refuse sums that overflowed."""
     if not all(np.isfinite(array).all() for array in answer.sums.values()):
         raise _overflow()
 

@@ -7,6 +7,21 @@ from dataclasses import dataclass
 from distkern.scheduler.messages import Draw
 from distkern.stopping import LambdaCalm, MinimumPassed, StopReason, StopRule
 
+LOOKAHEAD_POOL = 64
+"""Candidates with `criterion="residual"`."""
+
+LOOKAHEAD_PANEL = 24
+"""Most steps of a panel with `criterion="residual"`."""
+
+LOOKAHEAD_NEW = 16
+"""Most new candidates a panel with `criterion="residual"`, after the first."""
+
+LOOKAHEAD_WATCHED = 128
+"""Most rows that are watched without being candidates."""
+
+LOOKAHEAD_STEPS = 4
+"""Steps of a panel with `criterion="residual"` that memory is planned for; 7 to 30 were seen."""
+
 
 @dataclass(frozen=True)
 class SelectionSettings:
@@ -43,6 +58,16 @@ class SelectionSettings:
         return 1e-3 if self.single_precision else 1e-8
 
     @property
+    def predictable(self) -> float:
+        """A candidate's squared norm below this times |k|^2 is lost in the rounding of N - G'(G/s)."""
+        return 1e-5 if self.single_precision else 1e-11
+
+    @property
+    def one_pass(self) -> float:
+        """A column that keeps this share of its squared norm is orthogonal enough after one pass."""
+        return float("inf") if self.single_precision else 1e-8
+
+    @property
     def orthogonal(self) -> float:
         """A panel whose cosines with Q are all below this needs no second pass."""
         return 1e-6 if self.single_precision else 1e-12
@@ -66,7 +91,7 @@ class SelectionSettings:
         """Return the draw of new candidates for a round."""
         size = self.pool if round_ == 0 else self.batch
         if self.criterion == "residual":
-            return Draw(self.seed, round_, 1, 0, True)
+            return Draw(self.seed, round_, size, 0, True)
         if self.all_rows:
             return Draw(self.seed, round_, self.pool if round_ == 0 else 0, 0, True)
         n_top = {"top-residual": size, "mixture": size // 2}.get(self.sampler, 0)

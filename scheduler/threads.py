@@ -7,6 +7,7 @@ several tiles at once. The pool and the BLAS limit are shared by all trainings o
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 import threading
@@ -114,12 +115,12 @@ class Workspace(threading.local):
     """Scratch arrays of one thread, allocated once and handed out again by name."""
 
     def __init__(self) -> None:
-        self._buffers: dict[tuple[str, str], NDArray[Any]] = {}
+        self._buffers: dict[tuple[str, np.dtype[Any]], NDArray[Any]] = {}
 
     def array(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return an uninitialised C-ordered array; valid until the same name is asked for again."""
-        size = int(np.prod(shape))
-        key = (name, dtype.str)
+        size = math.prod(shape)
+        key = (name, dtype)
         buffer = self._buffers.get(key)
         if buffer is None or buffer.size < size:
             buffer = np.empty(max(size, 1), dtype=dtype)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -234,3 +235,77 @@ def check_factors(
     for j in range(1, k):
         expected = expected - np.outer(q[:, j], z[j] / (lambdas[j] + s[j]))
     np.testing.assert_allclose((residual - expected) / size, 0.0, rtol=0, atol=accurate)
+
+
+class DensePath:
+    """Algorithm 1 for any targets, row weights and lambda: what `DenseResidualOROLS` does for one target and none.
+
+    Parameters
+    ----------
+    columns : array, shape (n, n)
+        Kernel columns of all rows, times the root weights of the rows.
+    targets : array, shape (n, T)
+        Centred, times the root weights.
+    roots : array, shape (n,)
+        Root weights.
+    candidates : array
+        Rows to choose among.
+    n_steps : int
+        Most centres.
+    regularization : {"gcv", "gcv-per-target", "none"} or float
+        How lambda follows the path.
+    """
+
+    def __init__(
+        self,
+        columns: Array,
+        targets: Array,
+        roots: Array,
+        candidates: Any,
+        n_steps: int,
+        regularization: str | float,
+    ) -> None:
+        n_targets = targets.shape[1]
+        self.q = roots[:, None].copy()
+        self.s, self.z = np.array([roots @ roots]), np.zeros((1, n_targets))
+        yy, weight_sum = np.square(targets).sum(axis=0), float(roots @ roots)
+        lam = np.full(n_targets, regularization if isinstance(regularization, float) else 0.0)
+        self.lambdas = [lam]
+        self.rows: list[int] = []
+        self.passed_over: list[int] = []
+        self.largest: list[float] = []
+        self.residual = targets.copy()
+        free = np.zeros(len(roots), dtype=bool)
+        free[np.asarray(candidates, dtype=np.int64)] = True
+        while len(self.rows) < n_steps and free.any():
+            sizes = np.sqrt(np.square(self.residual).sum(axis=1)) / roots
+            row = int(np.argmax(np.where(free, sizes, -1.0)))
+            free[row] = False
+            q = columns[:, row].copy()
+            for _ in range(3):
+                q -= self.q @ (self.q.T @ q / self.s)
+            if q @ q <= 1e-14 * (columns[:, row] @ columns[:, row]):
+                self.passed_over.append(row)
+                continue
+            self.largest.append(float(sizes.max()))
+            self.q = np.column_stack([self.q, q])
+            self.s, self.z = np.append(self.s, q @ q), np.vstack([self.z, q @ targets])
+            if regularization == "gcv-per-target":
+                lam = np.array([self._step([t], yy, lam[t], weight_sum) for t in range(n_targets)])
+            elif regularization == "gcv":
+                lam = np.full(n_targets, self._step(range(n_targets), yy, lam[0], weight_sum))
+            self.lambdas.append(lam)
+            self.rows.append(row)
+            self.residual = self.residual - np.outer(q, self.z[-1] / (lam + self.s[-1]))
+
+    def _step(self, targets: Iterable[int], yy: Array, lam: float, weight_sum: float) -> float:
+        """One GCV re-estimation of the lambda that some targets share."""
+        s, ss, penalty = self.s, 0.0, 0.0
+        for t in targets:
+            z = self.z[:, t]
+            ss += max(yy[t] - 2 * np.sum(z**2 / (lam + s)) + np.sum(s * z**2 / (lam + s) ** 2), 0.0)
+            penalty += np.sum((z / (lam + s)) ** 2 / (lam + s))
+        trace = weight_sum - np.sum(s / (lam + s))
+        if trace <= 0 or penalty == 0:
+            return lam
+        return float(np.clip(np.sum(s / (lam + s) ** 2) * ss / (trace * penalty), 0.0, 1e6 * s.max()))

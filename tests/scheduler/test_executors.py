@@ -47,7 +47,27 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, Any, Any]], TrainingJob]] = {
         classification,
         make_job(classification=True, one_vs_rest=True, stop="validation", sigma=2.0, max_centers=12),
     ),
-    "residual": (classification, make_job(classification=True, criterion="residual", max_centers=6)),
+    "residual": (classification, make_job(classification=True, criterion="residual", max_centers=25)),
+    "residual-float32": (
+        classification,
+        make_job(
+            classification=True,
+            criterion="residual",
+            one_vs_rest=True,
+            stop="validation",
+            dtype="float32",
+            epsilon=0.01,
+            max_centers=12,
+        ),
+    ),
+    "sample": (regression, make_job(selection_rows=150, stop="gcv", sampler="mixture", epsilon=0.01, sigma="median")),
+    "sample, conditioned": (
+        classification,
+        make_job(
+            classification=True, one_vs_rest=True, selection_rows=160, stop="validation", sigma=20.0, max_centers=12
+        ),
+    ),
+    "sample, float32": (regression, make_job(selection_rows=100, dtype="float32", sigma=3.0)),
 }
 
 
@@ -119,7 +139,7 @@ def test_same_bits(make_executor: Callable[..., Executor], case: str, factors: s
     executor.close()
     assert_same_bits(result, reference(case))
     ours, theirs = result.summary, reference(case).summary
-    for key in ("n_rows", "n_features", "n_targets", "rounds", "kernel_columns"):
+    for key in ("n_rows", "n_features", "n_targets", "rounds", "kernel_columns", "passes"):
         assert ours[key] == theirs[key]
     if factors == "workers":
         assert ours["exchanges"] == theirs["exchanges"]

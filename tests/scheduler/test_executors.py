@@ -15,6 +15,7 @@ from trainings import assert_same_bits, cut, make_classes, make_data, make_job
 
 from distkern.errors import DataError, DistkernError, JobError
 from distkern.events import BlocksReplayed, EventBus, RoundDone, RunEnded, RunStarted
+from distkern.scheduler import cluster as cluster_module
 from distkern.scheduler import memo, run_training
 from distkern.scheduler.answers import Answer
 from distkern.scheduler.backends import DriverFactors, WorkerFactors
@@ -278,6 +279,14 @@ def test_a_timeout_while_reading_reaches_the_caller(make_executor: Callable[...,
             executor.exchange(Load(False, 0, 0, 0.0))
     finally:
         executor.close()
+
+
+@pytest.mark.parametrize("factors", ["workers", "driver"])
+def test_a_slow_reply_is_waited_for(in_process_client: Any, monkeypatch: pytest.MonkeyPatch, factors: str) -> None:
+    """A reply that takes longer to fetch than the poll is not lost."""
+    monkeypatch.setattr(cluster_module, "POLL_SECONDS", 1e-4)
+    result = run_training(CASES["pool"][1], array_source("pool", Path()), client=in_process_client, factors=factors)
+    assert_same_bits(result, reference("pool"))
 
 
 def test_an_incomplete_answer_is_an_internal_error() -> None:

@@ -61,7 +61,7 @@ class Clock:
         return timed
 
 
-def _answer_phase(data: Any, state: Any, tile: Any, step: Any, *rest: Any) -> str:
+def _answer_phase(state: Any, tile: Any, step: Any, *rest: Any) -> str:
     return "cross products" if step.form is not None or step.columns is not None else "pool products"
 
 
@@ -87,14 +87,14 @@ def instrumented(clock: Clock) -> Iterator[None]:
         (tiles, "kernel_columns", "kernel columns"),
         (tiles, "answer", _answer_phase),
         (tiles, "finish", "append, eliminate, project"),
-        (tiles, "_times_q", "products with Q for both passes"),
+        (tiles, "times_q", "products with Q for both passes"),
         (tiles, "compute", "form"),
         (tiles, "draw", "draw"),
         (block.Block, "start", "start"),
         (block.Block, "load", "load"),
         (block.Block, "load_answer", "load"),
         (block.Block, "step", "other tile work"),
-        (block.Block, "step_answer", "other tile work"),
+        (block.Block, "run_strip", "other tile work"),
         (block.Block, "start_answer", "other tile work"),
         (block.Block, "prepare", "prepare"),
         (rounds, "prepare_step", "prepare"),

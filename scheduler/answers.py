@@ -165,7 +165,7 @@ class ProblemAnswer:
     """Sums over rows for one problem, by name, and its draw."""
 
     sums: dict[str, Array] = field(default_factory=dict)
-    """``cross`` (m + 1, w), ``gram`` (p, w), ``products`` (p, T), ``norms`` (n,), ``pool_gram`` (B, n),
+    """``cross`` (w, m + 1), ``gram`` (p, w), ``products`` (p, T), ``norms`` (n,), ``pool_gram`` (B, n),
     ``pool_products`` (n, T), ``target_norms`` (T,), ``validation`` (k,): only those a step asks for; for `Accumulate`
     ``refit_gram``, packed, ``refit_products`` (m + 1, T) and ``target_norms``."""
     drawn: Drawn | None = None

@@ -24,8 +24,12 @@ from distkern.scheduler.tiles import SLAB, ProblemState, Subtraction, Tile, Tile
 from distkern.storage import plain_labels, to_numeric
 from distkern.storage.source import BlockSource
 
-TILE_ROWS = 1024
+TILE_ROWS = 2048
 """Rows of a tile: its share of K, Q and E stays in cache, and float32 partial sums stay short."""
+
+
+STRIP_TILES = 8
+"""Tiles whose sums are added up in one thread before others see them."""
 
 
 def cut_tiles(n_fit: int, n_held: int) -> list[Tile]:
@@ -36,6 +40,17 @@ def cut_tiles(n_fit: int, n_held: int) -> list[Tile]:
         edges = [first + count * i // parts for i in range(parts + 1)] if parts else []
         cut += [Tile(a, b, held_out) for a, b in itertools.pairwise(edges)]
     return cut
+
+
+def cut_strips(tiles_: list[Tile]) -> list[tuple[Tile, ...]]:
+    """Group the tiles of a block into strips of one kind, the work of one thread at a time."""
+    strips = []
+    for _, kind in itertools.groupby(tiles_, key=lambda tile: tile.held_out):
+        group = list(kind)
+        parts = -(-len(group) // STRIP_TILES)
+        edges = [len(group) * i // parts for i in range(parts + 1)]
+        strips += [tuple(group[a:b]) for a, b in itertools.pairwise(edges)]
+    return strips
 
 
 @dataclass(frozen=True)
@@ -118,6 +133,7 @@ class Block:
         self._with_factors = with_factors
         self.data = TileData(np.empty(0, dtype=np.int64), None, None, None)
         self.tiles: list[Tile] = []
+        self.strips: list[tuple[Tile, ...]] = []
         self.begin: Begin | None = None
         self.problems: list[ProblemState] = []
         self._targets: NDArray[Any] = np.empty(0)
@@ -175,6 +191,7 @@ class Block:
         self.data = TileData(rows, weights, None if weights is None else np.sqrt(weights), kept)
         self._targets = targets
         self.tiles = cut_tiles(self._n_fit, len(held_rows))
+        self.strips = cut_strips(self.tiles)
 
     def load_answer(self, message: Load) -> Answer:
         """Statistics of the rows that were read."""
@@ -239,9 +256,9 @@ class Block:
         if self.data.features is not None:
             self.data.features.prefetch(tile.rows)
 
-    def start_answer(self, message: Begin, tile: Tile) -> Answer:
-        """Target norms and first draw of a tile."""
-        answer = Answer()
+    def start_answer(self, message: Begin, strip: tuple[Tile, ...]) -> Answer:
+        """Target norms and first draw of a strip."""
+        answer, tile = Answer(), joined(strip)
         if not self._with_factors or tile.held_out:
             return answer
         for columns, state in zip(message.problems, self.problems, strict=True):
@@ -295,8 +312,23 @@ class Block:
                 columns = None if handed_in is None else handed_in[number]
                 tiles.compute(self.data, state, tile, op, self.begin, centers, columns)
 
-    def step_answer(self, step: PreparedStep, tile: Tile) -> Answer:
-        """Answer of one tile after the step's effect."""
+    def run_strip(
+        self, step: PreparedStep, strip: tuple[Tile, ...], handed_in: list[NDArray[Any] | None] | None, *, fresh: bool
+    ) -> Answer:
+        """Apply a step to the tiles of a strip, if it is `fresh`, and answer for all of them."""
+        answer = Answer()
+        for tile in strip:
+            if fresh:
+                self.step(step, tile, handed_in)
+            answer = answer.merge(self._tile_answer(step, tile))
+        rows = joined(strip)
+        if not rows.held_out:
+            for state, op, problem in zip(self.problems, step.problems, answer.problems, strict=True):
+                if isinstance(op, ProblemStep) and op.draw is not None:
+                    problem.drawn = tiles.draw(self.data, state, rows, op.draw)
+        return answer
+
+    def _tile_answer(self, step: PreparedStep, tile: Tile) -> Answer:
         assert self.begin is not None
         answers = []
         for columns, state, op in zip(self.begin.problems, self.problems, step.problems, strict=True):
@@ -305,7 +337,7 @@ class Block:
             elif isinstance(op, LookaheadStep):
                 answers.append(lookahead_tiles.answer(self.data, state, tile, op, len(columns)))
             else:
-                answers.append(tiles.answer(self.data, state, tile, op, self.begin, len(columns)))
+                answers.append(tiles.answer(state, tile, op, self.begin, len(columns)))
         return Answer(problems=answers)
 
     def columns(self, message: tuple[Columns | None, ...]) -> list[NDArray[Any] | None]:
@@ -333,6 +365,11 @@ class Block:
             for row, i in zip(message.rows, where.tolist(), strict=True)
             if i < len(own) and own[i] == row
         }
+
+
+def joined(strip: tuple[Tile, ...]) -> Tile:
+    """Return the rows of a strip as one tile."""
+    return Tile(strip[0].start, strip[-1].stop, strip[0].held_out)
 
 
 def flat_labels(targets: NDArray[Any]) -> NDArray[Any]:

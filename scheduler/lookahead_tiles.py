@@ -18,7 +18,6 @@ from distkern.scheduler.answers import ProblemAnswer
 from distkern.scheduler.lookahead_answers import CandidateRows, Leaders
 from distkern.scheduler.lookahead_messages import Commit, Enter, FormAhead, Trial, padded_width
 from distkern.scheduler.messages import Begin, LookaheadStep
-from distkern.scheduler.row_matrix import RowMatrix
 from distkern.scheduler.threads import workspace
 from distkern.scheduler.tiles import ProblemState, Tile, TileData
 
@@ -46,35 +45,35 @@ def apply(
         else:
             assert centers is not None
             columns = tiles.kernel_columns(data, tile, step.columns, begin, centers)
-        pool = _columns(state.pool, tile)
+        pool = tiles.borrow_columns(state.pool, tile)
         for i, slot in enumerate(step.enter.slots):  # several times faster than one assignment
             pool[slot] = columns[:, i]
-        _keep(state.pool, tile, pool)
+        tiles.keep_columns(state.pool, tile, pool)
 
 
 def _form(state: ProblemState, tile: Tile, message: FormAhead) -> None:
-    work = _columns(state.work, tile)
+    work = tiles.borrow_columns(state.work, tile)
     formed = work[: message.combine.shape[1]]
-    np.matmul(message.combine.T, _columns(state.pool, tile)[message.slots], out=formed)
-    np.subtract(formed, _times_q(state, tile, message.coefficients), out=formed)
-    _keep(state.work, tile, work)
+    np.matmul(message.combine.T, tiles.borrow_columns(state.pool, tile)[message.slots], out=formed)
+    np.subtract(formed, tiles.times_q(state, tile, message.coefficients), out=formed)
+    tiles.keep_columns(state.work, tile, work)
 
 
 def _finish(state: ProblemState, tile: Tile, message: Trial) -> None:
-    work = _columns(state.work, tile)
+    work = tiles.borrow_columns(state.work, tile)
     formed = work[: message.combine.shape[1]]
     new = workspace.array("new", formed.shape, work.dtype)
     np.matmul(message.combine.T, formed, out=new)
     if message.correct is not None:
-        np.subtract(new, _times_q(state, tile, message.correct), out=new)
+        np.subtract(new, tiles.times_q(state, tile, message.correct), out=new)
     formed[...] = new
-    _keep(state.work, tile, work)
+    tiles.keep_columns(state.work, tile, work)
 
 
 def _commit(state: ProblemState, tile: Tile, message: Commit) -> None:
-    new = _columns(state.work, tile)[message.keep]
+    new = tiles.borrow_columns(state.work, tile)[message.keep]
     if len(new):
-        tiles.store_columns(state, tile, message.start, new.T)
+        tiles.store_columns(state, tile, message.start, new)
     path = _residuals(state, tile, new, message.steps)
     state.residual[tile.rows, : path.shape[1]] = path[-1].T
     if tile.held_out:
@@ -100,9 +99,9 @@ def answer(data: TileData, state: ProblemState, tile: Tile, step: LookaheadStep,
             result.sums["validation"] = state.validation[tile.start].copy()
         return result
     if step.form is not None:
-        formed = _columns(state.work, tile)[: step.form.combine.shape[1]]
+        formed = tiles.borrow_columns(state.work, tile)[: step.form.combine.shape[1]]
         if step.form.check:
-            result.sums["cross"] = _products_with_q(state, tile, formed)
+            result.sums["cross"] = tiles.products_with_q(state, tile, formed)
         result.sums["gram"] = _float64(formed @ formed.T)
         result.sums["products"] = _float64((formed @ state.residual[tile.rows])[:, :n_targets])
     if step.trial is not None:
@@ -113,7 +112,7 @@ def answer(data: TileData, state: ProblemState, tile: Tile, step: LookaheadStep,
 
 
 def _leaders(data: TileData, state: ProblemState, tile: Tile, message: Trial) -> Leaders:
-    path = _residuals(state, tile, _columns(state.work, tile), message.steps)[1:]
+    path = _residuals(state, tile, tiles.borrow_columns(state.work, tile), message.steps)[1:]
     if path.shape[1] == 1 and data.weights is None:
         norms = np.abs(path[:, 0], dtype=np.float64)  # what the root of the square is
     else:
@@ -145,17 +144,17 @@ def _enter(
     result: ProblemAnswer,
 ) -> None:
     """Products of the appended columns, the new candidates and E with Q and the pool, and values at rows."""
-    pool, residual = _columns(state.pool, tile), state.residual[tile.rows]
+    pool, residual = tiles.borrow_columns(state.pool, tile), state.residual[tile.rows]
     keep = np.empty(0, dtype=np.int64) if commit is None else commit.keep
     n_old, n_new = len(keep), len(message.slots)
     width = padded_width(n_old + n_new)
     fresh = workspace.array("fresh", (width + padded_width(n_targets), pool.shape[1]), pool.dtype)
-    fresh[:n_old] = _columns(state.work, tile)[keep]
+    fresh[:n_old] = tiles.borrow_columns(state.work, tile)[keep]
     fresh[n_old : n_old + n_new] = pool[message.slots]
     fresh[n_old + n_new : width] = 0.0
     fresh[width : width + n_targets] = residual[:, :n_targets].T
     fresh[width + n_targets :] = 0.0
-    result.sums["cross"] = _products_with_q(state, tile, fresh[:width])
+    result.sums["cross"] = tiles.products_with_q(state, tile, fresh[:width])
     result.sums["gram"] = _float64(pool @ fresh.T)
     where, own = _positions(data.rows[tile.rows], message.rows)
     values = np.empty((len(where), n_targets + len(pool) + state.n_columns))
@@ -169,43 +168,12 @@ def _enter(
     result.candidates = CandidateRows(message.rows[own], values)
 
 
-def _columns(matrix: RowMatrix, tile: Tile) -> NDArray[Any]:
-    """Columns of a matrix on a tile, shape (width, rows)."""
-    return matrix.borrow(tile.rows).reshape(matrix.shape[1], -1)
-
-
-def _keep(matrix: RowMatrix, tile: Tile, columns: NDArray[Any]) -> None:
-    matrix.give_back(tile.rows, columns.reshape(-1, matrix.shape[1]))
-
-
 def _positions(rows: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Where ascending `rows` hold some of the wanted rows: (positions in `rows`, positions in `wanted`)."""
     where = np.searchsorted(rows, wanted)
     inside = where < len(rows)
     own = np.flatnonzero(inside & (rows[np.where(inside, where, 0)] == wanted))
     return where[own], own
-
-
-def _times_q(state: ProblemState, tile: Tile, coefficients: NDArray[Any]) -> NDArray[Any]:
-    """(Q[tile] @ coefficients)', in a buffer of this thread."""
-    shape = (coefficients.shape[1], tile.stop - tile.start)
-    total = workspace.array("total", shape, coefficients.dtype)
-    product = workspace.array("product", shape, coefficients.dtype)
-    for number, columns in enumerate(tiles.slab_slices(len(coefficients))):
-        q = state.slabs[number].borrow(tile.rows)[:, : columns.stop - columns.start]
-        np.matmul(coefficients[columns].T, q.T, out=product if number else total)
-        if number:
-            np.add(total, product, out=total)
-    return total
-
-
-def _products_with_q(state: ProblemState, tile: Tile, columns: NDArray[Any]) -> NDArray[np.float64]:
-    """Columns' products with Q on a tile, shape (width, m + 1)."""
-    products = workspace.array("cross", (len(columns), state.n_columns), columns.dtype)
-    for number, part in enumerate(tiles.slab_slices(state.n_columns)):
-        q = state.slabs[number].borrow(tile.rows)[:, : part.stop - part.start]
-        np.matmul(columns, q, out=products[:, part])
-    return products.astype(np.float64)
 
 
 def _float64(array: NDArray[Any]) -> NDArray[np.float64]:

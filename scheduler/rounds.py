@@ -1,7 +1,7 @@
 """Running one message over many blocks in this process, the same way in every executor.
 
-The unit of work is a tile; answers of tiles are summed by a fixed tree within their block, and blocks by a fixed tree
-over the run, so neither threads nor placement change a bit.
+The unit of work is a strip of tiles, whose answers are added in order; strips are summed by a fixed tree within their
+block, and blocks by a fixed tree over the run, so neither threads nor placement change a bit.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from distkern.scheduler.accumulation import accumulate
 from distkern.scheduler.answers import Answer, merge_answers
-from distkern.scheduler.block import Block, PreparedStep, prepare_step
+from distkern.scheduler.block import Block, PreparedStep, joined, prepare_step
 from distkern.scheduler.messages import Accumulate, Begin, KernelColumns, Load, Message, Query, Step
 from distkern.scheduler.reduction import Node, TreeReducer
 from distkern.scheduler.threads import map_tiles, single_threaded_blas
 from distkern.scheduler.tiles import Tile
 
+Strip = tuple[Tile, ...]
 HandedIn = dict[int, list[NDArray[Any] | None]]
 
 
@@ -68,25 +69,25 @@ def apply_message(
             elif block.number in fresh:
                 with np.errstate(over="ignore", invalid="ignore"):
                     block.start(message)
-        work = [(block, tile) for block in blocks for tile in block.tiles]
+        work = [(block, strip) for block in blocks for strip in block.strips]
         answers = map_tiles(_stepper(message, step, fresh, handed_in), _read_ahead(work))
         within: TreeReducer[Answer] | None = None
         for block in blocks:
-            within = TreeReducer(max(len(block.tiles), 1), merge_answers)
-            if not block.tiles:
+            within = TreeReducer(max(len(block.strips), 1), merge_answers)
+            if not block.strips:
                 within.add(Answer(), 0)
-            for index in range(len(block.tiles)):
+            for index in range(len(block.strips)):
                 within.add(next(answers), index)
             reducer.add(within.root(), block.number)
         for _ in answers:
-            raise AssertionError("more answers than tiles")
+            raise AssertionError("more answers than strips")
     return reducer.nodes()
 
 
-def _read_ahead(work: Sequence[tuple[Block, Tile]]) -> Iterator[tuple[Block, Tile]]:
-    """Yield tiles, having the next one's rows read meanwhile."""
-    for item, (block, tile) in zip(work, [*work[1:], *work[-1:]], strict=True):
-        block.prefetch(tile)
+def _read_ahead(work: Sequence[tuple[Block, Strip]]) -> Iterator[tuple[Block, Strip]]:
+    """Yield strips, having the next one's rows read meanwhile."""
+    for item, (block, strip) in zip(work, [*work[1:], *work[-1:]], strict=True):
+        block.prefetch(joined(strip))
         yield item
 
 
@@ -109,21 +110,17 @@ def _accumulator(message: Accumulate) -> Any:
 
 
 def _stepper(message: Message, step: PreparedStep | None, fresh: Collection[int], handed_in: HandedIn | None) -> Any:
-    def run_tile(item: tuple[Block, Tile]) -> Answer:
-        block, tile = item
+    def run_strip(item: tuple[Block, Strip]) -> Answer:
+        block, strip = item
         # Overflow is found in the sums, and named there; a warning per tile would only repeat it.
         with np.errstate(over="ignore", invalid="ignore"):
-            return tile_answer(block, tile)
+            if step is None:
+                assert isinstance(message, Begin)
+                return block.start_answer(message, strip)
+            columns = None if handed_in is None else handed_in[block.number]
+            return block.run_strip(step, strip, columns, fresh=block.number in fresh)
 
-    def tile_answer(block: Block, tile: Tile) -> Answer:
-        if step is None:
-            assert isinstance(message, Begin)
-            return block.start_answer(message, tile)
-        if block.number in fresh:
-            block.step(step, tile, None if handed_in is None else handed_in[block.number])
-        return block.step_answer(step, tile)
-
-    return run_tile
+    return run_strip
 
 
 def replay(blocks: Sequence[Block], messages: Sequence[Message]) -> None:
@@ -148,12 +145,13 @@ def replay(blocks: Sequence[Block], messages: Sequence[Message]) -> None:
             for step in steps:
                 block.prepare(step)
 
-        def replay_tile(item: tuple[Block, Tile]) -> None:
-            block, tile = item
-            for step in steps:
-                block.step(step, tile, None)
+        def replay_strip(item: tuple[Block, Strip]) -> None:
+            block, strip = item
+            for tile in strip:
+                for step in steps:
+                    block.step(step, tile, None)
 
-        for _ in map_tiles(replay_tile, _read_ahead([(block, tile) for block in blocks for tile in block.tiles])):
+        for _ in map_tiles(replay_strip, _read_ahead([(block, strip) for block in blocks for strip in block.strips])):
             pass
 
 

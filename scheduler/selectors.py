@@ -290,7 +290,7 @@ class PoolSelector(Selector):
     def _receive_form(self, answer: ProblemAnswer) -> None:
         require_finite_sums(answer)
         width, factors = self.settings.panel, self.factors
-        cross, gram = answer.sums["cross"][:, width:], answer.sums["gram"][:, width:]
+        cross, gram = answer.sums["cross"][width:].T, answer.sums["gram"][:, width:]
         s = factors.s.copy()
         coefficients = cross / s[:, None]
         if self._forming is not None:
@@ -363,7 +363,7 @@ class PoolSelector(Selector):
         sums, factors, settings = answer.sums, self.factors, self.settings
         products = sums["products"][:n]
         update = finish_panel(
-            sums["cross"][:, :n],
+            sums["cross"][:n].T,
             sums["gram"][:n, :n],
             products,
             factors.s.copy(),

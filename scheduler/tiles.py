@@ -43,9 +43,9 @@ class ProblemState:
     """Arrays of one problem on one block; rows that train come first, held-out rows after them."""
 
     work: RowMatrix
-    """(rows, panel + batch): the formed panel, then the batch of candidates."""
+    """(rows, panel + batch): the formed panel, then the batch of candidates; see `borrow_columns`."""
     pool: RowMatrix
-    """(rows, B): orthogonalised candidates."""
+    """(rows, B): orthogonalised candidates; see `borrow_columns`."""
     residual: NDArray[Any]
     """(rows, max(T, 2)): E, zero-padded to two columns."""
     taken: NDArray[np.bool_]
@@ -111,62 +111,84 @@ def slab_slices(n_columns: int) -> list[slice]:
     return [slice(start, min(start + SLAB, n_columns)) for start in range(0, n_columns, SLAB)]
 
 
-def _times_q(state: ProblemState, tile: Tile, coefficients: NDArray[Any]) -> NDArray[Any]:
-    """Q[tile] @ coefficients for Q's first columns, in a buffer of this thread."""
-    shape = (tile.stop - tile.start, coefficients.shape[1])
+def borrow_columns(matrix: RowMatrix, tile: Tile) -> NDArray[Any]:
+    """Borrow a tile's part of the work matrix or the pool as (width, rows).
+
+    Both are kept column after column within a tile: columns are what is picked from them and put into them.
+    """
+    return matrix.borrow(tile.rows).reshape(matrix.shape[1], -1)
+
+
+def keep_columns(matrix: RowMatrix, tile: Tile, columns: NDArray[Any]) -> None:
+    """Give back what `borrow_columns` borrowed."""
+    matrix.give_back(tile.rows, columns.reshape(-1, matrix.shape[1]))
+
+
+def times_q(state: ProblemState, tile: Tile, coefficients: NDArray[Any]) -> NDArray[Any]:
+    """(Q[tile] @ coefficients)' for Q's first columns, shape (w, rows), in a buffer of this thread."""
+    shape = (coefficients.shape[1], tile.stop - tile.start)
     total = workspace.array("total", shape, coefficients.dtype)
     product = workspace.array("product", shape, coefficients.dtype)
     for number, columns in enumerate(slab_slices(len(coefficients))):
         q = state.slabs[number].borrow(tile.rows)[:, : columns.stop - columns.start]
-        np.matmul(q, coefficients[columns], out=product if number else total)
+        np.matmul(coefficients[columns].T, q.T, out=product if number else total)
         if number:
             np.add(total, product, out=total)
     return total
 
 
+def products_with_q(state: ProblemState, tile: Tile, columns: NDArray[Any]) -> NDArray[np.float64]:
+    """Products of columns, shape (w, rows), with Q on a tile, shape (w, m + 1)."""
+    products = workspace.array("cross", (len(columns), state.n_columns), columns.dtype)
+    for number, part in enumerate(slab_slices(state.n_columns)):
+        q = state.slabs[number].borrow(tile.rows)[:, : part.stop - part.start]
+        np.matmul(columns, q, out=products[:, part])
+    return products.astype(np.float64)
+
+
 def finish(state: ProblemState, tile: Tile, step: ProblemStep, subtraction: Subtraction | None, panel: int) -> None:
     """Append the formed panel to Q, take it out of the pool, update E and project the batch into the pool."""
     append, project = step.append, step.project
-    work = state.work.borrow(tile.rows)
-    product = None if subtraction is None else _times_q(state, tile, subtraction.coefficients)
+    work = borrow_columns(state.work, tile)
+    formed, batch = work[:panel], work[panel:]
+    product = None if subtraction is None else times_q(state, tile, subtraction.coefficients)
     new = None
     if append is not None:
-        new = workspace.array("new", (len(work), append.combine.shape[1]), work.dtype)
-        np.matmul(work[:, :panel], append.combine, out=new)
+        new = workspace.array("new", (append.combine.shape[1], work.shape[1]), work.dtype)
+        np.matmul(append.combine.T, formed, out=new)
         if append.correct is not None:
             assert product is not None
-            np.subtract(new, product[:, : new.shape[1]], out=new)
+            np.subtract(new, product[: len(new)], out=new)
         store_columns(state, tile, append.start, new)
         _update_residual(state, tile, append, new)
     if step.eliminate is None and project is None:
         return
-    pool = state.pool.borrow(tile.rows)
+    pool = borrow_columns(state.pool, tile)
     if step.eliminate is not None:
         lost = workspace.array("lost", pool.shape, pool.dtype)
-        np.matmul(work[:, :panel], step.eliminate.multipliers, out=lost)
+        np.matmul(step.eliminate.multipliers.T, formed, out=lost)
         np.subtract(pool, lost, out=pool)
     if project is not None:
-        batch = work[:, panel:]
         assert subtraction is not None
         assert product is not None
-        np.subtract(batch, product[:, subtraction.n_panel :], out=batch)
+        np.subtract(batch, product[subtraction.n_panel :], out=batch)
         if new is not None:
             against_new = workspace.array("product", batch.shape, batch.dtype)
-            np.matmul(new, project.coefficients[len(subtraction.coefficients) :], out=against_new)
+            np.matmul(project.coefficients[len(subtraction.coefficients) :].T, new, out=against_new)
             np.subtract(batch, against_new, out=batch)
-        pool[:, project.slots] = batch[:, : len(project.slots)]
-        state.work.give_back(tile.rows, work)
-    state.pool.give_back(tile.rows, pool)
+        pool[project.slots] = batch[: len(project.slots)]
+        keep_columns(state.work, tile, work)
+    keep_columns(state.pool, tile, pool)
 
 
 def store_columns(state: ProblemState, tile: Tile, start: int, new: NDArray[Any]) -> None:
-    """Put columns into Q[tile], from column `start` on."""
+    """Write columns, shape (k, rows), into Q from column `start` on."""
     done = 0
-    while done < new.shape[1]:
+    while done < len(new):
         number, column = divmod(start + done, SLAB)
         slab = state.slabs[number].borrow(tile.rows)
-        count = min(slab.shape[1] - column, new.shape[1] - done)
-        slab[:, column : column + count] = new[:, done : done + count]
+        count = min(slab.shape[1] - column, len(new) - done)
+        slab[:, column : column + count] = new[done : done + count].T
         state.slabs[number].give_back(tile.rows, slab)
         done += count
 
@@ -174,11 +196,11 @@ def store_columns(state: ProblemState, tile: Tile, start: int, new: NDArray[Any]
 def _update_residual(state: ProblemState, tile: Tile, message: Append, new: NDArray[Any]) -> None:
     residual = state.residual[tile.rows, : message.steps.shape[1]]
     if not tile.held_out:
-        residual -= new @ message.steps
+        residual -= new.T @ message.steps
         return
-    squares = np.empty(new.shape[1])
-    for j in range(new.shape[1]):
-        residual -= np.outer(new[:, j], message.steps[j])
+    squares = np.empty(len(new))
+    for j in range(len(new)):
+        residual -= np.outer(new[j], message.steps[j])
         squares[j] = np.square(residual, dtype=np.float64).sum()
     state.validation[tile.start] = squares
 
@@ -202,20 +224,20 @@ def compute(
         Kernel columns computed elsewhere.
     """
     panel = begin.panel
-    work = state.work.blank(tile.rows)
+    work = state.work.blank(tile.rows).reshape(state.work.shape[1], -1)
     if step.form is not None:
-        pool = state.pool.borrow(tile.rows)
-        np.matmul(pool[:, step.form.slots], step.form.combine, out=work[:, :panel])
+        pool = borrow_columns(state.pool, tile)
+        np.matmul(step.form.combine.T, pool[step.form.slots], out=work[:panel])
     else:
-        work[:, :panel] = 0.0
+        work[:panel] = 0.0
     if step.columns is None:
-        work[:, panel:] = 0.0
+        work[panel:] = 0.0
     elif handed_in is not None:
-        work[:, panel:] = handed_in[tile.rows]
+        work[panel:] = handed_in[tile.rows].T
     else:
         assert centers is not None
-        work[:, panel:] = kernel_columns(data, tile, step.columns, begin, centers)
-    state.work.give_back(tile.rows, work)
+        work[panel:] = kernel_columns(data, tile, step.columns, begin, centers).T
+    keep_columns(state.work, tile, work)
 
 
 def kernel_columns(data: TileData, tile: Tile, message: Columns, begin: Begin, centers: NDArray[Any]) -> NDArray[Any]:
@@ -270,10 +292,8 @@ def columns_of(
     return columns
 
 
-def answer(
-    data: TileData, state: ProblemState, tile: Tile, step: ProblemStep, begin: Begin, n_targets: int
-) -> ProblemAnswer:
-    """Sums and draw of one tile after the effect of `step`."""
+def answer(state: ProblemState, tile: Tile, step: ProblemStep, begin: Begin, n_targets: int) -> ProblemAnswer:
+    """Sums of one tile after the effect of `step`."""
     rows = tile.rows
     result = ProblemAnswer()
     sums = result.sums
@@ -284,33 +304,28 @@ def answer(
     residual = state.residual[rows]
     panel = begin.panel
     if step.form is not None or step.columns is not None:
-        # Without new candidates the batch is empty, and its share of the products would be all zeros.
-        work = state.work.borrow(rows) if step.columns is not None else state.work.borrow(rows)[:, :panel]
-        n_columns = state.n_columns
-        cross = workspace.array("cross", (n_columns, work.shape[1]), work.dtype)
-        for number, columns in enumerate(slab_slices(n_columns)):
-            q = state.slabs[number].borrow(rows)[:, : columns.stop - columns.start]
-            np.matmul(q.T, work, out=cross[columns])
-        formed = work[:, :panel]
-        sums["cross"] = cross.astype(np.float64)
-        sums["gram"] = _float64(formed.T @ work)
-        sums["products"] = _float64((formed.T @ residual)[:, :n_targets])
-        sums["norms"] = np.square(work[:, panel:], dtype=np.float64).sum(axis=0)
+        work = borrow_columns(state.work, tile)
+        if step.columns is None:
+            # Without new candidates the batch is empty, and its share of the products would be all zeros.
+            work = work[:panel]
+        formed, batch = work[:panel], work[panel:]
+        sums["cross"] = products_with_q(state, tile, work)
+        sums["gram"] = _float64(formed @ work.T)
+        sums["products"] = _float64((formed @ residual)[:, :n_targets])
+        sums["norms"] = np.einsum("ij,ij->i", batch, batch, dtype=np.float64)
     elif step.project is not None:
-        batch = state.work.borrow(rows)[:, panel:]
-        sums["pool_gram"] = _float64(state.pool.borrow(rows).T @ batch)
-        sums["pool_products"] = _float64((batch.T @ residual)[:, :n_targets])
+        batch = borrow_columns(state.work, tile)[panel:]
+        sums["pool_gram"] = _float64(borrow_columns(state.pool, tile) @ batch.T)
+        sums["pool_products"] = _float64((batch @ residual)[:, :n_targets])
     if step.refresh:
-        pool = state.pool.borrow(rows)
-        sums["all_gram"] = _float64(pool.T @ pool)
-        sums["all_products"] = _float64((pool.T @ residual)[:, :n_targets])
-    if step.draw is not None:
-        result.drawn = draw(data, state, tile, step.draw)
+        pool = borrow_columns(state.pool, tile)
+        sums["all_gram"] = _float64(pool @ pool.T)
+        sums["all_products"] = _float64((pool @ residual)[:, :n_targets])
     return result
 
 
 def draw(data: TileData, state: ProblemState, tile: Tile, message: Draw) -> Drawn:
-    """Shortlists of the tile's rows that are worth being candidates."""
+    """Shortlists of the rows that are worth being candidates."""
     rows = tile.rows
     numbers = data.rows[rows]
     squares = np.square(state.residual[rows], dtype=np.float64).sum(axis=1)

@@ -270,7 +270,7 @@ class LookaheadSelector(Selector):
         )
         combine = np.zeros((len(order), panel.width))
         combine[:, : len(order)] = np.linalg.inv(panel.lower)
-        check = prediction.share < settings.one_pass
+        check = bool(prediction.share < settings.one_pass)
         return FormAhead(panel.slots, combine, panel.coefficients @ combine, check)
 
     def _finish(self, answer: ProblemAnswer) -> None:

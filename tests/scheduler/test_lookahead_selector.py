@@ -31,7 +31,7 @@ from distkern.scheduler import lookahead_selector, rounds
 from distkern.scheduler.backends import WorkerFactors
 from distkern.scheduler.executors import SerialExecutor
 from distkern.scheduler.lookahead_answers import Leaders
-from distkern.scheduler.messages import LookaheadStep, Step
+from distkern.scheduler.messages import LookaheadStep, Step, digest
 from distkern.scheduler.row_matrix import MemoryBudget
 from distkern.scheduler.training import train
 from distkern.stopping import StopReason
@@ -260,6 +260,7 @@ def test_replaying_the_log_rebuilds_the_state(dtype: str) -> None:
     inner = executor.exchange
 
     def exchange(message: Any) -> Any:
+        digest(message)  # every message can be named
         sent.append(message)
         return inner(message)
 

@@ -100,7 +100,7 @@ def finish_panel(
     base: Array = np.eye(p)
     relation: Array = base
     while True:
-        kept_now, unit_lower, pivots = _skipping_ldl(base.T @ orthogonal_gram @ base, limits[kept])
+        kept_now, unit_lower, pivots = skipping_ldl(base.T @ orthogonal_gram @ base, limits[kept])
         if len(kept_now) == len(kept):
             break
         # F of a later column lost a multiple of a dropped one, which Q will not hold: give just that back. Starting
@@ -127,7 +127,7 @@ def finish_panel(
     )
 
 
-def _skipping_ldl(gram: Array, limits: Array) -> tuple[list[int], Array, Array]:
+def skipping_ldl(gram: Array, limits: Array) -> tuple[list[int], Array, Array]:
     """LDL' of the largest leading-order subset whose pivots exceed `limits`: (kept, unit L, D)."""
     p = len(gram)
     kept: list[int] = []

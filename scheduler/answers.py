@@ -102,6 +102,14 @@ class Labels:
     """Weight sums, aligned with `values`."""
 
     @classmethod
+    def of(cls, labels: NDArray[Any], weights: Array | None) -> Labels:
+        """Count the labels of the rows with a positive weight."""
+        if weights is None:
+            return cls.count(labels, np.ones(len(labels)))
+        present = weights > 0
+        return cls.count(labels[present], weights[present].astype(np.float64))
+
+    @classmethod
     def count(cls, labels: NDArray[Any], weights: Array) -> Labels:
         """Count one block of labels, shape (n,)."""
         values, inverse = np.unique(labels, return_inverse=True)
@@ -135,6 +143,8 @@ class LoadAnswer:
     """Rows held out."""
     bytes_read: int
     """Bytes of the arrays that were read."""
+    all_rows: LoadAnswer | None = None
+    """The same of all rows with a positive weight, where the rest is of a selection sample."""
 
     def merge(self, other: LoadAnswer) -> LoadAnswer:
         """Merge the statistics of disjoint sets of rows."""
@@ -146,6 +156,7 @@ class LoadAnswer:
             n_fit=self.n_fit + other.n_fit,
             n_held=self.n_held + other.n_held,
             bytes_read=self.bytes_read + other.bytes_read,
+            all_rows=self.all_rows.merge(other.all_rows) if self.all_rows and other.all_rows else None,
         )
 
 
@@ -155,7 +166,8 @@ class ProblemAnswer:
 
     sums: dict[str, Array] = field(default_factory=dict)
     """``cross`` (m + 1, w), ``gram`` (p, w), ``products`` (p, T), ``norms`` (n,), ``pool_gram`` (B, n),
-    ``pool_products`` (n, T), ``target_norms`` (T,), ``validation`` (k,): only those a step asks for."""
+    ``pool_products`` (n, T), ``target_norms`` (T,), ``validation`` (k,): only those a step asks for; for `Accumulate`
+    ``refit_gram``, packed, ``refit_products`` (m + 1, T) and ``target_norms``."""
     drawn: Drawn | None = None
     leaders: Leaders | None = None
     candidates: CandidateRows | None = None
@@ -192,6 +204,8 @@ class Answer:
     """Block number to kernel columns of each problem (`KernelColumns`)."""
     rows: dict[int, NDArray[Any]] = field(default_factory=dict)
     """Global row to raw features (`FetchRows`)."""
+    bytes_read: int = 0
+    """Bytes that were read from the source (`Accumulate`)."""
 
     def copy(self) -> Answer:
         """Copy what `merge` would change, with aligned, C-contiguous sums."""
@@ -201,7 +215,7 @@ class Answer:
             )
             for p in self.problems
         ]
-        return Answer(problems, self.load, dict(self.columns), dict(self.rows))
+        return Answer(problems, self.load, dict(self.columns), dict(self.rows), self.bytes_read)
 
     def merge(self, other: Answer) -> Answer:
         """Merge `other` into this answer and return it."""
@@ -215,6 +229,7 @@ class Answer:
             self.load = self.load.merge(other.load)
         self.columns.update(other.columns)
         self.rows.update(other.rows)
+        self.bytes_read += other.bytes_read
         return self
 
 

@@ -6,13 +6,14 @@ the model has the same bits.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 
 from distkern.scheduler.answers import Answer
 from distkern.scheduler.executors import Executor, SerialExecutor
-from distkern.scheduler.messages import Columns, FetchRows, KernelColumns, Message, Step
+from distkern.scheduler.messages import Accumulate, Columns, FetchRows, KernelColumns, Message, Step
 from distkern.scheduler.row_matrix import MemoryBudget
 from distkern.storage.source import BlockSource
 
@@ -62,6 +63,9 @@ class DriverFactors:
     def exchange(self, message: Message) -> Answer:
         """Split the message: kernel columns and features from the workers, the rest here."""
         handed_in = None
+        if isinstance(message, Accumulate):
+            self.exchanges += 1
+            return self._remote.exchange(message)
         if isinstance(message, Step):
             wanted: tuple[Columns | None, ...] = tuple(None if p is None else p.columns for p in message.problems)
             if any(columns is not None for columns in wanted):
@@ -72,7 +76,8 @@ class DriverFactors:
             self.exchanges += 1
             remote = self._remote.exchange(message)
             answer = self._local.exchange(message)
-            answer.load = remote.load
+            if remote.load is not None and answer.load is not None:
+                answer.load = replace(remote.load, bytes_read=remote.load.bytes_read + answer.load.bytes_read)
         self._fetch_drawn(answer)
         return answer
 

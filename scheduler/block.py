@@ -14,24 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.errors import DataError
-from distkern.sampling import Shortlist, race_keys, row_uniforms, uniforms_for_rows
+from distkern.sampling import row_uniforms
 from distkern.scheduler import lookahead_tiles, tiles
-from distkern.scheduler.answers import Answer, Labels, LoadAnswer, ProblemAnswer, Sample
+from distkern.scheduler.answers import Answer, Labels, LoadAnswer, ProblemAnswer
+from distkern.scheduler.loading import HOLDOUT_STREAM, row_statistics, selecting_rows
 from distkern.scheduler.messages import Begin, Columns, FetchRows, Load, LookaheadStep, ProblemStep, Step
 from distkern.scheduler.row_matrix import MemoryBudget, RowMatrix
 from distkern.scheduler.tiles import SLAB, ProblemState, Subtraction, Tile, TileData
-from distkern.statistics import Moments
 from distkern.storage import plain_labels, to_numeric
 from distkern.storage.source import BlockSource
 
 TILE_ROWS = 1024
 """Rows of a tile: its share of K, Q and E stays in cache, and float32 partial sums stay short."""
-
-HOLDOUT_STREAM = 1 << 40
-"""Stream of the row draws that decides which rows are held out."""
-
-SAMPLE_STREAM = HOLDOUT_STREAM + 1
-"""Stream of the row draws for the median distance."""
 
 
 def cut_tiles(n_fit: int, n_held: int) -> list[Tile]:
@@ -119,7 +113,7 @@ class Block:
         self.number = number
         self._budget = MemoryBudget() if budget is None else budget
         self._scratch = self._budget.scratch()
-        self._source = source
+        self.source = source
         self._with_features = with_features
         self._with_factors = with_factors
         self.data = TileData(np.empty(0, dtype=np.int64), None, None, None)
@@ -128,25 +122,40 @@ class Block:
         self.problems: list[ProblemState] = []
         self._targets: NDArray[Any] = np.empty(0)
         self._labels: Labels | None = None
+        self._all_rows: LoadAnswer | None = None
         self._n_fit = 0
         self._bytes_read = 0
 
     def load(self, message: Load) -> None:
-        """Read the block and separate the held-out rows."""
-        first, last = self._source.boundaries[self.number : self.number + 2]
+        """Read the block, keep the rows that select, and separate the held-out ones among them."""
+        first, last = self.source.boundaries[self.number : self.number + 2]
         rows = np.arange(first, last, dtype=np.int64)
-        features = self._source.read_features(self.number) if self._with_features else None
-        targets = self._source.read_targets(self.number)
+        features = self.source.read_features(self.number) if self._with_features else None
+        targets = self.source.read_targets(self.number)
         targets = plain_labels(flat_labels(targets), first) if message.classification else to_numeric(targets, "y")
-        weights = self._source.read_weights(self.number)
+        weights = self.source.read_weights(self.number)
         self._bytes_read = sum(a.nbytes for a in (features, targets, weights) if a is not None)
         present = np.ones(len(rows), dtype=bool) if weights is None else weights > 0
         held = np.zeros(len(rows), dtype=bool)
         if message.holdout > 0:
             held = row_uniforms(message.seed, HOLDOUT_STREAM, first, len(rows)) < message.holdout
+        self._labels = self._all_rows = None
+        if message.selection_rows:
+            selecting = selecting_rows(message, present, first, self.source.n_rows)
+            self._all_rows = row_statistics(
+                message,
+                rows,
+                features,
+                targets,
+                weights,
+                labels=Labels.of(targets, weights) if message.classification else None,
+                n_fit=int(np.count_nonzero(present)),
+                n_held=int(np.count_nonzero(selecting & held)),
+                bytes_read=self._bytes_read,
+            )
+            present = selecting
         fit_rows, held_rows = np.flatnonzero(present & ~held), np.flatnonzero(present & held)
         self._n_fit = len(fit_rows)
-        self._labels = None
         if message.classification:
             # A class whose rows are all held out still is a class.
             mass = np.where(held, 0.0, 1.0 if weights is None else weights)
@@ -170,36 +179,27 @@ class Block:
     def load_answer(self, message: Load) -> Answer:
         """Statistics of the rows that were read."""
         fit = slice(0, self._n_fit)
-        rows, targets = self.data.rows[fit], self._targets[fit]
-        weights = None if self.data.weights is None else self.data.weights[fit]
-        mass = np.ones(len(rows)) if weights is None else weights
-        features = None if self.data.features is None else self.data.features.whole()[fit]
-        sample = None
-        if message.sample_rows and features is not None:
-            keys = race_keys(uniforms_for_rows(message.seed, SAMPLE_STREAM, rows), mass)
-            drawn = Shortlist.top(keys, rows, np.zeros(len(rows)), message.sample_rows)
-            where = np.searchsorted(rows, drawn.rows)
-            sample = Sample(drawn, features[where], mass[where], message.sample_rows)
-        columns = targets if targets.ndim == 2 else targets[:, None]
-        return Answer(
-            load=LoadAnswer(
-                features=Moments.empty(0) if features is None else Moments.from_rows(features, weights),
-                targets=None if message.classification else Moments.from_rows(columns, weights),
-                labels=self._labels,
-                sample=sample,
-                n_fit=self._n_fit,
-                n_held=len(self.data.rows) - self._n_fit,
-                bytes_read=self._bytes_read,
-            )
+        loaded = row_statistics(
+            message if self._all_rows is None else replace(message, sample_rows=0),
+            self.data.rows[fit],
+            None if self.data.features is None else self.data.features.whole()[fit],
+            self._targets[fit],
+            None if self.data.weights is None else self.data.weights[fit],
+            labels=self._labels,
+            n_fit=self._n_fit,
+            n_held=len(self.data.rows) - self._n_fit,
+            bytes_read=self._bytes_read,
         )
+        return Answer(load=replace(loaded, all_rows=self._all_rows))
 
     def start(self, message: Begin) -> None:
         """Allocate the arrays of every problem and set E = Y, Q = 1 (both times the root weights)."""
         self.begin = message
+        self._all_rows = None
         if not self._with_factors:
             return
         dtype = np.dtype(message.dtype)
-        encoded = encode_targets(self._targets, message.classes, self._source.classes is not None)
+        encoded = encode_targets(self._targets, message.classes, self.source.classes is not None)
         encoded -= message.target_means
         if self.data.roots is not None:
             encoded *= self.data.roots[:, None]

@@ -10,10 +10,12 @@ Out of scope: what messages do (`block`, `tiles`), how workers remember (`memo`)
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import queue
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, wait
 from dataclasses import dataclass, field
 from itertools import chain
 from time import monotonic
@@ -373,22 +375,25 @@ class DaskExecutor:
 
     def _fetch(self, future: Any, errand: Errand | SumErrand) -> Any:
         """Fetch a finished task's result, unless its worker leaves meanwhile."""
-        while True:
-            try:
-                outcome = future.result(timeout=POLL_SECONDS)
-            except TimeoutError:
-                if future.done():
-                    raise
-                if not errand.workers <= set(self._workers()):
-                    return _GONE
-                continue
-            except Exception as error:
-                # dask's own trouble with a task names a lost worker; a task's own error is the user's.
-                if type(error).__module__.startswith("distributed") or future.status in ("cancelled", "lost"):
-                    return _GONE
-                raise
-            future.release()
-            return outcome
+        # A timeout of dask's own would cancel the transfer, and a large reply would never arrive.
+        transfer = asyncio.run_coroutine_threadsafe(
+            self._client.gather(future, asynchronous=True), self._client.loop.asyncio_loop
+        )
+        while not wait([transfer], timeout=POLL_SECONDS).done:
+            if not errand.workers <= set(self._workers()):
+                transfer.cancel()
+                return _GONE
+        try:
+            outcome = transfer.result()
+        except CancelledError:
+            return _GONE
+        except Exception as error:
+            # dask's own trouble with a task names a lost worker; a task's own error is the user's.
+            if type(error).__module__.startswith("distributed") or future.status in ("cancelled", "lost"):
+                return _GONE
+            raise
+        future.release()
+        return outcome
 
     def _lose(self, worker: str, round_: _Round | None) -> None:
         """Cancel a lost worker's errands and give its blocks new homes."""

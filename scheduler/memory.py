@@ -6,9 +6,10 @@ row matrices (features, work, pool, Q) into what the budget leaves, in that orde
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-import os
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -17,6 +18,7 @@ from distkern.errors import BudgetError
 from distkern.scheduler.block import TILE_ROWS
 from distkern.scheduler.settings import LOOKAHEAD_NEW, LOOKAHEAD_STEPS, LOOKAHEAD_WATCHED, SelectionSettings
 from distkern.scheduler.tiles import SLAB
+from distkern.scheduler.training import MEDIAN_SAMPLE
 from distkern.storage import block_boundaries, chunk_rows_for
 from distkern.storage.source import BlockSource
 
@@ -24,6 +26,9 @@ MIB = 1 << 20
 
 BASELINE = 250 * MIB
 """Bytes of an interpreter with numpy, scipy, zarr and dask loaded."""
+
+ROW_DRAW = 12
+"""Numbers a row that a draw computes: norms, random numbers, keys and their order."""
 
 SHARE_OF_AVAILABLE = 0.7
 """What a training without a stated limit takes at most of the memory that it finds."""
@@ -43,6 +48,8 @@ class Workload:
     """Rows of the largest block."""
     n_blocks: int
     """Blocks."""
+    target_columns: int
+    """Columns of y as stored."""
     n_targets: int
     """Encoded target columns."""
     n_problems: int
@@ -57,6 +64,7 @@ class Workload:
             feature_itemsize=source.feature_dtype.itemsize,
             block_rows=max(b - a for a, b in itertools.pairwise(source.boundaries)),
             n_blocks=len(source.boundaries) - 1,
+            target_columns=source.target_shape[0] if source.target_shape else 1,
             n_targets=n_targets,
             n_problems=n_problems,
         )
@@ -70,6 +78,7 @@ class Workload:
         n_targets: int,
         one_vs_rest: bool,
         chunk_rows: int | None = None,
+        target_columns: int = 1,
     ) -> Workload:
         """Shapes of data that does not exist, in chunks as distkern would write them."""
         row_bytes = n_features * itemsize
@@ -80,6 +89,7 @@ class Workload:
             feature_itemsize=itemsize,
             block_rows=boundaries[1],
             n_blocks=len(boundaries) - 1,
+            target_columns=target_columns,
             n_targets=n_targets,
             n_problems=n_targets if one_vs_rest else 1,
         )
@@ -138,6 +148,10 @@ class MemoryPlan:
     """Tile buffers of all threads."""
     answers: int
     """Partial sums on their way up the tree, and the messages."""
+    columns: int
+    """Kernel columns on their way from workers to factors in the driver."""
+    refit: int
+    """Sums and buffers of the final pass over all rows, with `selection_rows`."""
     driver: int
     """Coefficients, Gram matrices and the run log, where the driver is this process."""
     resident: RowMatrices
@@ -150,7 +164,8 @@ class MemoryPlan:
     @property
     def fixed(self) -> int:
         """Bytes that no budget can move to scratch, beside the baseline."""
-        return self.rows + self.residual + self.loading + self.workspaces + self.answers + self.driver
+        held = self.rows + self.residual + self.loading + self.workspaces + self.answers
+        return held + self.columns + self.refit + self.driver
 
     @property
     def total(self) -> int:
@@ -170,7 +185,7 @@ class MemoryPlan:
             named |= {f"{place}_{f.name}": getattr(matrices, f.name) for f in fields(matrices)}
         return named
 
-    def require_fit(self, who: str = "a worker") -> None:
+    def require_fit(self) -> None:
         """Refuse a job that does not fit even with every row matrix in scratch.
 
         Raises
@@ -180,22 +195,23 @@ class MemoryPlan:
         """
         if self.limit is None or self.fixed <= self.limit:
             return
-        largest = max(
-            ("residual", "loading", "answers", "workspaces", "rows", "driver"), key=lambda n: getattr(self, n)
-        )
         advice = {
             "residual": "more workers, or selection_rows",
             "rows": "more workers, or selection_rows",
-            "loading": "smaller chunks of X",
+            "loading": "smaller chunks of X, or a number for sigma",
             "answers": "fewer max_centers, or fewer candidates",
+            "columns": "factors='workers', or fewer candidates",
             "workspaces": "fewer max_centers, fewer candidates, or fewer threads a worker",
+            "refit": "fewer max_centers, fewer threads a worker, or smaller chunks of X",
             "driver": "fewer max_centers, or fewer candidates",
-        }[largest]
+        }
+        largest = max(advice, key=lambda name: getattr(self, name))
         limit, most = _mib(self.limit), _mib(getattr(self, largest))
+        who = "this process" if self.driver else "a worker"
         raise BudgetError(
             f"{who} needs {_mib(self.fixed)} beside the interpreter's {_mib(self.baseline)} even with every row matrix "
             f"in scratch, and the limit is {limit}; most of it is {largest} ({most}): "
-            f"raise memory_limit ([cluster] memory), or use {advice}",
+            f"raise memory_limit ([cluster] memory), or use {advice[largest]}",
             kind="memory",
         )
 
@@ -208,6 +224,11 @@ def plan_memory(
     threads: int,
     is_driver: bool,
     limit: int | None = None,
+    features: bool = True,
+    factors: bool = True,
+    columns_sent: bool = False,
+    read_rows: int | None = None,
+    refit: int = 0,
 ) -> MemoryPlan:
     """Compute the peak of a process that holds `n_rows` rows.
 
@@ -225,66 +246,151 @@ def plan_memory(
         Whether the driver loop runs in the same process.
     limit : int, optional
         Bytes the process may take beside the baseline.
+    features, factors : bool
+        Which row matrices are here; with `factors` in the driver they may be apart.
+    columns_sent : bool
+        Whether kernel columns go from blocks with features to blocks with factors.
+    read_rows : int, optional
+        Rows of the largest block as it is read, where only some of them are held.
+    refit : int
+        Bytes of the final pass over all rows.
     """
     item = 4 if settings.single_precision else 8
     width = settings.panel + settings.batch
-    looks_ahead = settings.criterion == "residual"
-    answered = settings.panel + LOOKAHEAD_NEW if looks_ahead else width
+    answered = _answered(settings)
     columns = settings.max_centers + 1
-    tile = min(TILE_ROWS, max(n_rows, 1))
+    tile = max(1, min(TILE_ROWS, n_rows, work.block_rows))
     blocks = max(1, -(-n_rows // max(work.block_rows, 1)))
     problem_targets = max(2, -(-work.n_targets // work.n_problems))
-    partial = 8 * (columns * answered + settings.pool * (answered - settings.panel + problem_targets))
-    if settings.single_precision:
-        partial += 8 * settings.pool**2
     levels = 2 + int(np.ceil(np.log2(max(2, work.block_rows / tile)))) + int(np.ceil(np.log2(blocks + 1)))
-    tile_item = tile * item
-    borrowed = settings.pool + width + min(SLAB, columns) + work.n_features
-    buffers = tile_item * (borrowed + work.n_features + settings.pool + 4 * width) + columns * answered * item
-    if looks_ahead:
+    # Partial sums that wait for their neighbour or their turn, and the merge of two.
+    waiting = levels + 2 * threads + 3
+    borrowed = item * (settings.pool + width + min(SLAB, columns)) + work.row_bytes
+    made = item * (work.n_features + settings.pool + 4 * width) + 8 * (3 * problem_targets + ROW_DRAW)
+    answers = answer_bytes(work, settings, n_rows, waiting) * factors
+    sample = _rows_in_answers(MEDIAN_SAMPLE, n_rows, waiting) * work.row_bytes
+    if settings.criterion == "residual":
         # E after every step, its norms, and what is answered side by side.
-        buffers += tile_item * (settings.panel * problem_targets + answered) + 8 * tile * settings.panel
-    message = 8 * (columns * width + settings.pool * settings.panel)
+        made += item * (settings.panel * problem_targets + answered) + 8 * settings.panel
+    workspaces = threads * (tile * (borrowed + made) + columns * answered * item)
+    copies = (
+        min(threads, blocks)
+        * (read_rows or work.block_rows)
+        * (3 * work.row_bytes + 2 * 8 * work.n_features)
+        * features
+    )
+    factor_rows = work.n_problems * n_rows * item * factors
     need = RowMatrices(
-        features=n_rows * work.row_bytes,
-        work=work.n_problems * n_rows * width * item,
-        pool=work.n_problems * n_rows * settings.pool * item,
-        factors=work.n_problems * n_rows * columns * item,
+        features=n_rows * work.row_bytes * features,
+        work=factor_rows * width,
+        pool=factor_rows * settings.pool,
+        factors=factor_rows * columns,
     )
     fixed = {
-        "rows": n_rows * (8 + work.n_problems + 16) + n_rows * 8 * max(1, 1 if work.n_targets > 2 else work.n_targets),
-        "residual": work.n_problems * n_rows * problem_targets * item + 3 * 8 * work.block_rows * work.n_targets,
-        "loading": threads * work.block_rows * (3 * work.row_bytes + 2 * 8 * work.n_features),
-        "workspaces": threads * buffers,
-        "answers": work.n_problems * (partial * (levels + 2 * threads) + 4 * message),
-        "driver": work.n_problems * driver_bytes(settings) if is_driver else 0,
+        "rows": n_rows * (8 + work.n_problems + 16) + n_rows * 8 * work.target_columns,
+        "residual": factor_rows * problem_targets + 3 * 8 * work.block_rows * work.n_targets * factors,
+        # The sample for the median distance is gone before tiles run.
+        "loading": copies + max(0, sample - workspaces - answers),
+        "workspaces": workspaces,
+        "answers": answers,
+        # As they are made or used, and as they are sent.
+        "columns": 2 * work.n_problems * n_rows * settings.batch * item * columns_sent,
+        "refit": refit,
+        "driver": work.n_problems * driver_bytes(settings, work.row_bytes) if is_driver else 0,
     }
     room = None if limit is None else limit - sum(fixed.values())
     resident, scratch = need.split(room)
     return MemoryPlan(baseline=BASELINE, **fixed, resident=resident, scratch=scratch, limit=limit)
 
 
-def driver_bytes(settings: SelectionSettings) -> int:
-    """Bytes of the driver loop for one problem: U, the pool's coefficients and Gram matrices, and the run log."""
+def answer_bytes(work: Workload, settings: SelectionSettings, n_rows: int, waiting: int) -> int:
+    """Bytes of `waiting` partial answers about `n_rows` rows, and of a message.
+
+    Parameters
+    ----------
+    work : Workload
+        Shapes of the whole training.
+    settings : SelectionSettings
+        Widths of pool, panel and batch.
+    n_rows : int
+        Rows that the answers are about.
+    waiting : int
+        Answers at the same time.
+    """
+    columns, width = settings.max_centers + 1, settings.panel + settings.batch
+    answered = _answered(settings)
+    targets = max(2, -(-work.n_targets // work.n_problems))
+    # S and R of the whole pool come along with every answer at worst.
+    new = answered - settings.panel
+    partial = 8 * (columns * answered + settings.pool * (new + targets + settings.pool + targets))
+    message = 8 * (columns * width + settings.pool * settings.panel)
+    drawn = _rows_in_answers(2 * settings.pool, n_rows, waiting) * work.row_bytes
+    return work.n_problems * (waiting * partial + drawn + 4 * message)
+
+
+def _answered(settings: SelectionSettings) -> int:
+    """Columns whose products with Q are answered together."""
+    return settings.panel + (LOOKAHEAD_NEW if settings.criterion == "residual" else settings.batch)
+
+
+def _rows_in_answers(most: int, n_rows: int, waiting: int) -> int:
+    """Rows with their features in partial answers, `most` in each; answers are of disjoint rows but for a merge."""
+    return min(waiting * most, n_rows + 3 * min(most, n_rows))
+
+
+def driver_bytes(settings: SelectionSettings, row_bytes: int) -> int:
+    """Bytes of the driver loop for one problem.
+
+    Parameters
+    ----------
+    settings : SelectionSettings
+        Widths of pool, panel and batch.
+    row_bytes : int
+        Bytes of a row of X.
+
+    Returns
+    -------
+    int
+        U and the path's copy of it, the pool's coefficients and Gram matrices, the rows of all candidates, and the
+        run log.
+    """
     columns = settings.max_centers + 1
     looks_ahead = settings.criterion == "residual"
     rounds = -(-settings.max_centers // (LOOKAHEAD_STEPS if looks_ahead else max(1, settings.accept)))
     log = 8 * rounds * columns // 2 * (settings.batch + settings.panel) + 8 * rounds * settings.panel * settings.pool
+    candidates = (settings.pool + (rounds + 1) * settings.batch + settings.max_centers) * row_bytes
     known = 8 * columns * (columns + settings.pool + LOOKAHEAD_WATCHED) if looks_ahead else 0
-    return log + known + 8 * (columns * columns + columns * settings.pool + 4 * settings.pool**2)
+    return log + candidates + known + 8 * (2 * columns * columns + 2 * columns * settings.pool + 4 * settings.pool**2)
 
 
-def available_memory() -> int:
-    """Bytes this process may take now: what the machine has left, within its control group."""
-    limits = [psutil.virtual_memory().available]
-    used = psutil.Process(os.getpid()).memory_info().rss
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            with open(path) as file:
-                limits.append(int(file.read()) - used)
-        except (OSError, ValueError):
-            continue
-    return max(0, min(limits))
+def available_memory(control_group: str | Path = "/sys/fs/cgroup") -> int:
+    """Bytes this process may take now: what the machine has left, and its control group (a container, a batch job).
+
+    Parameters
+    ----------
+    control_group : path-like
+        Where the system shows the group's limits.
+    """
+    available = [psutil.virtual_memory().available]
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        path = Path(control_group, limit)
+        with contextlib.suppress(OSError, ValueError):
+            most = int(path.read_text())
+            taken = int(Path(control_group, used).read_text()) - _cached_files(path.with_name("memory.stat"))
+            available.append(most - taken)
+    return max(0, min(available))
+
+
+def _cached_files(stat: Path) -> int:
+    """Bytes of a control group's files in memory that the system gives up on demand."""
+    try:
+        counts = dict(line.split() for line in stat.read_text().splitlines())
+        return int(counts.get("total_inactive_file", counts.get("inactive_file", 0)))
+    except (OSError, ValueError):
+        return 0
 
 
 def _mib(count: int) -> str:

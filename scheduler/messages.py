@@ -34,7 +34,9 @@ class Load:
     seed: int
     """Key of the row draws."""
     holdout: float
-    """Fraction of rows held out for the validation stop rule; they take no part in any sum."""
+    """Fraction of rows held out for the validation stop rule; they take no part in any sum of the selection."""
+    selection_rows: int = 0
+    """Rows to draw, which alone take part in the selection; 0 for all."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +186,29 @@ class Step:
         return "residual-argmax"
 
 
-Message = Load | Begin | Step
+@dataclass(frozen=True)
+class Centers:
+    """Centres to fit over all rows."""
+
+    rows: Rows
+    """(m,): global rows, in the order of selection."""
+    features: NDArray[Any]
+    """(m, d): raw features of those rows."""
+    preconditioner: Array | None
+    """(m + 1, m + 1): U; sums are of [1 K] inv(U). None for sums of [1 K]."""
+
+
+@dataclass(frozen=True)
+class Accumulate:
+    """Read all rows again and answer with the sums that fit given centres; the state does not change."""
+
+    target_means: Array
+    """(T,): subtracted from the encoded targets."""
+    problems: tuple[Centers | None, ...]
+    """Of each problem; None where no sums are wanted."""
+
+
+Message = Load | Begin | Step | Accumulate
 
 
 @dataclass(frozen=True)
@@ -215,6 +239,7 @@ def message_name(message: Message | Query) -> str:
 _NAMES: dict[type, str] = {
     Load: "load-blocks",
     Begin: "begin-run",
+    Accumulate: "fit-all-rows",
     KernelColumns: "kernel-columns",
     FetchRows: "fetch-rows",
 }

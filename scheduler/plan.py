@@ -8,8 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from distkern.scheduler.memory import BASELINE, MIB, MemoryPlan, Workload, driver_bytes, plan_memory
+from distkern.scheduler.accumulation import refit_bytes, refit_driver_bytes
+from distkern.scheduler.gathering import FAN_IN
+from distkern.scheduler.memory import BASELINE, MemoryPlan, Workload, answer_bytes, driver_bytes, plan_memory
 from distkern.scheduler.settings import SelectionSettings
+from distkern.scheduler.tiles import SLAB
 
 STEPS_A_PANEL = 10
 """Exact steps of a panel with ``criterion="residual"`` that the plan counts on; 7 to 30 were seen."""
@@ -27,11 +30,13 @@ class Flops:
     """Panels taken out of the pool, and the pool's products with new candidates."""
     update: int
     """Residuals and products with them."""
+    refit: int
+    """Kernel columns of all centres and their Gram matrix over all rows, with `selection_rows`."""
 
     @property
     def total(self) -> int:
         """Sum of the terms."""
-        return self.kernel + self.projection + self.pool + self.update
+        return self.kernel + self.projection + self.pool + self.update + self.refit
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class TrainingPlan:
     threads: int
     """Threads of each."""
     rounds: int
-    """Panels, with those that only fill the pool."""
+    """Draws of candidates, one before each panel."""
     exchanges: int
     """Driver-workers-driver exchanges."""
     kernel_columns: int
@@ -64,28 +69,63 @@ class TrainingPlan:
     """From scratch, by all workers."""
     bytes_sent: int
     """Messages to all workers and answers from them."""
+    in_driver: bool
+    """Whether the factors live in the driver's process."""
+    together: bool
+    """Whether that process also holds the features: there are no workers, or they are threads of it."""
     worker: MemoryPlan
-    """Memory of the largest process that holds blocks."""
+    """Memory of the largest process that holds factors."""
+    features: MemoryPlan | None
+    """Memory of the largest process that holds features only, where there are such."""
     driver_peak: int
     """Peak of the driver's process."""
 
     @property
     def peak(self) -> int:
         """Peak of the largest process that holds blocks."""
-        return self.worker.total
+        return max(self.worker.total, 0 if self.features is None else self.features.total)
+
+    def require_fit(self) -> None:
+        """Refuse a job that does not fit even with every row matrix in scratch.
+
+        Raises
+        ------
+        BudgetError
+            ``memory``: names the bytes, the limit and what to change.
+        """
+        self.worker.require_fit()
+        if self.features is not None:
+            self.features.require_fit()
+
+    @property
+    def worker_room(self) -> int | None:
+        """Bytes of row matrices that each worker may keep in memory, None for no limit."""
+        if self.features is not None:
+            return self.features.room
+        room = self.worker.room
+        if room is None or not self.together or not self.worker.scratch.total:
+            return room
+        return (self.worker.resident.features if self.in_driver else room) // self.n_workers
+
+    @property
+    def driver_room(self) -> int | None:
+        """Bytes of row matrices that the factors in the driver may keep in memory, None for no limit."""
+        room = self.worker.room
+        shared = room is not None and self.together and self.worker.scratch.total > 0
+        return room - self.worker.resident.features if shared and room is not None else room
 
     def record(self) -> dict[str, Any]:
         """Return the plan as plain numbers, flat but for the terms of the memory and of the products."""
         plain = {
             f.name: getattr(self, f.name)
             for f in fields(self)
-            if f.name not in ("work", "flops", "worker", "driver_peak")
+            if f.name not in ("work", "flops", "worker", "features", "driver_peak")
         }
         return {
             **{f.name: getattr(self.work, f.name) for f in fields(self.work)},
             **plain,
             "flops": {f.name: getattr(self.flops, f.name) for f in fields(self.flops)} | {"total": self.flops.total},
-            "planned_peak_bytes": self.worker.total,
+            "planned_peak_bytes": self.peak,
             "planned_peak_driver": self.driver_peak,
             "memory_limit": self.worker.limit,
             "scratch_bytes": self.worker.scratch.total,
@@ -99,8 +139,11 @@ def plan_training(
     *,
     n_workers: int,
     threads: int,
-    in_driver: bool,
     limit: int | None,
+    in_driver: bool = False,
+    together: bool = False,
+    feature_limit: int | None = None,
+    feature_threads: int = 1,
     selected_rows: int | None = None,
 ) -> TrainingPlan:
     """Plan a training.
@@ -112,13 +155,19 @@ def plan_training(
     settings : SelectionSettings
         Widths of pool, panel and batch.
     n_workers : int
-        Processes that hold blocks.
+        Processes that hold blocks, or threads that act as such.
     threads : int
-        Threads of each.
-    in_driver : bool
-        Whether the driver's process holds the blocks or their factors.
+        Tile threads of a process that holds factors.
     limit : int, optional
-        Bytes a process that holds blocks may take beside its baseline.
+        Bytes a process that holds factors may take beside its baseline.
+    in_driver : bool
+        Whether the factors live in the driver's process.
+    together : bool
+        Whether the driver's process holds everything.
+    feature_limit : int, optional
+        Bytes a process that holds features only may take beside its baseline.
+    feature_threads : int
+        Tile threads of such a process.
     selected_rows : int, optional
         Rows that selection looks at, if not all.
 
@@ -131,45 +180,98 @@ def plan_training(
     chosen = (
         replace(work, n_rows=rows, block_rows=max(1, -(-rows * work.block_rows // work.n_rows))) if sampled else work
     )
-    held = work.n_rows if in_driver else work.rows_of_a_worker(n_workers)
-    held = min(rows, -(-held * rows // work.n_rows))
-    memory = plan_memory(chosen, held, settings, threads=threads, is_driver=in_driver, limit=limit)
-    rounds, exchanges, columns = _exchanges(settings)
+    share = min(rows, -(-work.rows_of_a_worker(n_workers) * rows // work.n_rows))
+    here = in_driver or together
+    final_pass = final_driver = 0
+    if sampled:
+        blocks = work.n_blocks if together else -(-work.n_blocks // n_workers)
+        shape = settings.max_centers, work.n_targets, work.n_problems
+        final_driver = refit_driver_bytes(*shape)
+        final_pass = refit_bytes(*shape, work.block_rows, work.row_bytes, threads, blocks)
+    memory = plan_memory(
+        chosen,
+        rows if here else share,
+        settings,
+        threads=threads,
+        is_driver=here,
+        limit=limit,
+        features=together or not in_driver,
+        columns_sent=in_driver,
+        read_rows=work.block_rows,
+        refit=(0 if in_driver and not together else final_pass) + (final_driver if here else 0),
+    )
+    features = None
+    if in_driver and not together:
+        features = plan_memory(
+            chosen,
+            share,
+            settings,
+            threads=feature_threads,
+            is_driver=False,
+            limit=feature_limit,
+            factors=False,
+            columns_sent=True,
+            read_rows=work.block_rows,
+            refit=final_pass,
+        )
+    course = _Course.of(settings)
     flops = _flops(rows, work, settings)
-    written, read = _scratch_traffic(memory, rounds)
     message, answer = _message_bytes(settings, work)
     senders = min(n_workers, work.n_blocks)
+    written, read = _scratch_traffic(memory, settings, 1 if here else senders)
+    if features is not None:
+        more_written, more_read = _scratch_traffic(features, settings, senders)
+        written, read = written + more_written, read + more_read
+    driver = work.n_problems * driver_bytes(settings, work.row_bytes) + final_driver
+    # A worker's blocks are a few whole subtrees; their sums wait for those of the other workers.
+    waiting = min(senders, FAN_IN) * min(2 * work.n_blocks.bit_length(), -(-work.n_blocks // senders)) + 3
     return TrainingPlan(
         work=work,
         selected_rows=rows,
         n_workers=n_workers,
         threads=threads,
-        rounds=rounds,
-        exchanges=exchanges,
-        kernel_columns=columns * work.n_problems,
+        rounds=course.rounds,
+        exchanges=course.exchanges + sampled,
+        kernel_columns=course.columns * work.n_problems,
         passes=2 if sampled else 1,
         flops=flops,
-        bytes_read=(2 if sampled else 1) * work.n_rows * (work.row_bytes + 8),
-        scratch_written=written * senders,
-        scratch_read=read * senders,
-        bytes_sent=exchanges * (message + answer) * senders * work.n_problems,
+        bytes_read=(2 if sampled else 1) * work.n_rows * (work.row_bytes + 8 * work.target_columns),
+        scratch_written=written,
+        scratch_read=read,
+        bytes_sent=course.exchanges * (message + answer) * senders * work.n_problems,
+        in_driver=in_driver,
+        together=together,
         worker=memory,
-        driver_peak=memory.total
-        if in_driver
-        else BASELINE + work.n_problems * driver_bytes(settings) + 4 * answer + 32 * MIB,
+        features=features,
+        driver_peak=memory.total if here else BASELINE + driver + answer_bytes(work, settings, rows, waiting),
     )
 
 
-def _exchanges(settings: SelectionSettings) -> tuple[int, int, int]:
-    """Rounds, exchanges and kernel columns of a full path."""
-    m = settings.max_centers
-    if settings.criterion == "residual":
-        panels = -(-m // STEPS_A_PANEL)
-        return panels, 2 + 3 * panels, settings.pool + 2 * m
-    filling = -(-settings.pool // settings.batch)
-    panels = -(-m // settings.accept)
-    columns = settings.pool if settings.all_rows else settings.pool + panels * settings.batch
-    return filling + panels, 2 + 2 * (filling + panels), columns
+@dataclass(frozen=True)
+class _Course:
+    """A full path, from the settings alone."""
+
+    steps: int
+    """Pairs of exchanges: a batch of kernel columns or a panel is formed, then finished."""
+    panels: int
+    """Panels appended."""
+    rounds: int
+    """Draws of candidates."""
+    exchanges: int
+    """Driver-workers-driver exchanges."""
+    columns: int
+    """Kernel columns of one problem."""
+
+    @classmethod
+    def of(cls, settings: SelectionSettings) -> _Course:
+        m = settings.max_centers
+        if settings.criterion == "residual":
+            panels = -(-m // STEPS_A_PANEL)
+            return cls(panels, panels, panels, 2 + 3 * panels, settings.pool + 2 * m)
+        filling = -(-settings.pool // settings.batch)
+        panels = -(-m // settings.accept)
+        columns = settings.pool if settings.all_rows else settings.pool + panels * settings.batch
+        return cls(filling + panels, panels, 1 + panels, 2 + 2 * (filling + panels), columns)
 
 
 def _flops(rows: int, work: Workload, settings: SelectionSettings) -> Flops:
@@ -184,19 +286,22 @@ def _flops(rows: int, work: Workload, settings: SelectionSettings) -> Flops:
     return Flops(
         kernel=int(each * columns * work.n_features),
         projection=int(each * panels * mean * (p + 2 * fresh + p)),
-        pool=int(each * panels * settings.pool * (p + fresh)),
+        pool=int(each * settings.pool * (settings.pool + panels * (p + fresh))),
         update=int(2 * rows * work.n_targets * panels * (2 * p + fresh)),
+        refit=work.n_rows * work.n_problems * m * (2 * work.n_features + m) if rows < work.n_rows else 0,
     )
 
 
-def _scratch_traffic(memory: MemoryPlan, rounds: int) -> tuple[int, int]:
-    """Bytes written to and read from scratch by one process over a full path."""
-    out = memory.scratch
-    # A panel writes and reads work and pool twice, reads Q twice at half its final width, and features once for
-    # kernel columns and once for draws.
-    written = out.features + rounds * (2 * out.work + out.pool) + out.factors
-    read = rounds * (3 * out.work + 3 * out.pool + out.factors + 2 * out.features)
-    return written, read
+def _scratch_traffic(memory: MemoryPlan, settings: SelectionSettings, processes: int) -> tuple[int, int]:
+    """Bytes written to and read from scratch over a full path, by processes that are all like one."""
+    out, course = memory.scratch, _Course.of(settings)
+    slab = out.factors * min(SLAB, settings.max_centers + 1) // (settings.max_centers + 1)
+    # A step writes work twice and the pool once, and reads each three times, features for kernel columns and for a
+    # draw, and twice the slabs that Q has so far. Appending a panel rewrites a slab.
+    written = out.features + course.steps * (2 * out.work + out.pool) + course.panels * slab
+    read = course.steps * (3 * out.work + 3 * out.pool + 2 * out.features) + 2 * (course.steps - course.panels) * slab
+    read += course.panels * (out.factors + 2 * slab)
+    return processes * written, processes * read
 
 
 def _message_bytes(settings: SelectionSettings, work: Workload) -> tuple[int, int]:

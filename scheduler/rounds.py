@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.scheduler.accumulation import accumulate
 from distkern.scheduler.answers import Answer, merge_answers
 from distkern.scheduler.block import Block, PreparedStep, prepare_step
-from distkern.scheduler.messages import Begin, KernelColumns, Load, Message, Query, Step
+from distkern.scheduler.messages import Accumulate, Begin, KernelColumns, Load, Message, Query, Step
 from distkern.scheduler.reduction import Node, TreeReducer
 from distkern.scheduler.threads import map_tiles, single_threaded_blas
 from distkern.scheduler.tiles import Tile
@@ -51,6 +52,10 @@ def apply_message(
     with single_threaded_blas():
         if isinstance(message, Load):
             for block, answer in zip(blocks, map_tiles(_loader(message, fresh), blocks), strict=True):
+                reducer.add(answer, block.number)
+            return reducer.nodes()
+        if isinstance(message, Accumulate):
+            for block, answer in zip(blocks, map_tiles(_accumulator(message), blocks), strict=True):
                 reducer.add(answer, block.number)
             return reducer.nodes()
         step: PreparedStep | None = None
@@ -95,6 +100,14 @@ def _loader(message: Load, fresh: Collection[int]) -> Any:
     return load_block
 
 
+def _accumulator(message: Accumulate) -> Any:
+    def accumulate_block(block: Block) -> Answer:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return accumulate(block, message)
+
+    return accumulate_block
+
+
 def _stepper(message: Message, step: PreparedStep | None, fresh: Collection[int], handed_in: HandedIn | None) -> Any:
     def run_tile(item: tuple[Block, Tile]) -> Answer:
         block, tile = item
@@ -115,7 +128,7 @@ def _stepper(message: Message, step: PreparedStep | None, fresh: Collection[int]
 
 def replay(blocks: Sequence[Block], messages: Sequence[Message]) -> None:
     """Apply the effects of consecutive log messages to blocks that are all in the same state."""
-    messages = list(messages)
+    messages = [message for message in messages if not isinstance(message, Accumulate)]
     with single_threaded_blas():
         while messages and not isinstance(messages[0], Step):
             message = messages.pop(0)

@@ -15,6 +15,7 @@ from distkern.scheduler.executors import Executor, SerialExecutor
 from distkern.scheduler.memory import BASELINE, SHARE_OF_AVAILABLE, Workload, available_memory
 from distkern.scheduler.plan import TrainingPlan, plan_training
 from distkern.scheduler.row_matrix import MemoryBudget
+from distkern.scheduler.settings import SelectionSettings
 from distkern.scheduler.threads import available_cores
 from distkern.scheduler.training import TrainingJob, TrainingResult, train
 from distkern.scheduler.workers import WorkerFacts, worker_facts
@@ -67,23 +68,19 @@ def run_training(
     if factors not in ("auto", "driver", "workers"):
         raise JobError(f"factors={factors!r}: it must be 'auto', 'driver' or 'workers'", kind="invalid-parameter")
     events = EventBus(subscribers)
-    work = workload(job, source)
+    facts = None if client is None else worker_facts(client)
+    plan = plan_job(job, workload(job, source), facts, factors=factors, memory_limit=memory_limit)
+    plan.require_fit()
     if client is None:
-        plan = plan_job(job, work, limit=memory_limit or default_limit())
-        plan.worker.require_fit("this process")
         serial = SerialExecutor(source, budget=MemoryBudget(plan.worker.room))
         return _run(job, source, serial, WorkerFactors(serial), events, plan)
 
     from distkern.scheduler.cluster import DaskExecutor
 
-    facts = worker_facts(client)
-    in_driver = factors == "driver" or (factors == "auto" and facts.in_process and _fits_driver(job, source))
-    limit = memory_limit or default_limit(None if in_driver else facts)
-    plan = plan_job(job, work, facts, in_driver=in_driver, limit=limit)
-    plan.worker.require_fit("this process" if in_driver else "a worker")
-    room = plan.worker.room
-    executor = DaskExecutor(client, source, events, with_factors=not in_driver, room=room)
-    backend = DriverFactors(executor, source, MemoryBudget(room)) if in_driver else WorkerFactors(executor)
+    executor = DaskExecutor(client, source, events, with_factors=not plan.in_driver, room=plan.worker_room)
+    backend: Backend = WorkerFactors(executor)
+    if plan.in_driver:
+        backend = DriverFactors(executor, source, MemoryBudget(plan.driver_room))
     return _run(job, source, executor, backend, events, plan)
 
 
@@ -111,7 +108,7 @@ def workload(job: TrainingJob, source: BlockSource) -> Workload:
     return Workload.of(source, n_targets, n_targets if job.one_vs_rest else 1)
 
 
-def default_limit(facts: WorkerFacts | None = None) -> int | None:
+def default_limit(facts: WorkerFacts | None = None) -> int:
     """Bytes that a process may take beside its baseline where nothing is said.
 
     Parameters
@@ -131,8 +128,8 @@ def plan_job(
     work: Workload,
     facts: WorkerFacts | None = None,
     *,
-    in_driver: bool = False,
-    limit: int | None = None,
+    factors: str = "auto",
+    memory_limit: int | None = None,
 ) -> TrainingPlan:
     """Plan the training of a job.
 
@@ -144,20 +141,43 @@ def plan_job(
         Shapes.
     facts : WorkerFacts, optional
         The workers; this process alone if not given.
-    in_driver : bool
-        Whether this process holds the factors beside the workers.
-    limit : int, optional
-        Bytes a process that holds rows may take beside its baseline.
+    factors : {"auto", "driver", "workers"}
+        Where Q and E live.
+    memory_limit : int, optional
+        Bytes a process that holds rows may take beside its baseline; by default most of what it has left.
     """
-    alone = facts is None
+    selected_rows = selecting_rows(job, work.n_rows)
+    settings = job.selection(selected_rows)
+    if facts is None:
+        return plan_training(
+            work,
+            settings,
+            n_workers=1,
+            threads=available_cores(),
+            limit=memory_limit or default_limit(),
+            together=True,
+            selected_rows=selected_rows,
+        )
+    fits = facts.in_process and _fits_driver(settings, selected_rows)
+    in_driver = factors == "driver" or (factors == "auto" and fits)
+    here = in_driver or facts.in_process
     return plan_training(
         work,
-        job.selection(work.n_rows),
-        n_workers=1 if facts is None else facts.n_workers,
-        threads=available_cores() if facts is None or in_driver else facts.threads,
-        in_driver=alone or in_driver,
-        limit=limit,
+        settings,
+        n_workers=facts.n_workers,
+        threads=max(available_cores(), facts.threads) if here else facts.threads,
+        limit=memory_limit or default_limit(None if here else facts),
+        in_driver=in_driver,
+        together=facts.in_process,
+        feature_limit=memory_limit or default_limit(facts),
+        feature_threads=facts.threads,
+        selected_rows=selected_rows,
     )
+
+
+def selecting_rows(job: TrainingJob, n_rows: int) -> int:
+    """Rows that centres are chosen on."""
+    return n_rows if job.selection_rows is None else min(job.selection_rows, n_rows)
 
 
 def target_count(job: TrainingJob, source: BlockSource) -> int:
@@ -179,8 +199,6 @@ def peak_rss() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
 
 
-def _fits_driver(job: TrainingJob, source: BlockSource) -> bool:
-    item = 4 if job.dtype == "float32" else 8
-    settings = job.selection(source.n_rows)
-    width = settings.max_centers + settings.pool
-    return source.n_rows * width * item <= DRIVER_FACTOR_BYTES
+def _fits_driver(settings: SelectionSettings, n_rows: int) -> bool:
+    item = 4 if settings.single_precision else 8
+    return n_rows * (settings.max_centers + settings.pool) * item <= DRIVER_FACTOR_BYTES

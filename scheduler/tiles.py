@@ -227,21 +227,46 @@ def kernel_columns(data: TileData, tile: Tile, message: Columns, begin: Begin, c
         Candidates in kernel space, zero-padded to the batch width.
     """
     assert data.features is not None
+    roots = None if data.roots is None else data.roots[tile.rows]
+    return columns_of(data.features.borrow(tile.rows), data.rows[tile.rows], roots, message.rows, begin, centers)
+
+
+def columns_of(
+    raw: NDArray[Any],
+    rows: NDArray[np.int64],
+    roots: NDArray[np.float64] | None,
+    own_rows: NDArray[np.int64],
+    begin: Begin,
+    centers: NDArray[Any],
+) -> NDArray[Any]:
+    """Kernel columns on some rows, times the root weights, in a buffer of this thread.
+
+    Parameters
+    ----------
+    raw : array, shape (n, d)
+        Raw features.
+    rows : array, shape (n,)
+        Ascending global row numbers.
+    roots : array, shape (n,), or None
+        Root weights.
+    own_rows : array, shape (m,)
+        Global row of each centre.
+    centers : array, shape (w, d)
+        Centres in kernel space, zero-padded to w >= m.
+    """
     dtype = centers.dtype
-    raw = data.features.borrow(tile.rows)
     X = begin.scaling.apply(raw, dtype, out=workspace.array("features", raw.shape, dtype))
     columns = workspace.array("kernel", (len(X), len(centers)), dtype)
     begin.kernel.block(X, centers, out=columns)
-    n = len(message.rows)
-    rows = data.rows[tile.start : tile.stop]
-    where = np.searchsorted(rows, message.rows)
+    n = len(own_rows)
+    where = np.searchsorted(rows, own_rows)
     inside = where < len(rows)
-    own = inside & (rows[np.where(inside, where, 0)] == message.rows)
+    own = inside & (rows[np.where(inside, where, 0)] == own_rows)
     if own.any():
         columns[where[own], np.flatnonzero(own)] = begin.kernel.diagonal(centers[:n][own]) + begin.epsilon
     columns[:, n:] = 0.0
-    if data.roots is not None:
-        columns *= data.roots[tile.start : tile.stop, None]
+    if roots is not None:
+        columns *= roots[:, None]
     return columns
 
 

@@ -24,6 +24,7 @@ from distkern.scheduler.backends import Backend
 from distkern.scheduler.lookahead_messages import WIDTH_UNIT
 from distkern.scheduler.lookahead_selector import LookaheadSelector
 from distkern.scheduler.messages import Begin, Load, Step
+from distkern.scheduler.refitting import check_sample, refit_paths
 from distkern.scheduler.selectors import HISTORY_DTYPE, PoolSelector, Selector
 from distkern.scheduler.settings import LOOKAHEAD_PANEL, LOOKAHEAD_POOL, SelectionSettings
 from distkern.scheduler.threads import single_threaded_blas
@@ -64,6 +65,8 @@ class TrainingJob:
     tol: float | None
     patience: int | None
     seed: int
+    selection_rows: int | None = None
+    """Rows that centres are chosen on; None, or as many as there are, for all."""
 
     def selection(self, n_rows: int) -> SelectionSettings:
         """Fit the widths of pool, panel and batch to the number of training rows."""
@@ -168,15 +171,19 @@ def _train(job: TrainingJob, source: BlockSource, backend: Backend, events: Even
         sample_rows=MEDIAN_SAMPLE if job.sigma == "median" else 0,
         seed=job.seed,
         holdout=HOLDOUT_FRACTION if job.stop == "validation" else 0.0,
+        selection_rows=job.selection_rows if job.selection_rows and job.selection_rows < source.n_rows else 0,
     )
     loaded = backend.exchange(load).load
     assert loaded is not None
-    weight_sum = check_statistics(loaded, source, job)
-    classes = encoded_classes(loaded, source, job)
-    scaling, kernel = fit_kernel_space(loaded, job)
-    means = target_means(loaded, classes, source.classes is not None)
+    all_rows = loaded if loaded.all_rows is None else loaded.all_rows
+    weight_sum = check_statistics(all_rows, source, job)
+    classes = encoded_classes(all_rows, source, job)
+    scaling, kernel = fit_kernel_space(all_rows, job)
+    means = target_means(all_rows, classes, source.classes is not None)
     n_targets = len(means)
     problems = tuple((t,) for t in range(n_targets)) if job.one_vs_rest else (tuple(range(n_targets)),)
+    if all_rows is not loaded:
+        check_sample(loaded, load.selection_rows)
     settings = job.selection(loaded.n_fit)
     begin = Begin(
         scaling=scaling,
@@ -184,7 +191,7 @@ def _train(job: TrainingJob, source: BlockSource, backend: Backend, events: Even
         dtype=job.dtype,
         epsilon=job.epsilon,
         classes=classes,
-        target_means=means,
+        target_means=means if all_rows is loaded else target_means(loaded, classes, source.classes is not None),
         problems=problems,
         columns=settings.max_centers + 1,
         pool=settings.pool,
@@ -205,11 +212,19 @@ def _train(job: TrainingJob, source: BlockSource, backend: Backend, events: Even
         )
     )
     machine = LookaheadSelector if job.criterion == "residual" else PoolSelector
-    selectors: list[Selector] = [machine(settings, i, weight_sum, loaded.n_held) for i in range(len(problems))]
+    selectors: list[Selector] = [
+        machine(settings, i, loaded.features.count, loaded.n_held) for i in range(len(problems))
+    ]
     for selector, answer in zip(selectors, backend.exchange(begin).problems, strict=True):
         selector.begin(answer)
     kernel_columns, rounds = run_steps(selectors, backend, events, started)
     paths = [make_path(selector, source.n_features) for selector in selectors]
+    histories = [np.array(selector.history, dtype=HISTORY_DTYPE) for selector in selectors]
+    passes, bytes_read = 1, loaded.bytes_read
+    if all_rows is not loaded:
+        refitted = refit_paths(paths, histories, backend, means, weight_sum, settings)
+        paths, histories = refitted.paths, refitted.histories
+        passes, bytes_read = passes + refitted.passes, bytes_read + refitted.bytes_read
     reason = max(zip(selectors, paths, strict=True), key=lambda pair: pair[0].n_centers)[1].reason
     seconds = perf_counter() - started
     n_union = len(np.unique(np.concatenate([path.rows[: path.n_centers] for path in paths])))
@@ -221,7 +236,7 @@ def _train(job: TrainingJob, source: BlockSource, backend: Backend, events: Even
         scaling=scaling,
         target_means=means,
         classes=classes,
-        history=np.array([row for s in selectors for row in s.history], dtype=HISTORY_DTYPE),
+        history=np.concatenate(histories),
         reason=reason,
         summary={
             "n_rows": source.n_rows,
@@ -230,7 +245,8 @@ def _train(job: TrainingJob, source: BlockSource, backend: Backend, events: Even
             "rounds": rounds,
             "exchanges": backend.exchanges,
             "kernel_columns": kernel_columns,
-            "bytes_read": loaded.bytes_read,
+            "passes": passes,
+            "bytes_read": bytes_read,
             "seconds": seconds,
         },
     )

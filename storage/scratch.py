@@ -6,8 +6,11 @@ ends. Bytes are reserved before they are written: a full disk is found when an a
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import io
 import os
+import resource
 import tempfile
 from typing import Any
 
@@ -30,14 +33,20 @@ class ScratchFile:
     Raises
     ------
     BudgetError
-        ``scratch``: the directory cannot be written to.
+        ``scratch``: the directory cannot be written to. ``scratch-files``: too many files are open.
     """
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
         try:
-            self._file = tempfile.TemporaryFile(prefix="distkern-scratch-", dir=directory, buffering=0)  # noqa: SIM115
+            self._file = _unnamed_file(directory)
         except OSError as error:
+            if error.errno == errno.EMFILE:
+                raise BudgetError(
+                    "no further scratch file can be opened, and every block in scratch has one: raise the limit of "
+                    "open files (ulimit -n), allow more memory, or use more workers",
+                    kind="scratch-files",
+                ) from None
             raise BudgetError(
                 f"no scratch file can be made in {directory}: {error.strerror}; name a directory on a local disk that "
                 "can be written (dask's temporary-directory, or TMPDIR)",
@@ -58,10 +67,11 @@ class ScratchFile:
         BudgetError
             ``scratch-full``: the disk has no room for it.
         """
-        offset, self._size = self._size, self._size + nbytes
+        offset = self._size
         try:
             self._reserve(offset, nbytes)
         except OSError as error:
+            os.ftruncate(self._file.fileno(), offset)  # a reservation may have failed half way
             if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
                 raise
             free = os.statvfs(self._directory)
@@ -70,6 +80,7 @@ class ScratchFile:
                 "free some, name another directory (dask's temporary-directory, or TMPDIR), or allow more memory",
                 kind="scratch-full",
             ) from None
+        self._size = offset + nbytes
         return offset
 
     def _reserve(self, offset: int, nbytes: int) -> None:
@@ -103,3 +114,20 @@ class ScratchFile:
     def close(self) -> None:
         """Give the space back."""
         self._file.close()
+
+
+def _unnamed_file(directory: str) -> io.FileIO:
+    try:
+        return tempfile.TemporaryFile(prefix="distkern-scratch-", dir=directory, buffering=0)
+    except OSError as error:
+        if error.errno != errno.EMFILE or not _allow_more_files():
+            raise
+        return tempfile.TemporaryFile(prefix="distkern-scratch-", dir=directory, buffering=0)
+
+
+def _allow_more_files() -> bool:
+    """Raise the soft limit of open files, often 1024, to the hard one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] != soft

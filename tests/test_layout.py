@@ -99,7 +99,8 @@ def test_mathematics_loads_no_room() -> None:
     loaded = fresh_interpreter(
         """
         import json, sys
-        import distkern.factors, distkern.kernels, distkern.model, distkern.regularization, distkern.sampling
+        import distkern.factors, distkern.kernels, distkern.model, distkern.refit
+        import distkern.regularization, distkern.sampling
         import distkern.scaling, distkern.selection, distkern.statistics, distkern.stopping, distkern.events
         print(json.dumps(sorted(sys.modules)))
         """

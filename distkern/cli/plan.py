@@ -55,7 +55,7 @@ def plan(
         print_json(planned.record())
     else:
         show(planned)
-    planned.worker.require_fit()
+    planned.require_fit()
 
 
 def plan_of(job: Job, training: TrainingJob, work: Workload) -> TrainingPlan:
@@ -70,7 +70,7 @@ def plan_of(job: Job, training: TrainingJob, work: Workload) -> TrainingPlan:
     work : Workload
         Shapes of the data.
     """
-    from distkern.scheduler import WorkerFacts, connect, default_limit, plan_job, worker_facts
+    from distkern.scheduler import WorkerFacts, connect, plan_job, worker_facts
 
     section, facts = job.cluster, None
     if section.workers is not None:
@@ -78,7 +78,8 @@ def plan_of(job: Job, training: TrainingJob, work: Workload) -> TrainingPlan:
     elif section.scheduler is not None:
         with connect(section.scheduler) as client:
             facts = worker_facts(client)
-    return plan_job(training, work, facts, limit=section.memory or default_limit(facts))
+    factors = job.model.parameters().get("factors", "auto")
+    return plan_job(training, work, facts, factors=factors, memory_limit=section.memory)
 
 
 def _shapes(

@@ -55,7 +55,7 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False) -> Trainin
     training = build(job.model.method, task, job.model.parameters(), {}).training_job()
     if job.cluster.scheduler is None:
         # Before workers are started for nothing; a running cluster is asked by the training itself.
-        plan_of(job, training, workload(training, source_of(rows))).worker.require_fit()
+        plan_of(job, training, workload(training, source_of(rows))).require_fit()
     with (
         open_client(job.cluster) as client,
         _run_directory(job, overwrite=overwrite) as run,

@@ -71,6 +71,7 @@ class KernelLeastSquares(BaseEstimator, ABC):
     tol: float | None
     patience: int | None
     epsilon: float
+    selection_rows: int | None
     standardize: bool
     dtype: str
     factors: str
@@ -120,6 +121,7 @@ class KernelLeastSquares(BaseEstimator, ABC):
             tol=None if self.tol is None else float(self.tol),
             patience=None if self.patience is None else int(self.patience),
             seed=int(self.random_state),
+            selection_rows=None if self.selection_rows is None else int(self.selection_rows),
         )
 
     def _plain_regularization(self) -> str | float:

@@ -57,6 +57,12 @@ PARAMETERS = {
         float
             Added to each kernel column at its own row; K + epsilon I is strictly positive definite. Dependent
             columns are skipped anyway, so 0 is safe; above 0 a weight is no longer the same as repeated rows.""",
+    "selection_rows": """
+        int, optional
+            Choose the centres on a random sample of this many rows, then fit weights and lambda on all rows. The cost
+            of the selection then does not grow with the data, and X is read once or twice more. With
+            ``stop="validation"`` a tenth of the sample is held out while centres are chosen; the weights are fitted
+            on those rows too.""",
     "multiclass": """
         {"shared", "one-vs-rest"}
             One set of centres for all classes, or one a class (the paper's way), trained in lockstep.""",
@@ -105,7 +111,8 @@ ATTRIBUTES = """
     n_centers_ : int
         Centres in the model.
     history_ : structured array
-        A row per step: center, lambda_, gcv, residual_max, q_norm, round, problem.
+        A row per step: center, lambda_, gcv, residual_max, q_norm, round, problem. With `selection_rows`, lambda_ and
+        gcv are of all rows, residual_max and q_norm of the sample.
     stop_reason_ : StopReason
         Why selection ended; its `advice` says what that means.
     kernel_ : Kernel

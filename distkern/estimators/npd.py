@@ -33,6 +33,7 @@ class NPDRegressor(KernelRegressor):
         tol: float | None = None,
         patience: int | None = None,
         epsilon: float = 0.0,
+        selection_rows: int | None = None,
         standardize: bool = True,
         dtype: str = "float64",
         factors: str = "auto",
@@ -53,6 +54,7 @@ class NPDRegressor(KernelRegressor):
         self.tol = tol
         self.patience = patience
         self.epsilon = epsilon
+        self.selection_rows = selection_rows
         self.standardize = standardize
         self.dtype = dtype
         self.factors = factors
@@ -85,6 +87,7 @@ class NPDClassifier(KernelClassifier):
         tol: float | None = None,
         patience: int | None = None,
         epsilon: float = 0.0,
+        selection_rows: int | None = None,
         multiclass: str = "shared",
         standardize: bool = True,
         dtype: str = "float64",
@@ -106,6 +109,7 @@ class NPDClassifier(KernelClassifier):
         self.tol = tol
         self.patience = patience
         self.epsilon = epsilon
+        self.selection_rows = selection_rows
         self.multiclass = multiclass
         self.standardize = standardize
         self.dtype = dtype

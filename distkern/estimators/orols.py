@@ -30,6 +30,7 @@ class OROLSRegressor(KernelRegressor):
         tol: float | None = None,
         patience: int | None = None,
         epsilon: float = 0.0,
+        selection_rows: int | None = None,
         standardize: bool = True,
         dtype: str = "float64",
         factors: str = "auto",
@@ -51,6 +52,7 @@ class OROLSRegressor(KernelRegressor):
         self.tol = tol
         self.patience = patience
         self.epsilon = epsilon
+        self.selection_rows = selection_rows
         self.standardize = standardize
         self.dtype = dtype
         self.factors = factors
@@ -80,6 +82,7 @@ class OROLSClassifier(KernelClassifier):
         tol: float | None = None,
         patience: int | None = None,
         epsilon: float = 0.0,
+        selection_rows: int | None = None,
         multiclass: str = "shared",
         standardize: bool = True,
         dtype: str = "float64",
@@ -102,6 +105,7 @@ class OROLSClassifier(KernelClassifier):
         self.tol = tol
         self.patience = patience
         self.epsilon = epsilon
+        self.selection_rows = selection_rows
         self.multiclass = multiclass
         self.standardize = standardize
         self.dtype = dtype

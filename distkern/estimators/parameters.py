@@ -112,6 +112,8 @@ def check_parameters(estimator: Any) -> None:
         number("tol", estimator.tol)
     if estimator.patience is not None:
         integer("patience", estimator.patience, 1)
+    if estimator.selection_rows is not None:
+        integer("selection_rows", estimator.selection_rows, 2)
     byte_count("memory_limit", estimator.memory_limit)
     if estimator.client is not None and not hasattr(estimator.client, "scheduler_info"):
         raise refuse("client", estimator.client, "a distributed.Client, or None")

@@ -167,6 +167,50 @@ def test_predict_writes_labels_and_probabilities(trained: Path, call: Call) -> N
     assert np.allclose(probabilities[:], model.predict_proba(features))
 
 
+@pytest.mark.parametrize("command", [["predict", "--out", "out.zarr"], ["evaluate"]], ids=lambda c: c[0])
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["--workers", "0"], "whole number above 0"),
+        (["--workers", "2", "--scheduler", "tcp://a:1"], "exclude each other"),
+        (["--memory", "1 potato"], "2GiB"),
+        (["--workers", "2", "--memory", "much"], "2GiB"),
+    ],
+)
+def test_cluster_flags_that_do_not_fit(
+    trained: Path, call: Call, command: list[str], flags: list[str], complaint: str
+) -> None:
+    done = call(command[0], "blobs.model", "blobs-test.zarr", *command[1:], *flags)
+    assert done.code == 2
+    assert complaint in done.err
+    assert not Path("out.zarr").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_workers_predict_the_same(trained: Path, shell: Call) -> None:
+    from distkern.scheduler import local_client
+    from distkern.storage import read_predictions
+
+    alone = json.loads(shell("evaluate", "blobs.model", "blobs-test.zarr", "--json").out)
+    shell("predict", "blobs.model", "blobs-test.zarr", "--out", "alone.zarr", "--proba")
+    done = shell("predict", "blobs.model", "blobs-test.zarr", "--out", "own.zarr", "--proba", "--workers", 2)
+    assert done.code == 0, done.err
+    with local_client(2) as client:
+        flags = ["--scheduler", client.scheduler.address]
+        done = shell("predict", "blobs.model", "blobs-test.zarr", "--out", "lent.zarr", "--proba", *flags)
+        assert done.code == 0, done.err
+        assert json.loads(shell("evaluate", "blobs.model", "blobs-test.zarr", "--json", *flags).out) == alone
+        assert len(client.scheduler_info()["workers"]) == 2
+    expected = read_predictions(trained / "alone.zarr")
+    for name in ("own.zarr", "lent.zarr"):
+        result = read_predictions(trained / name)
+        np.testing.assert_array_equal(result.prediction, expected.prediction)
+        assert result.probability is not None
+        assert expected.probability is not None
+        np.testing.assert_array_equal(result.probability, expected.probability)
+
+
 def test_predict_refuses_an_output_that_exists(trained: Path, call: Call) -> None:
     arguments = ["predict", "blobs.model", "blobs-test.zarr", "--out", "out.zarr"]
     assert call(*arguments).code == 0

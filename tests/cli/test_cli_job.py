@@ -106,6 +106,8 @@ def test_every_wrong_key_is_named() -> None:
         ("model", "sigma", float("nan"), ["[model] sigma = NaN", "above 0"]),
         ("model", "max_centers", "many", ['[model] max_centers = "many"', "whole number above 0"]),
         ("model", "max_centers", 2.5, ["[model] max_centers = 2.5"]),
+        ("model", "selection_rows", 1, ["[model] selection_rows = 1", "a whole number of rows from 2"]),
+        ("model", "selection_rows", 0.25, ["[model] selection_rows = 0.25"]),
         ("model", "standardize", "yes", ['standardize = "yes"', "true or false"]),
         ("model", "dtype", "float16", ['dtype = "float16"', "float32"]),
         ("model", "method", "svm", ['method = "svm"', "orols"]),

@@ -123,6 +123,15 @@ def test_regression_reports_rmse_in_the_units_of_y(waves: Path, call: Call) -> N
     assert record["n_targets"] == 1
 
 
+def test_selection_on_a_row_sample_reads_everything_once_more(blobs: Path, call: Call) -> None:
+    job = write_job(blobs, data={"train": "blobs.zarr"}, model={"sigma": 2.0, "max_centers": 9, "stop": "none"})
+    whole, sample = (
+        record_of(call("train", job, "--set", f"model.selection_rows={rows}", "--json")) for rows in ("none", 100)
+    )
+    assert sample["bytes_read"] == 2 * whole["bytes_read"]
+    assert sample["n_centers"] == whole["n_centers"] == 9
+
+
 def test_settings_reach_the_estimator(blobs: Path, call: Call) -> None:
     record = record_of(
         call(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import dask
 import dask.array as da
 import numpy as np
@@ -27,7 +29,13 @@ def client() -> Iterator[Any]:
     from distributed import Client, LocalCluster
 
     with (
-        dask.config.set({"distributed.worker.memory.pause": False, "distributed.worker.memory.terminate": False}),
+        dask.config.set(
+            {
+                "distributed.worker.memory.pause": False,
+                "distributed.worker.memory.terminate": False,
+                "distributed.admin.low-level-log-length": 10**6,
+            }
+        ),
         LocalCluster(
             n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0", silence_logs=50
         ) as cluster,
@@ -90,6 +98,61 @@ def test_data_that_is_refused_on_a_worker_is_a_data_error(client: Any) -> None:
         dk.OROLSRegressor(client=client, **PARAMETERS).fit(np.ones((N, 2)), y)
     good, _ = regression(N)
     assert dk.OROLSRegressor(client=client, **PARAMETERS).fit(good, y).n_centers_ == 20
+
+
+def predicted_on_workers(client: Any) -> int:
+    """Blocks that the workers of an in-process cluster have predicted so far."""
+    log = client.cluster.scheduler.transition_log.copy()  # it grows meanwhile
+    return len({key for key, *_ in log if str(key).startswith("predict-block")})
+
+
+@pytest.mark.parametrize("cls", [dk.OROLSRegressor, dk.OROLSClassifier])
+@pytest.mark.parametrize("current", [False, True])
+def test_stores_are_predicted_on_the_client(cls: Any, current: bool, client: Any, tmp_path: Path) -> None:
+    X, y = data_for(cls, N)
+    dk.write_dataset(
+        tmp_path / "set", X, y, chunk_rows=100, task="regression" if cls is dk.OROLSRegressor else "classification"
+    )
+    data = dk.open_dataset(tmp_path / "set")
+    model = cls(**PARAMETERS).fit(X, y)
+    names = ["predict"] if cls is dk.OROLSRegressor else ["predict", "decision_function", "predict_proba"]
+    expected = {name: getattr(model, name)(data)[:] for name in names}
+    with client.as_current() if current else nullcontext():
+        if not current:
+            model.client = client
+        for name in names:
+            before = predicted_on_workers(client)
+            np.testing.assert_array_equal(getattr(model, name)(data)[:], expected[name])
+            np.testing.assert_array_equal(getattr(model, name)(data.X)[:], expected[name])
+            assert predicted_on_workers(client) == before + 30
+        before = predicted_on_workers(client)
+        model.predict(X)
+        assert predicted_on_workers(client) == before
+        blocks = [values for _, values, _ in model.iter_predictions(data)]
+        np.testing.assert_array_equal(np.concatenate(blocks), expected["predict"])
+        lazy = model.predict(da.from_array(X, chunks=(100, 2)))
+        np.testing.assert_array_equal(client.compute(lazy).result(), expected["predict"])
+
+
+def test_a_client_that_was_closed_leaves_prediction_to_this_process(client: Any, tmp_path: Path) -> None:
+    from distributed import Client
+
+    X, y = regression(N)
+    dk.write_dataset(tmp_path / "set", X, y, chunk_rows=500, task="regression")
+    with Client(client.cluster, set_as_default=False) as second:
+        model = dk.OROLSRegressor(client=second, **PARAMETERS).fit(X, y)
+    result = model.predict(dk.open_dataset(tmp_path / "set"))
+    np.testing.assert_allclose(result[:], model.predict(X), rtol=1e-10)
+
+
+def test_no_task_carries_the_path(client: Any) -> None:
+    """Workers and graphs get the model and what is to be returned, not the estimator and its factors."""
+    X, y = regression(N)
+    model = dk.OROLSRegressor(**PARAMETERS).fit(X, y)
+    lazy = model.predict(da.from_array(X, chunks=(100, 2)))
+    keys = [value for key, value in dict(lazy.__dask_graph__()).items() if "array-original" not in str(key)]
+    assert b"TrainingResult" not in cloudpickle.dumps(keys)
+    assert b"KernelModel" in cloudpickle.dumps(keys)
 
 
 @pytest.mark.cluster

@@ -29,14 +29,19 @@ HISTORY = {
 @pytest.mark.parametrize("cls", ALL)
 @pytest.mark.parametrize("criterion", ["error-reduction", "residual"])
 def test_a_truncated_model_is_the_model_of_a_shorter_training(cls: Any, criterion: str) -> None:
-    """Where the path is the same: multiples of the panel, as the last panel of a training may be cut."""
+    """Where the path is the same: multiples of the panel, as the last panel of a training may be cut.
+
+    Panels of the look-ahead have no fixed size, so its paths agree to rounding.
+    """
+    rtol = 1e-9 if criterion == "residual" else None
     parameters: dict[str, Any] = {"sigma": 1.0, "stop": None, "criterion": criterion, "panel": 4}
     whole = fitted(cls, max_centers=20, **parameters)
     for m in (4, 12, 16):
         shorter = whole.truncate(m)
-        assert_equal_models(shorter, fitted(cls, max_centers=m, **parameters))
+        direct = fitted(cls, max_centers=m, **parameters)
+        assert_equal_models(shorter, direct, rtol=rtol)
         X, _ = data_for(cls)
-        np.testing.assert_array_equal(shorter.predict(X), fitted(cls, max_centers=m, **parameters).predict(X))
+        np.testing.assert_allclose(shorter.predict(X), direct.predict(X), rtol=rtol or 0.0, atol=0.0)
 
 
 @pytest.mark.parametrize("cls", ALL)
@@ -143,7 +148,7 @@ def test_history_has_a_row_a_step(cls: Any, criterion: str) -> None:
     assert history["gcv"][-1] == model.gcv_
     assert (history["q_norm"] > 0).all()
     assert (np.diff(history["round"]) >= 0).all()
-    assert (np.bincount(history["round"]) <= (4 if criterion == "error-reduction" else 1)).all()
+    assert (np.bincount(history["round"]) <= (4 if criterion == "error-reduction" else 32)).all()
     assert (history["problem"] == 0).all()
     assert all(np.isfinite(history[name]).all() for name in history.dtype.names)
     if "NPD" in cls.__name__:

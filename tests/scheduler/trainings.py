@@ -49,7 +49,7 @@ def make_job(**changes: Any) -> TrainingJob:
         "patience": None,
         "seed": 0,
     }
-    assert changes.keys() <= settings.keys()
+    assert changes.keys() <= settings.keys() | {"selection_rows"}
     return TrainingJob(**{**settings, **changes})
 
 

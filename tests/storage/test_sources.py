@@ -10,12 +10,14 @@ import pytest
 import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from zarr.storage import MemoryStore
 
 from distkern.errors import DataError
 from distkern.storage import (
     ArraySource,
     BlockSource,
     DatasetSource,
+    ZarrRows,
     ZarrSource,
     as_source,
     open_arrays,
@@ -319,3 +321,20 @@ def test_open_arrays_errors(tmp_path: Path) -> None:
             open_arrays(tmp_path / "X", tmp_path / name)
         assert caught.value.kind == kind
         assert part in str(caught.value)
+
+
+def test_rows_without_targets_are_cut_and_read_as_with_them(tmp_path: Path) -> None:
+    X = np.arange(600.0).reshape(200, 3)
+    array = zarr.create_array(str(tmp_path / "X"), shape=X.shape, chunks=(16, 2), dtype=X.dtype)
+    array[...] = X
+    rows, source = ZarrRows(array), ZarrSource(array, np.zeros(200))
+    assert rows.boundaries == source.boundaries
+    assert rows.inline is False
+    assert pickle.loads(pickle.dumps(rows)).boundaries == rows.boundaries
+    for block in range(len(rows.boundaries) - 1):
+        np.testing.assert_array_equal(rows.read_features(block), source.read_features(block))
+    np.testing.assert_array_equal(rows.read_rows(np.array([7, 3, 7])), X[[7, 3, 7]])
+    memory = zarr.array(X, store=MemoryStore())
+    assert ZarrRows(memory).inline is True
+    with pytest.raises(DataError, match="two dimensions"):
+        ZarrRows(zarr.array(X[:, 0]))

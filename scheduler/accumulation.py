@@ -1,0 +1,138 @@
+"""One block's share of the final pass: sums over all its rows that fit given centres.
+
+A block reads its rows once more, goes through its tiles in order and forgets the rows; all problems share the
+read. Blocks run beside each other on the tile pool. Rows that were outside the selection sample, or held out for the
+validation stop rule, are rows like any other here.
+"""
+
+from __future__ import annotations
+
+from math import ceil, log2
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.refit import add_gram, empty_gram, precondition
+from distkern.scheduler import tiles
+from distkern.scheduler.answers import Answer, ProblemAnswer
+from distkern.scheduler.block import TILE_ROWS, Block, cut_tiles, encode_targets, flat_labels
+from distkern.scheduler.messages import Accumulate, Begin, Centers
+from distkern.scheduler.threads import workspace
+from distkern.storage import plain_labels, to_numeric
+
+Array = NDArray[np.float64]
+
+
+def accumulate(block: Block, message: Accumulate) -> Answer:
+    """Sums of one block over all its rows.
+
+    Parameters
+    ----------
+    block : Block
+        Has seen `Begin`; its state is not touched.
+    message : Accumulate
+        Centres and target means.
+
+    Returns
+    -------
+    Answer
+        ``refit_gram``, ``refit_products`` and ``target_norms`` of each problem that has centres.
+    """
+    begin, source, number = block.begin, block.source, block.number
+    assert begin is not None
+    first, last = source.boundaries[number : number + 2]
+    rows = np.arange(first, last, dtype=np.int64)
+    features, targets, weights = source.read_features(number), source.read_targets(number), source.read_weights(number)
+    answer = Answer(bytes_read=sum(a.nbytes for a in (features, targets, weights) if a is not None))
+    targets = to_numeric(targets, "y") if begin.classes is None else plain_labels(flat_labels(targets), first)
+    roots = None
+    if weights is not None:
+        present = weights > 0
+        if not present.all():
+            rows, features, targets, weights = rows[present], features[present], targets[present], weights[present]
+        roots = np.sqrt(weights.astype(np.float64))
+    sums = [
+        None if c is None else _Sums(c, begin, len(t)) for c, t in zip(message.problems, begin.problems, strict=True)
+    ]
+    for tile in cut_tiles(len(rows), 0):
+        encoded = encode_targets(targets[tile.rows], begin.classes, source.classes is not None) - message.target_means
+        tile_roots = None if roots is None else roots[tile.rows]
+        if tile_roots is not None:
+            encoded *= tile_roots[:, None]
+        for problem, columns in zip(sums, begin.problems, strict=True):
+            if problem is not None:
+                problem.add(features[tile.rows], rows[tile.rows], tile_roots, encoded[:, list(columns)])
+    answer.problems = [ProblemAnswer() if s is None else ProblemAnswer(s.named()) for s in sums]
+    return answer
+
+
+class _Sums:
+    """Sums of one problem over the tiles of a block."""
+
+    def __init__(self, centers: Centers, begin: Begin, n_targets: int) -> None:
+        m, d = centers.features.shape
+        self._begin = begin
+        self._rows = centers.rows
+        self._preconditioner = centers.preconditioner
+        self._n_targets = n_targets
+        # Nothing is multiplied one column wide.
+        self._centers = np.zeros((max(m, 2), d), dtype=begin.dtype)
+        begin.scaling.apply(centers.features, self._centers.dtype, out=self._centers[:m])
+        self._gram = empty_gram(m + 1)
+        self._products = np.zeros((m + 1, max(n_targets, 2)))
+        self._norms = np.zeros(n_targets)
+
+    def add(self, raw: NDArray[Any], rows: NDArray[np.int64], roots: Array | None, targets: Array) -> None:
+        """Add one tile: raw features, row numbers, root weights, and centred targets times these."""
+        m = len(self._rows)
+        kernel = tiles.columns_of(raw, rows, roots, self._rows, self._begin, self._centers)
+        columns = workspace.array("refit", (len(rows), m + 1), np.dtype(np.float64))
+        columns[:, 0] = 1.0 if roots is None else roots
+        columns[:, 1:] = kernel[:, :m]
+        if self._preconditioner is not None:
+            precondition(columns, self._preconditioner)
+        add_gram(self._gram, columns)
+        padded = np.zeros((len(rows), self._products.shape[1]))
+        padded[:, : self._n_targets] = targets
+        self._products += columns.T @ padded
+        self._norms += np.square(targets).sum(axis=0)
+
+    def named(self) -> dict[str, Array]:
+        """Return the sums by name."""
+        products = np.ascontiguousarray(self._products[:, : self._n_targets])
+        return {"refit_gram": self._gram, "refit_products": products, "target_norms": self._norms}
+
+
+def refit_bytes(m: int, T: int, n_problems: int, block_rows: int, row_bytes: int, threads: int, n_blocks: int) -> int:
+    """Bytes of the final pass in a process that holds blocks, beside what the selection holds.
+
+    Parameters
+    ----------
+    m : int
+        Most centres of a problem.
+    T : int
+        Encoded target columns, of all problems together.
+    n_problems : int
+        Factor sets.
+    block_rows, row_bytes : int
+        Rows of the largest block, and bytes of a row of X as stored.
+    threads : int
+        Width of the tile pool.
+    n_blocks : int
+        Blocks of the process.
+    """
+    # Packed triangles and products: of the blocks that run or wait to be summed, and one a level of the tree.
+    sums = n_problems * 4 * (m + 1) * (m + 2) + 8 * max(T, 2 * n_problems) * (m + 2)
+    in_flight = 2 * threads + 1 + ceil(log2(max(n_blocks, 1))) + 1
+    # As read, as present rows only, and the raw targets, row numbers and weights likewise.
+    rows = 2 * block_rows * (row_bytes + 8 * max(1, T if n_problems == 1 else 1) + 24)
+    # Scaled features, kernel columns in the run's dtype, and [1 K] in float64; targets of a tile.
+    tile = TILE_ROWS * (2 * row_bytes + 8 * (2 * (m + 2) + 4 * T))
+    preconditioners = n_problems * 8 * (m + 1) ** 2
+    return sums * in_flight + threads * (rows + tile) + 2 * preconditioners
+
+
+def refit_driver_bytes(m: int, T: int, n_problems: int) -> int:
+    """Bytes of the driver while it factors the sums: those of all problems, and squares of the one at hand."""
+    return n_problems * (4 * (m + 1) * (m + 2) + 2 * 8 * (m + 1) ** 2 + 8 * T * (m + 1)) + 6 * 8 * (m + 1) ** 2

@@ -1,0 +1,107 @@
+"""What a block notes when it reads its rows: which of them select centres, and the statistics of a set of rows.
+
+With `selection_rows`, centres are chosen on a sample of the rows. Every block draws its share in proportion to its
+length, so that no block has to know of another; statistics are of all rows all the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.sampling import Shortlist, race_keys, row_uniforms, uniforms_for_rows
+from distkern.scheduler.answers import Labels, LoadAnswer, Sample
+from distkern.scheduler.messages import Load
+from distkern.statistics import Moments
+
+HOLDOUT_STREAM = 1 << 40
+"""Stream of the row draws that decides which rows are held out."""
+
+SAMPLE_STREAM = HOLDOUT_STREAM + 1
+"""Stream of the row draws for the median distance."""
+
+SELECTION_STREAM = HOLDOUT_STREAM + 2
+"""Stream of the row draws that decides which rows select centres."""
+
+
+def selecting_rows(message: Load, present: NDArray[np.bool_], first_row: int, n_rows: int) -> NDArray[np.bool_]:
+    """Draw a block's share of the selection sample.
+
+    Parameters
+    ----------
+    message : Load
+        Size of the sample, and the key of the draw.
+    present : array, shape (rows of the block,)
+        Rows that may be drawn.
+    first_row : int
+        Global number of the block's first row.
+    n_rows : int
+        Rows of all blocks.
+
+    Returns
+    -------
+    array, shape (rows of the block,)
+        The rows that are drawn: the share is a function of the block's boundaries, and blocks' shares add up to
+        the sample. Where fewer are present, all of those.
+    """
+    share = _up_to(message, first_row + len(present), n_rows) - _up_to(message, first_row, n_rows)
+    uniforms = row_uniforms(message.seed, SELECTION_STREAM, first_row, len(present))
+    order = np.argsort(np.where(present, uniforms, np.inf), kind="stable")
+    drawn = np.zeros(len(present), dtype=bool)
+    drawn[order[:share]] = True
+    return drawn & present
+
+
+def _up_to(message: Load, row: int, n_rows: int) -> int:
+    """Sample rows before `row`, rounded."""
+    return (2 * message.selection_rows * row + n_rows) // (2 * n_rows)
+
+
+def row_statistics(
+    message: Load,
+    rows: NDArray[np.int64],
+    features: NDArray[Any] | None,
+    targets: NDArray[Any],
+    weights: NDArray[np.float64] | None,
+    *,
+    labels: Labels | None,
+    n_fit: int,
+    n_held: int,
+    bytes_read: int,
+) -> LoadAnswer:
+    """Compute moments, and draw the sample for the median distance.
+
+    Parameters
+    ----------
+    message : Load
+        What is asked for.
+    rows : array, shape (n,)
+        Ascending global row numbers.
+    features : array, shape (n, d), or None
+        Raw features; None where another process has them.
+    targets : array, shape (n,) or (n, T)
+        Numbers, or labels.
+    weights : array, shape (n,), or None
+        Row weights; a row of weight zero counts as absent.
+    labels, n_fit, n_held, bytes_read
+        As `LoadAnswer` has them.
+    """
+    sample = None
+    if message.sample_rows and features is not None:
+        mass = np.ones(len(rows)) if weights is None else weights
+        keys = race_keys(uniforms_for_rows(message.seed, SAMPLE_STREAM, rows), mass)
+        drawn = Shortlist.top(keys, rows, np.zeros(len(rows)), message.sample_rows)
+        where = np.searchsorted(rows, drawn.rows)
+        sample = Sample(drawn, features[where], mass[where], message.sample_rows)
+    columns = targets if targets.ndim == 2 else targets[:, None]
+    return LoadAnswer(
+        features=Moments.empty(0) if features is None else Moments.from_rows(features, weights),
+        targets=None if message.classification else Moments.from_rows(columns, weights),
+        labels=labels,
+        sample=sample,
+        n_fit=n_fit,
+        n_held=n_held,
+        bytes_read=bytes_read,
+    )

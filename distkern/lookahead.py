@@ -110,7 +110,7 @@ def predict_steps(
         free[j] = False
         multipliers[ahead, j] = 1.0
         s_j = float(gram[j, j])
-        shares.append(s_j / norms[j] if norms[j] > 0.0 else 0.0)
+        shares.append(s_j / float(norms[j]) if norms[j] > 0.0 else 0.0)
         if shares[-1] > reliable:
             z_j = products[j].copy()
             step = next_step(n_steps, s_j, z_j)

@@ -384,6 +384,25 @@ def test_what_cannot_fit_is_refused_before_anything_is_read(request: pytest.Fixt
     assert source.reads > 0
 
 
+class Greedy(Counting):
+    """Rows that no memory is left for."""
+
+    inline = False
+
+    def read_features(self, block: int) -> Any:
+        return np.zeros(1 << 50)
+
+
+@pytest.mark.parametrize("where", ["serial", "in_process_client"])
+def test_memory_that_runs_out_is_a_budget_error(request: pytest.FixtureRequest, where: str) -> None:
+    client = None if where == "serial" else request.getfixturevalue(where)
+    X, y = make_data(300)
+    with pytest.raises(BudgetError, match=r"memory ran out .*Unable to allocate .*memory_limit") as error:
+        run_training(make_job(), Greedy(X, y, boundaries=cut(300, 100)), client=client)
+    assert error.value.kind == "out-of-memory"
+    assert isinstance(error.value.__cause__, MemoryError)
+
+
 def test_workers_that_cannot_hold_their_rows_are_named() -> None:
     source, job = counting(), make_job()
     for factors in ("workers", "driver"):

@@ -47,7 +47,8 @@ def apply(
             assert centers is not None
             columns = tiles.kernel_columns(data, tile, step.columns, begin, centers)
         pool = _columns(state.pool, tile)
-        pool[step.enter.slots] = columns[:, : len(step.enter.slots)].T
+        for i, slot in enumerate(step.enter.slots):  # several times faster than one assignment
+            pool[slot] = columns[:, i]
         _keep(state.pool, tile, pool)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from distkern.errors import JobError
+from distkern.errors import BudgetError, JobError
 from distkern.events import EventBus, Subscriber
 from distkern.scheduler.backends import Backend, DriverFactors, WorkerFactors
 from distkern.scheduler.executors import Executor, SerialExecutor
@@ -63,7 +63,7 @@ def run_training(
     Raises
     ------
     BudgetError
-        The job does not fit the memory, whatever goes to scratch.
+        ``memory``: the job does not fit, whatever goes to scratch. ``out-of-memory``: less was there than planned for.
     """
     if factors not in ("auto", "driver", "workers"):
         raise JobError(f"factors={factors!r}: it must be 'auto', 'driver' or 'workers'", kind="invalid-parameter")
@@ -90,6 +90,13 @@ def _run(
     try:
         result = train(job, source, backend, events, executor.n_workers)
         peak_worker = executor.peak_rss()
+    except MemoryError as error:
+        raise BudgetError(
+            f"memory ran out where {plan.peak >> 20} MiB a process were planned ({error or 'no details'}): other "
+            "processes may hold the rest; free memory, lower memory_limit ([cluster] memory) so that more goes to "
+            "scratch, or use more workers",
+            kind="out-of-memory",
+        ) from error
     finally:
         executor.close()
     figures = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from distkern.cli.terminal import verbosity_options
-from distkern.errors import DataError
+from distkern.errors import DataError, JobError
 
 if TYPE_CHECKING:
     from distkern.cli.job import Job
@@ -24,7 +24,7 @@ _POSITIVE = click.IntRange(min=1)
 @click.option("--memory", metavar="SIZE", help='Memory of each process that holds rows: "2GiB".')
 @click.option("--rows", type=_POSITIVE, metavar="M", help="Plan for M rows; the data need not be that long.")
 @click.option("--features", type=_POSITIVE, metavar="D", help="Features of data that does not exist yet.")
-@click.option("--targets", type=_POSITIVE, default=1, metavar="T", help="Targets or classes of such data.")
+@click.option("--targets", type=_POSITIVE, metavar="T", help="Targets or classes of such data, 1 by default.")
 @click.option("--chunk-rows", type=_POSITIVE, metavar="N", help="Rows of a chunk of such data.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @verbosity_options
@@ -35,7 +35,7 @@ def plan(
     memory: str | None,
     rows: int | None,
     features: int | None,
-    targets: int,
+    targets: int | None,
     chunk_rows: int | None,
     as_json: bool,
 ) -> None:
@@ -83,7 +83,7 @@ def plan_of(job: Job, training: TrainingJob, work: Workload) -> TrainingPlan:
 
 
 def _shapes(
-    job: Job, rows: int | None, features: int | None, targets: int, chunk_rows: int | None
+    job: Job, rows: int | None, features: int | None, targets: int | None, chunk_rows: int | None
 ) -> tuple[TrainingJob, Workload]:
     from distkern.cli.parameters import build
     from distkern.cli.rows import open_rows, source_of, task_of
@@ -94,14 +94,23 @@ def _shapes(
     except DataError as error:
         if features is None or rows is None or error.kind != "missing":
             raise
+        targets = targets or 1
         task = job.data.task or ("classification" if targets > 1 else "regression")
         training = build(job.model.method, task, job.model.parameters(), {}).training_job()
         itemsize = 4 if training.dtype == "float32" else 8
         return training, Workload.imagined(rows, features, itemsize, targets, training.one_vs_rest, chunk_rows)
+    for name, value in (("--features", features), ("--targets", targets), ("--chunk-rows", chunk_rows)):
+        if value is not None:
+            raise JobError(
+                f"{name} {value} is for data that does not exist yet, and {job.data.train or job.data.x} has its own: "
+                f"leave {name} out, or name data that is not there",
+                kind="data-exists",
+            )
     training = build(job.model.method, task_of(job.data, data), job.model.parameters(), {}).training_job()
     work = workload(training, source_of(data))
     if rows is not None:
-        work = replace(work, n_rows=rows, n_blocks=-(-rows // work.block_rows))
+        block_rows = min(work.block_rows, rows)
+        work = replace(work, n_rows=rows, block_rows=block_rows, n_blocks=-(-rows // block_rows))
     return training, work
 
 

@@ -227,6 +227,7 @@ def made(kind: str, n: int, d: int, seed: int) -> tuple[Any, Any, Any]:
 
 
 @given(trainings())
+@settings(max_examples=15)
 def test_terms_are_the_sizes_of_the_arrays(training: tuple[TrainingJob, ArraySource]) -> None:
     job, source = training
     inside = train_serial(job, source)
@@ -296,6 +297,7 @@ TRACED: dict[str, tuple[dict[str, Any], Any]] = {
     "residual": ({"max_centers": 16, "criterion": "residual", "sigma": 0.3}, ("values", 8000, 3, 8000)),
     "all candidates": ({"max_centers": 50, "sampler": "all", "panel": 16}, ("values", 500, 3, 500)),
     "validation": ({"max_centers": 48, "stop": "validation"}, ("values", 5000, 3, 1000)),
+    "a row sample": ({"max_centers": 200, "sigma": 0.1, "selection_rows": 800}, ("values", 5000, 3, 1000)),
     "a large block": ({"max_centers": 16, "candidates": 32, "panel": 4}, ("values", 16_000, 20, 16_000)),
 }
 
@@ -303,7 +305,8 @@ TRACED: dict[str, tuple[dict[str, Any], Any]] = {
 @pytest.mark.parametrize(
     ("name", "share"),
     [(name, None) for name in TRACED]
-    + [(name, share) for name in ("float64", "many features", "one-vs-rest", "a large block") for share in (0.4, 0.0)],
+    + [(name, share) for name in ("float64", "many features", "a large block") for share in (0.4, 0.0)]
+    + [("one-vs-rest", 0.2)],
 )
 def test_traced_peaks_are_within_the_plan(name: str, share: float | None) -> None:
     """numpy tells Python of all it allocates: the largest sum, without the interpreter that hides small errors."""
@@ -379,6 +382,25 @@ def test_what_cannot_fit_is_refused_before_anything_is_read(request: pytest.Fixt
     assert "[cluster] memory" in message
     run_training(job, source, client=client, factors=factors, memory_limit=least)
     assert source.reads > 0
+
+
+class Greedy(Counting):
+    """Rows that no memory is left for."""
+
+    inline = False
+
+    def read_features(self, block: int) -> Any:
+        return np.zeros(1 << 50)
+
+
+@pytest.mark.parametrize("where", ["serial", "in_process_client"])
+def test_memory_that_runs_out_is_a_budget_error(request: pytest.FixtureRequest, where: str) -> None:
+    client = None if where == "serial" else request.getfixturevalue(where)
+    X, y = make_data(300)
+    with pytest.raises(BudgetError, match=r"memory ran out .*Unable to allocate .*memory_limit") as error:
+        run_training(make_job(), Greedy(X, y, boundaries=cut(300, 100)), client=client)
+    assert error.value.kind == "out-of-memory"
+    assert isinstance(error.value.__cause__, MemoryError)
 
 
 def test_workers_that_cannot_hold_their_rows_are_named() -> None:

@@ -164,6 +164,6 @@ def test_worker_processes_change_no_bit(cls: Any, tmp_path: Path) -> None:
     )
     data = dk.open_dataset(tmp_path / "set")
     expected = cls(**PARAMETERS).fit(data)
-    with local_client(2, "1GiB") as workers:
+    with local_client(2, 1 << 30) as workers:
         model = cls(client=workers, **PARAMETERS).fit(data)
     assert_equal_models(model, expected)

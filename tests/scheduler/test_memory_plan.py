@@ -200,7 +200,7 @@ def test_rows_of_a_worker(work: Workload, n_workers: int) -> None:
 def trainings(draw: st.DrawFn) -> tuple[TrainingJob, ArraySource]:
     seed = draw(st.integers(0, 99))
     n, rows = draw(st.sampled_from([(80, 80), (150, 40), (1300, 1300), (1500, 700)]))
-    d = draw(st.sampled_from([1, 3, 40]))
+    d = draw(st.sampled_from([2, 3, 40]))
     kind = draw(st.sampled_from(["values", "columns", "shared", "two classes", "one-vs-rest"]))
     job = make_job(
         classification=kind not in ("values", "columns"),
@@ -210,7 +210,7 @@ def trainings(draw: st.DrawFn) -> tuple[TrainingJob, ArraySource]:
         max_centers=draw(st.integers(1, 12)),
         panel=draw(st.sampled_from([1, 3, 8])),
         candidates=draw(st.sampled_from([8, 40])),
-        sigma=draw(st.sampled_from(["median", 2.0])),
+        sigma=draw(st.sampled_from(["median", 0.5])),
         seed=seed,
     )
     weights = draw(st.sampled_from([None, np.random.default_rng(seed).uniform(0.5, 2.0, n)]))
@@ -292,21 +292,19 @@ TRACED: dict[str, tuple[dict[str, Any], Any]] = {
     ),
     "many targets": ({"max_centers": 32, "candidates": 32, "panel": 4}, ("columns", 8000, 3, 1000)),
     "classes": ({"max_centers": 32}, ("shared", 8000, 3, 1000)),
-    "one-vs-rest": ({"max_centers": 32, "one_vs_rest": True}, ("one-vs-rest", 3000, 3, 1000)),
+    "one-vs-rest": ({"max_centers": 32, "one_vs_rest": True}, ("one-vs-rest", 1500, 3, 500)),
     "many centres": ({"max_centers": 300, "sigma": 0.1, "panel": 16}, ("values", 800, 3, 800)),
     "residual": ({"max_centers": 16, "criterion": "residual", "sigma": 0.3}, ("values", 8000, 3, 8000)),
     "all candidates": ({"max_centers": 50, "sampler": "all", "panel": 16}, ("values", 500, 3, 500)),
     "validation": ({"max_centers": 48, "stop": "validation"}, ("values", 5000, 3, 1000)),
     "a row sample": ({"max_centers": 200, "sigma": 0.1, "selection_rows": 800}, ("values", 5000, 3, 1000)),
-    "a large block": ({"max_centers": 16, "candidates": 32, "panel": 4}, ("values", 16_000, 20, 16_000)),
+    "a large block": ({"max_centers": 16, "candidates": 32, "panel": 4}, ("values", 9000, 20, 9000)),
 }
 
 
 @pytest.mark.parametrize(
     ("name", "share"),
-    [(name, None) for name in TRACED]
-    + [(name, share) for name in ("float64", "many features", "a large block") for share in (0.4, 0.0)]
-    + [("one-vs-rest", 0.2)],
+    [(name, None) for name in TRACED] + [("float64", 0.4), ("one-vs-rest", 0.2), ("many features", 0.0)],
 )
 def test_traced_peaks_are_within_the_plan(name: str, share: float | None) -> None:
     """numpy tells Python of all it allocates: the largest sum, without the interpreter that hides small errors."""

@@ -85,7 +85,7 @@ def problems(draw: st.DrawFn) -> tuple[TrainingJob, ArraySource]:
 
 
 @given(problems(), st.sampled_from([0.0, 1.0]) | st.floats(0.0, 1.0))
-@settings(max_examples=20)
+@settings(max_examples=12)
 def test_the_model_does_not_depend_on_the_limit(problem: tuple[TrainingJob, ArraySource], share: float) -> None:
     job, source = problem
     result = run_training(job, source, memory_limit=limit_with(job, source, share))
@@ -98,9 +98,9 @@ def test_the_model_does_not_depend_on_the_limit(problem: tuple[TrainingJob, Arra
 
 def test_slabs_and_tiles_in_scratch(tmp_path: Path) -> None:
     """Q in several slabs, blocks in several tiles, and blocks that are partly inside and partly not."""
-    X, y = make_data(2700, 3, noise=1.0)
+    X, y = make_data(1700, 3, noise=1.0)
     job = make_job(max_centers=300, candidates=64, panel=16, sigma=0.2)
-    source = make_source(X, y, rows=1500)
+    source = make_source(X, y, rows=1300)
     expected = in_memory(job, source)
     assert len(expected.paths[0].rows) == 300
     for room in (0, 3_000_000):

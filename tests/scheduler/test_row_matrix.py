@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from scratch_files import scratch_files
@@ -141,6 +141,7 @@ class Matrices(RuleBasedStateMachine):
 
 
 TestMatrices = Matrices.TestCase
+TestMatrices.settings = settings(max_examples=12, stateful_step_count=20)
 
 
 def test_roles_have_their_own_buffers() -> None:

@@ -33,8 +33,8 @@ _SLAB = 32768
 class Kernel(ABC):
     """Base of all kernels; subclass it (as a frozen dataclass) to bring your own.
 
-    A subclass defines `name`, `block` and `diagonal`. Value (i, j) of a block must depend on row i and
-    centre j only, and `block` must be deterministic.
+    A subclass defines `name`, `block` and `diagonal`. A kernel is symmetric: value (i, j) of a block depends on row i
+    and centre j only, and not on which is which. `block` must be deterministic.
     """
 
     name: ClassVar[str]

@@ -34,8 +34,11 @@ def empty_gram(n: int) -> Array:
     return np.zeros(n * (n + 1) // 2)
 
 
-def add_gram(packed: Array, columns: Array) -> None:
+def add_gram(packed: Array, columns: Array, square: Array) -> None:
     """Add columns'columns to a packed Gram matrix in place.
+
+    LAPACK could add to the packed matrix itself (dsfrk), but scipy calls it with Python's lock held, which would make
+    threads take turns.
 
     Parameters
     ----------
@@ -43,9 +46,12 @@ def add_gram(packed: Array, columns: Array) -> None:
         From `empty_gram`.
     columns : array, shape (n_rows, n)
         C-contiguous; at least two columns.
+    square : array, shape (n, n)
+        Room for the product.
     """
-    total = lapack.dsfrk(columns.shape[1], len(columns), 1.0, columns.T, 1.0, packed, overwrite_c=1)
-    assert total is packed, "a copy was made of the sums or of the columns"
+    np.matmul(columns.T, columns, out=square)
+    added, _ = lapack.dtrttf(square.T)
+    packed += added
 
 
 def unpack_gram(packed: Array, n: int) -> Array:

@@ -89,10 +89,10 @@ class _Sums:
         kernel = tiles.columns_of(raw, rows, roots, self._rows, self._begin, self._centers)
         columns = workspace.array("refit", (len(rows), m + 1), np.dtype(np.float64))
         columns[:, 0] = 1.0 if roots is None else roots
-        columns[:, 1:] = kernel[:, :m]
+        columns[:, 1:] = kernel[:m].T
         if self._preconditioner is not None:
             precondition(columns, self._preconditioner)
-        add_gram(self._gram, columns)
+        add_gram(self._gram, columns, workspace.array("square", (m + 1, m + 1), columns.dtype))
         padded = np.zeros((len(rows), self._products.shape[1]))
         padded[:, : self._n_targets] = targets
         self._products += columns.T @ padded
@@ -127,8 +127,9 @@ def refit_bytes(m: int, T: int, n_problems: int, block_rows: int, row_bytes: int
     in_flight = 2 * threads + 1 + ceil(log2(max(n_blocks, 1))) + 1
     # As read, as present rows only, and the raw targets, row numbers and weights likewise.
     rows = 2 * block_rows * (row_bytes + 8 * max(1, T if n_problems == 1 else 1) + 24)
-    # Scaled features, kernel columns in the run's dtype, and [1 K] in float64; targets of a tile.
-    tile = TILE_ROWS * (2 * row_bytes + 8 * (2 * (m + 2) + 4 * T))
+    # Scaled features, kernel columns in the run's dtype, and [1 K] in float64; targets of a tile; the tile's product
+    # as a square and packed.
+    tile = TILE_ROWS * (2 * row_bytes + 8 * (2 * (m + 2) + 4 * T)) + 12 * (m + 2) ** 2
     preconditioners = n_problems * 8 * (m + 1) ** 2
     return sums * in_flight + threads * (rows + tile) + 2 * preconditioners
 

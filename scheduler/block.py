@@ -351,7 +351,7 @@ class Block:
                 continue
             out = np.empty((len(self.data.rows), len(centers)), dtype=centers.dtype)
             for tile in self.tiles:
-                out[tile.start : tile.stop] = tiles.kernel_columns(self.data, tile, columns, self.begin, centers)
+                out[tile.rows] = tiles.kernel_columns(self.data, tile, columns, self.begin, centers).T
             result.append(out)
         return result
 

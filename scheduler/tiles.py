@@ -236,12 +236,12 @@ def compute(
         work[panel:] = handed_in[tile.rows].T
     else:
         assert centers is not None
-        work[panel:] = kernel_columns(data, tile, step.columns, begin, centers).T
+        work[panel:] = kernel_columns(data, tile, step.columns, begin, centers)
     keep_columns(state.work, tile, work)
 
 
 def kernel_columns(data: TileData, tile: Tile, message: Columns, begin: Begin, centers: NDArray[Any]) -> NDArray[Any]:
-    """Kernel columns of a batch on a tile, shape (rows, batch), in a buffer of this thread.
+    """Kernel columns of a batch on a tile, shape (batch, rows), in a buffer of this thread.
 
     Parameters
     ----------
@@ -261,7 +261,9 @@ def columns_of(
     begin: Begin,
     centers: NDArray[Any],
 ) -> NDArray[Any]:
-    """Kernel columns on some rows, times the root weights, in a buffer of this thread.
+    """Kernel columns on some rows, times the root weights, shape (w, n), in a buffer of this thread.
+
+    A kernel is symmetric, and a few centres by many rows are much faster than the other way round.
 
     Parameters
     ----------
@@ -278,17 +280,17 @@ def columns_of(
     """
     dtype = centers.dtype
     X = begin.scaling.apply(raw, dtype, out=workspace.array("features", raw.shape, dtype))
-    columns = workspace.array("kernel", (len(X), len(centers)), dtype)
-    begin.kernel.block(X, centers, out=columns)
+    columns = workspace.array("kernel", (len(centers), len(X)), dtype)
+    begin.kernel.block(centers, X, out=columns)
     n = len(own_rows)
     where = np.searchsorted(rows, own_rows)
     inside = where < len(rows)
     own = inside & (rows[np.where(inside, where, 0)] == own_rows)
     if own.any():
-        columns[where[own], np.flatnonzero(own)] = begin.kernel.diagonal(centers[:n][own]) + begin.epsilon
-    columns[:, n:] = 0.0
+        columns[np.flatnonzero(own), where[own]] = begin.kernel.diagonal(centers[:n][own]) + begin.epsilon
+    columns[n:] = 0.0
     if roots is not None:
-        columns *= roots[:, None]
+        columns *= roots
     return columns
 
 

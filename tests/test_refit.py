@@ -47,7 +47,7 @@ def sums(columns: Array, targets: Array, u: Array | None = None, tiles: int = 3)
         tile = columns[start:stop].copy()
         if u is not None:
             precondition(tile, u)
-        add_gram(gram, tile)
+        add_gram(gram, tile, np.empty((tile.shape[1], tile.shape[1])))
         products += tile.T @ targets[start:stop]
     return gram, products
 

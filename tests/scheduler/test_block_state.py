@@ -8,7 +8,7 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from references import dense_kernel_columns
-from trainings import Inside, cut, make_classes, make_data, make_job, make_source, train_serial
+from trainings import Inside, by_rows, cut, make_classes, make_data, make_job, make_source, train_serial
 
 from distkern.errors import DataError
 from distkern.kernels import Gaussian, Kernel, Linear, Polynomial, Sigmoid
@@ -155,7 +155,7 @@ def test_kernel_columns(kernel: Kernel, d: int, epsilon: float, weighted: bool, 
     assert K.shape == (len(fit), 6)
     assert not K[:, len(rows) :].any()
     executor.exchange(Step((ProblemStep(columns=columns),)))
-    work = np.concatenate([block.problems[0].work.whole() for block in executor._blocks])
+    work = np.concatenate([by_rows(block, block.problems[0].work) for block in executor._blocks])
     np.testing.assert_array_equal(work[:, 2:], K)
     taken = np.concatenate([block.problems[0].taken for block in executor._blocks])
     np.testing.assert_array_equal(fit[taken], np.sort(rows))

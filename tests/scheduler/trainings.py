@@ -22,6 +22,7 @@ from distkern.scheduler.lookahead_selector import LookaheadSelector
 from distkern.scheduler.messages import Begin
 from distkern.scheduler.row_matrix import RowMatrix
 from distkern.scheduler.selectors import PoolSelector, Selector
+from distkern.scheduler.tiles import borrow_columns
 from distkern.scheduler.training import Path, TrainingJob, TrainingResult, train
 from distkern.storage import ArraySource
 
@@ -82,6 +83,12 @@ def make_source(X: Array, y: Array, weights: Array | None = None, rows: int = 50
     return ArraySource(X, y, weights, boundaries=cut(len(X), rows))
 
 
+def by_rows(block: Any, matrix: RowMatrix) -> Array:
+    """The work matrix or the pool of a block, which lie column after column within a tile, as (rows, width)."""
+    parts = [borrow_columns(matrix, tile).T.copy() for tile in block.tiles]
+    return np.concatenate([np.empty((0, matrix.shape[1])), *parts])
+
+
 class Inside:
     """A serial training seen from inside: what the driver and the blocks hold, during it and after it."""
 
@@ -113,10 +120,12 @@ class Inside:
         parts = []
         for block in self.blocks:
             state = block.problems[problem]
-            matrices = state.slabs if name == "q" else [getattr(state, name)]
-            whole = np.hstack([m.whole() if isinstance(m, RowMatrix) else m for m in matrices])
             if name == "q":
-                whole = whole[:, : state.n_columns]
+                whole = np.hstack([slab.whole() for slab in state.slabs])[:, : state.n_columns]
+            elif name in ("pool", "work"):
+                whole = by_rows(block, getattr(state, name))
+            else:
+                whole = getattr(state, name)
             if name == "residual":
                 whole = whole[:, : len(self.begin.problems[problem])]
             parts.append(whole[: block._n_fit] if training else whole[block._n_fit :])

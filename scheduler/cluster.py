@@ -162,7 +162,7 @@ class DaskExecutor:
         carried = Carried(self._client, message) if self.n_workers > self._fan_in else None
 
         def make(fence: Fence, blocks: tuple[int, ...]) -> tuple[Any, ...]:
-            return tasks.run_message, fence, blocks, version, previous, carried.future if carried else message
+            return tasks.run_message, fence, blocks, version, previous, carried.argument if carried else message
 
         nodes: dict[Node, Answer] = {}
         for part in self._round(make, message_name(message), version, summed=True):

@@ -35,10 +35,13 @@ class Carried:
         self._future: Any = None
 
     @property
-    def future(self) -> Any:
-        """The message as a dask future; put there again if the worker that had it is gone."""
+    def argument(self) -> Any:
+        """The message as a dask future, put there again if the worker that had it is gone."""
         if self._future is None or self._future.status != "finished":
-            self._future = self._client.scatter(self._message, hash=False)
+            try:
+                self._future = self._client.scatter(self._message, hash=False)
+            except OSError:  # the worker that was to have it is leaving just now: the task brings it along
+                return self._message
         return self._future
 
 

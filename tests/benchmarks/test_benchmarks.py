@@ -34,6 +34,8 @@ from benchmarks.generated import Mixture
 from distkern import OROLSRegressor
 from distkern.stopping import StopReason
 
+pytestmark = pytest.mark.slow
+
 MIXTURE = Mixture(5, 2, 6, subspace=3, middles=2.0, spread=3.0)
 
 

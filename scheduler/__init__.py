@@ -12,7 +12,6 @@ _EXPORTS = {
     "TrainingPlan": "plan",
     "WorkerFacts": "workers",
     "Workload": "memory",
-    "default_limit": "running",
     "plan_job": "running",
     "run_training": "running",
     "worker_facts": "workers",

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from distkern.refit import add_gram, empty_gram, precondition
 from distkern.scheduler import tiles
 from distkern.scheduler.answers import Answer, ProblemAnswer
-from distkern.scheduler.block import TILE_ROWS, Block, cut_tiles, encode_targets, flat_labels
+from distkern.scheduler.block import TILE_ROWS, Block, cut_tiles, encode_targets
+from distkern.scheduler.loading import read_block
 from distkern.scheduler.messages import Accumulate, Begin, Centers
 from distkern.scheduler.threads import workspace
-from distkern.storage import plain_labels, to_numeric
 
 Array = NDArray[np.float64]
 
@@ -41,11 +41,9 @@ def accumulate(block: Block, message: Accumulate) -> Answer:
     """
     begin, source, number = block.begin, block.source, block.number
     assert begin is not None
-    first, last = source.boundaries[number : number + 2]
-    rows = np.arange(first, last, dtype=np.int64)
-    features, targets, weights = source.read_features(number), source.read_targets(number), source.read_weights(number)
-    answer = Answer(bytes_read=sum(a.nbytes for a in (features, targets, weights) if a is not None))
-    targets = to_numeric(targets, "y") if begin.classes is None else plain_labels(flat_labels(targets), first)
+    rows, features, targets, weights, nbytes = read_block(source, number, begin.classes is not None)
+    assert features is not None
+    answer = Answer(bytes_read=nbytes)
     roots = None
     if weights is not None:
         present = weights > 0

@@ -13,15 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.errors import DataError
 from distkern.sampling import row_uniforms
 from distkern.scheduler import lookahead_tiles, tiles
 from distkern.scheduler.answers import Answer, Labels, LoadAnswer, ProblemAnswer
-from distkern.scheduler.loading import HOLDOUT_STREAM, row_statistics, selecting_rows
+from distkern.scheduler.loading import HOLDOUT_STREAM, read_block, row_statistics, selecting_rows
 from distkern.scheduler.messages import Begin, Columns, FetchRows, Load, LookaheadStep, ProblemStep, Step
 from distkern.scheduler.row_matrix import MemoryBudget, RowMatrix
 from distkern.scheduler.tiles import SLAB, ProblemState, Subtraction, Tile, TileData
-from distkern.storage import plain_labels, to_numeric
 from distkern.storage.source import BlockSource
 
 TILE_ROWS = 2048
@@ -144,13 +142,10 @@ class Block:
 
     def load(self, message: Load) -> None:
         """Read the block, keep the rows that select, and separate the held-out ones among them."""
-        first, last = self.source.boundaries[self.number : self.number + 2]
-        rows = np.arange(first, last, dtype=np.int64)
-        features = self.source.read_features(self.number) if self._with_features else None
-        targets = self.source.read_targets(self.number)
-        targets = plain_labels(flat_labels(targets), first) if message.classification else to_numeric(targets, "y")
-        weights = self.source.read_weights(self.number)
-        self._bytes_read = sum(a.nbytes for a in (features, targets, weights) if a is not None)
+        first = self.source.boundaries[self.number]
+        rows, features, targets, weights, self._bytes_read = read_block(
+            self.source, self.number, message.classification, with_features=self._with_features
+        )
         present = np.ones(len(rows), dtype=bool) if weights is None else weights > 0
         held = np.zeros(len(rows), dtype=bool)
         if message.holdout > 0:
@@ -370,21 +365,6 @@ class Block:
 def joined(strip: tuple[Tile, ...]) -> Tile:
     """Return the rows of a strip as one tile."""
     return Tile(strip[0].start, strip[-1].stop, strip[0].held_out)
-
-
-def flat_labels(targets: NDArray[Any]) -> NDArray[Any]:
-    """Labels as one dimension; a single column is taken as such.
-
-    Raises
-    ------
-    DataError
-        There are several columns.
-    """
-    if targets.ndim == 2 and targets.shape[1] == 1:
-        return targets[:, 0]
-    if targets.ndim != 1:
-        raise DataError(f"y has {targets.shape[1]} columns: a classifier takes one label a row", kind="shape-mismatch")
-    return targets
 
 
 def encode_targets(targets: NDArray[Any], classes: NDArray[Any] | None, are_codes: bool) -> NDArray[np.float64]:

@@ -6,15 +6,18 @@ length, so that no block has to know of another; statistics are of all rows all 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.errors import DataError
 from distkern.sampling import Shortlist, race_keys, row_uniforms, uniforms_for_rows
 from distkern.scheduler.answers import Labels, LoadAnswer, Sample
 from distkern.scheduler.messages import Load
 from distkern.statistics import Moments
+from distkern.storage import plain_labels, to_numeric
+from distkern.storage.source import BlockSource
 
 HOLDOUT_STREAM = 1 << 40
 """Stream of the row draws that decides which rows are held out."""
@@ -24,6 +27,63 @@ SAMPLE_STREAM = HOLDOUT_STREAM + 1
 
 SELECTION_STREAM = HOLDOUT_STREAM + 2
 """Stream of the row draws that decides which rows select centres."""
+
+
+class BlockRows(NamedTuple):
+    """Rows of a block as its source has them; unpack it, so that nothing keeps what is replaced."""
+
+    rows: NDArray[np.int64]
+    """(n,): global row numbers."""
+    features: NDArray[Any] | None
+    """(n, d): raw features; None where they were not asked for."""
+    targets: NDArray[Any]
+    """(n,) or (n, T): numbers, or labels."""
+    weights: NDArray[np.float64] | None
+    """(n,): row weights."""
+    nbytes: int
+    """Bytes that were read."""
+
+
+def read_block(source: BlockSource, number: int, classification: bool, *, with_features: bool = True) -> BlockRows:
+    """Read one block.
+
+    Parameters
+    ----------
+    source : BlockSource
+        Where the rows come from.
+    number : int
+        Block number.
+    classification : bool
+        Whether targets are labels.
+    with_features : bool
+        Whether to read features.
+
+    Raises
+    ------
+    DataError
+        The targets are not what they must be.
+    """
+    first, last = source.boundaries[number : number + 2]
+    features = source.read_features(number) if with_features else None
+    targets, weights = source.read_targets(number), source.read_weights(number)
+    nbytes = sum(a.nbytes for a in (features, targets, weights) if a is not None)
+    targets = plain_labels(flat_labels(targets), first) if classification else to_numeric(targets, "y")
+    return BlockRows(np.arange(first, last, dtype=np.int64), features, targets, weights, nbytes)
+
+
+def flat_labels(targets: NDArray[Any]) -> NDArray[Any]:
+    """Labels as one dimension; a single column is taken as such.
+
+    Raises
+    ------
+    DataError
+        There are several columns.
+    """
+    if targets.ndim == 2 and targets.shape[1] == 1:
+        return targets[:, 0]
+    if targets.ndim != 1:
+        raise DataError(f"y has {targets.shape[1]} columns: a classifier takes one label a row", kind="shape-mismatch")
+    return targets
 
 
 def selecting_rows(message: Load, present: NDArray[np.bool_], first_row: int, n_rows: int) -> NDArray[np.bool_]:

@@ -57,11 +57,6 @@ class ProblemState:
     validation: dict[int, NDArray[np.float64]] = field(default_factory=dict)
     """Tile start to squared held-out residual after each step of the last panel."""
 
-    @property
-    def in_memory(self) -> bool:
-        """Whether every matrix of the problem is in memory."""
-        return all(matrix.in_memory for matrix in (self.work, self.pool, *self.slabs))
-
     def prefetch(self, tile: Tile) -> None:
         """Have a tile's rows read ahead."""
         for matrix in (self.work, self.pool, *self.slabs):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,11 +29,15 @@ def worker_facts(client: Any) -> WorkerFacts:
         n_workers=max(1, len(workers)),
         threads=max((w["nthreads"] for w in workers.values()), default=1),
         memory_limit=min(limits, default=None),
-        in_process=in_process(client),
+        in_process=_inproc(workers),
     )
 
 
 def in_process(client: Any) -> bool:
     """Whether all workers of a client live in this process."""
-    workers = client.scheduler_info(n_workers=-1)["workers"]
-    return bool(workers) and all(address.startswith("inproc://") for address in workers)
+    return _inproc(client.scheduler_info(n_workers=-1)["workers"])
+
+
+def _inproc(addresses: Iterable[str]) -> bool:
+    found = list(addresses)
+    return bool(found) and all(address.startswith("inproc://") for address in found)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 from clusters import cluster
+from file_limits import largest_file
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scratch_files import scratch_files
@@ -274,17 +275,6 @@ def test_a_worker_killed_with_scratch_in_use(processes: Any, factors: str) -> No
 
 def names_in(folder: str) -> list[str]:
     return [name for _, _, files in os.walk(folder) for name in files]
-
-
-@contextmanager
-def largest_file(nbytes: int) -> Iterator[None]:
-    """Limit the size of files, as a disk that fills up does."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def limit_files(nbytes: int) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import errno
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from tempfile import gettempdir
 
 import numpy as np
 import pytest
+from file_limits import largest_file
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -118,17 +118,6 @@ def test_space_is_reserved_before_it_is_written(tmp_path: Path) -> None:
     with closing(ScratchFile(str(tmp_path))) as file:
         file.allocate(3 * MIB)
         assert os.fstat(file._file.fileno()).st_blocks * 512 >= 3 * MIB
-
-
-@contextmanager
-def largest_file(nbytes: int) -> Iterator[None]:
-    """Limit the size of files this process may write; Python ignores the signal and gets EFBIG."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def check_full(error: BudgetError, directory: Path, nbytes: int) -> None:

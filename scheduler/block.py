@@ -19,14 +19,22 @@ from distkern.scheduler.answers import Answer, Labels, LoadAnswer, ProblemAnswer
 from distkern.scheduler.loading import HOLDOUT_STREAM, read_block, row_statistics, selecting_rows
 from distkern.scheduler.messages import Begin, Columns, FetchRows, Load, LookaheadStep, ProblemStep, Step
 from distkern.scheduler.row_matrix import MemoryBudget, RowMatrix
-from distkern.scheduler.tiles import SLAB, ProblemState, Subtraction, Tile, TileData
+from distkern.scheduler.tiles import (
+    SLAB,
+    ProblemState,
+    Subtraction,
+    Tile,
+    TileData,
+    borrow_columns,
+    keep_columns,
+)
 from distkern.storage.source import BlockSource
 
-TILE_ROWS = 2048
+TILE_ROWS = 4096
 """Rows of a tile: its share of K, Q and E stays in cache, and float32 partial sums stay short."""
 
 
-STRIP_TILES = 8
+STRIP_TILES = 4
 """Tiles whose sums are added up in one thread before others see them."""
 
 
@@ -229,9 +237,9 @@ class Block:
             )
             self._widen(state, 1)
             for tile in self.tiles:
-                slab = state.slabs[0].borrow(tile.rows)
-                slab[:, 0] = 1.0 if self.data.roots is None else self.data.roots[tile.rows]
-                state.slabs[0].give_back(tile.rows, slab)
+                slab = borrow_columns(state.slabs[0], tile)
+                slab[0] = 1.0 if self.data.roots is None else self.data.roots[tile.rows]
+                keep_columns(state.slabs[0], tile, slab)
             self.problems.append(state)
 
     def _matrix(self, rows: int, width: int, dtype: np.dtype[Any], role: str) -> RowMatrix:

@@ -70,7 +70,7 @@ def _finish(state: ProblemState, tile: Tile, message: Trial) -> None:
 
 
 def _commit(state: ProblemState, tile: Tile, message: Commit) -> None:
-    new = tiles.borrow_columns(state.work, tile)[message.keep]
+    new = _some(tiles.borrow_columns(state.work, tile), message.keep)
     if len(new):
         tiles.store_columns(state, tile, message.start, new)
     path = _residuals(state, tile, new, message.steps)
@@ -148,7 +148,7 @@ def _enter(
     n_old, n_new = len(keep), len(message.slots)
     width = padded_width(n_old + n_new)
     fresh = workspace.array("fresh", (width + padded_width(n_targets), pool.shape[1]), pool.dtype)
-    fresh[:n_old] = tiles.borrow_columns(state.work, tile)[keep]
+    fresh[:n_old] = _some(tiles.borrow_columns(state.work, tile), keep)
     fresh[n_old : n_old + n_new] = pool[message.slots]
     fresh[n_old + n_new : width] = 0.0
     fresh[width : width + n_targets] = residual[:, :n_targets].T
@@ -161,10 +161,17 @@ def _enter(
     values[:, n_targets : n_targets + len(pool)] = pool[:, where].T
     if len(where):
         for number, columns in enumerate(tiles.slab_slices(state.n_columns)):
-            slab = state.slabs[number].borrow(tile.rows)
+            slab = tiles.borrow_columns(state.slabs[number], tile)[: columns.stop - columns.start]
             first = n_targets + len(pool) + columns.start
-            values[:, first : first + columns.stop - columns.start] = slab[where, : columns.stop - columns.start]
+            values[:, first : first + len(slab)] = slab[:, where].T
     result.candidates = CandidateRows(message.rows[own], values)
+
+
+def _some(columns: NDArray[Any], which: NDArray[np.int64]) -> NDArray[Any]:
+    """Rows of an array, without a copy where they follow one another, as they mostly do."""
+    if len(which) and which[-1] - which[0] + 1 == len(which):
+        return columns[which[0] : which[-1] + 1]
+    return columns[which]
 
 
 def _positions(rows: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

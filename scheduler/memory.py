@@ -17,7 +17,7 @@ import psutil
 from distkern.errors import BudgetError
 from distkern.scheduler.block import TILE_ROWS
 from distkern.scheduler.settings import LOOKAHEAD_NEW, LOOKAHEAD_STEPS, LOOKAHEAD_WATCHED, SelectionSettings
-from distkern.scheduler.tiles import SLAB
+from distkern.scheduler.tiles import ELIMINATED, SLAB
 from distkern.scheduler.training import MEDIAN_SAMPLE
 from distkern.storage import block_boundaries, chunk_rows_for
 from distkern.storage.source import BlockSource
@@ -266,7 +266,7 @@ def plan_memory(
     # Partial sums that wait for their neighbour or their turn, and the merge of two.
     waiting = levels + 2 * threads + 3
     borrowed = item * (settings.pool + width + min(SLAB, columns)) + work.row_bytes
-    made = item * (work.n_features + settings.pool + 4 * width) + 8 * (3 * problem_targets + ROW_DRAW)
+    made = item * (work.n_features + min(settings.pool, ELIMINATED) + 4 * width) + 8 * (3 * problem_targets + ROW_DRAW)
     answers = answer_bytes(work, settings, n_rows, waiting) * factors
     sample = _rows_in_answers(MEDIAN_SAMPLE, n_rows, waiting) * work.row_bytes
     if settings.criterion == "residual":

@@ -22,6 +22,9 @@ from distkern.scheduler.threads import workspace
 SLAB = 256
 """Columns of Q that are stored, and multiplied, together."""
 
+ELIMINATED = 32
+"""Columns of the pool that the panel is taken out of at a time, so that what they lose stays in cache."""
+
 
 @dataclass(frozen=True)
 class Tile:
@@ -107,9 +110,10 @@ def slab_slices(n_columns: int) -> list[slice]:
 
 
 def borrow_columns(matrix: RowMatrix, tile: Tile) -> NDArray[Any]:
-    """Borrow a tile's part of the work matrix or the pool as (width, rows).
+    """Borrow a tile's part of the work matrix, the pool or a slab of Q as (width, rows).
 
-    Both are kept column after column within a tile: columns are what is picked from them and put into them.
+    All are kept column after column within a tile: columns are what is picked from them and put into them, and
+    the products of few columns with many are faster in this order.
     """
     return matrix.borrow(tile.rows).reshape(matrix.shape[1], -1)
 
@@ -125,8 +129,8 @@ def times_q(state: ProblemState, tile: Tile, coefficients: NDArray[Any]) -> NDAr
     total = workspace.array("total", shape, coefficients.dtype)
     product = workspace.array("product", shape, coefficients.dtype)
     for number, columns in enumerate(slab_slices(len(coefficients))):
-        q = state.slabs[number].borrow(tile.rows)[:, : columns.stop - columns.start]
-        np.matmul(coefficients[columns].T, q.T, out=product if number else total)
+        q = borrow_columns(state.slabs[number], tile)[: columns.stop - columns.start]
+        np.matmul(coefficients[columns].T, q, out=product if number else total)
         if number:
             np.add(total, product, out=total)
     return total
@@ -136,8 +140,8 @@ def products_with_q(state: ProblemState, tile: Tile, columns: NDArray[Any]) -> N
     """Products of columns, shape (w, rows), with Q on a tile, shape (w, m + 1)."""
     products = workspace.array("cross", (len(columns), state.n_columns), columns.dtype)
     for number, part in enumerate(slab_slices(state.n_columns)):
-        q = state.slabs[number].borrow(tile.rows)[:, : part.stop - part.start]
-        np.matmul(columns, q, out=products[:, part])
+        q = borrow_columns(state.slabs[number], tile)[: part.stop - part.start]
+        np.matmul(columns, q.T, out=products[:, part])
     return products.astype(np.float64)
 
 
@@ -160,9 +164,11 @@ def finish(state: ProblemState, tile: Tile, step: ProblemStep, subtraction: Subt
         return
     pool = borrow_columns(state.pool, tile)
     if step.eliminate is not None:
-        lost = workspace.array("lost", pool.shape, pool.dtype)
-        np.matmul(step.eliminate.multipliers.T, formed, out=lost)
-        np.subtract(pool, lost, out=pool)
+        for start in range(0, len(pool), ELIMINATED):
+            part = pool[start : start + ELIMINATED]
+            lost = workspace.array("lost", part.shape, pool.dtype)
+            np.matmul(step.eliminate.multipliers[:, start : start + ELIMINATED].T, formed, out=lost)
+            np.subtract(part, lost, out=part)
     if project is not None:
         assert subtraction is not None
         assert product is not None
@@ -181,10 +187,10 @@ def store_columns(state: ProblemState, tile: Tile, start: int, new: NDArray[Any]
     done = 0
     while done < len(new):
         number, column = divmod(start + done, SLAB)
-        slab = state.slabs[number].borrow(tile.rows)
-        count = min(slab.shape[1] - column, len(new) - done)
-        slab[:, column : column + count] = new[done : done + count].T
-        state.slabs[number].give_back(tile.rows, slab)
+        slab = borrow_columns(state.slabs[number], tile)
+        count = min(len(slab) - column, len(new) - done)
+        slab[column : column + count] = new[done : done + count]
+        keep_columns(state.slabs[number], tile, slab)
         done += count
 
 
@@ -312,7 +318,7 @@ def answer(state: ProblemState, tile: Tile, step: ProblemStep, begin: Begin, n_t
         sums["norms"] = np.einsum("ij,ij->i", batch, batch, dtype=np.float64)
     elif step.project is not None:
         batch = borrow_columns(state.work, tile)[panel:]
-        sums["pool_gram"] = _float64(borrow_columns(state.pool, tile) @ batch.T)
+        sums["pool_gram"] = _float64((batch @ borrow_columns(state.pool, tile).T).T)
         sums["pool_products"] = _float64((batch @ residual)[:, :n_targets])
     if step.refresh:
         pool = borrow_columns(state.pool, tile)

@@ -11,7 +11,7 @@ MIN_BLOCKS = 32
 """Blocks aimed at, so that several workers have enough to share."""
 MAX_BLOCK_BYTES = 16 * MIB
 """Most bytes of X in a block of more than one chunk."""
-MIN_MEMORY_ROWS = 512
+MIN_MEMORY_ROWS = 4096
 MAX_MEMORY_BYTES = 4 * MIB
 MIN_CHUNK_BYTES = 256 * KIB
 MAX_CHUNK_BYTES = 16 * MIB

@@ -198,7 +198,7 @@ def test_options_that_make_no_sense(waves: Path, call: Call, option: str, value:
     assert str(value) in done.err
 
 
-@pytest.mark.parametrize("flags", [(), ("--workers", 2)])
+@pytest.mark.parametrize("flags", [(), ("--workers", 2, "--set", "model.candidates=400")])
 def test_a_refusal_ends_with_4_and_shows_the_plan(waves: Path, call: Call, flags: tuple[object, ...]) -> None:
     job = write_job(waves, **WAVES)
     before = tree(waves)

@@ -15,7 +15,7 @@ from fits import ALL, CLASSIFIERS, REGRESSORS, assert_equal_models, classes, dat
 import distkern as dk
 from distkern.storage import ArraySource, DatasetSource, ZarrSource
 
-N = 1500
+N = 9000
 PARAMETERS: dict[str, Any] = {"max_centers": 24, "sigma": 1.0, "candidates": 64, "panel": 8, "stop": None}
 
 
@@ -309,9 +309,9 @@ def test_nan_is_named_by_row_and_column(container: Any, tmp_path: Path) -> None:
 def test_row_counts_that_differ(container: Any, tmp_path: Path) -> None:
     X, y = regression(N)
     given, _ = container(tmp_path, X, y)
-    with pytest.raises(dk.DataError, match="X has 1500 rows but y has 1499"):
+    with pytest.raises(dk.DataError, match="X has 9000 rows but y has 8999"):
         dk.OROLSRegressor().fit(given, y[:-1])
-    with pytest.raises(dk.DataError, match="X has 1500 rows but sample_weight has 7"):
+    with pytest.raises(dk.DataError, match="X has 9000 rows but sample_weight has 7"):
         dk.OROLSRegressor().fit(given, y, np.ones(7))
 
 

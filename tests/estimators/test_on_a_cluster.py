@@ -20,7 +20,7 @@ from distkern.events import Event, RunStarted
 from distkern.scheduler import local_client
 
 PARAMETERS: dict[str, Any] = {"max_centers": 20, "sigma": 1.0, "candidates": 64, "panel": 8, "stop": None}
-N = 1500
+N = 5000
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def test_stores_are_predicted_on_the_client(cls: Any, current: bool, client: Any
             before = predicted_on_workers(client)
             np.testing.assert_array_equal(getattr(model, name)(data)[:], expected[name])
             np.testing.assert_array_equal(getattr(model, name)(data.X)[:], expected[name])
-            assert predicted_on_workers(client) == before + 30
+            assert predicted_on_workers(client) == before + 2 * N // 100
         before = predicted_on_workers(client)
         model.predict(X)
         assert predicted_on_workers(client) == before

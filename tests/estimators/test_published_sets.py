@@ -15,6 +15,7 @@ from distkern.events import EventBus
 from distkern.factors import kernel_weights
 from distkern.scheduler.backends import WorkerFactors
 from distkern.scheduler.executors import SerialExecutor
+from distkern.scheduler.tiles import borrow_columns
 from distkern.scheduler.training import TrainingResult, train
 from distkern.storage import ArraySource
 
@@ -45,9 +46,9 @@ def train_inside(model: dk.OROLSRegressor, X: Array, y: Array) -> tuple[Training
     source = ArraySource(X, y)
     executor = SerialExecutor(source)
     result = train(model.training_job(), source, WorkerFactors(executor), EventBus())
-    states = [block.problems[0] for block in executor._blocks]
+    tiles = [(block.problems[0], tile) for block in executor._blocks for tile in block.tiles]
     return result, np.concatenate(
-        [np.hstack([slab.whole() for slab in state.slabs])[:, : state.n_columns] for state in states]
+        [np.vstack([borrow_columns(q, tile) for q in state.slabs])[: state.n_columns].T for state, tile in tiles]
     )
 
 

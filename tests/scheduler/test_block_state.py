@@ -87,8 +87,8 @@ def test_weights_enter_as_their_roots() -> None:
         rows = block.data.rows
         roots = np.sqrt(weights[rows])
         both, single = block.problems
-        np.testing.assert_array_equal(both.slabs[0].whole()[:, 0], roots)
-        assert not both.slabs[0].whole()[:, 1:].any()
+        np.testing.assert_array_equal(by_rows(block, both.slabs[0])[:, 0], roots)
+        assert not by_rows(block, both.slabs[0])[:, 1:].any()
         expected = roots[:, None] * (y[rows] - [0.5, -1.0])
         np.testing.assert_array_equal(both.residual, expected)
         # A single target is padded to two columns: a product must never be one column wide.

@@ -566,7 +566,7 @@ def test_the_plan_counts_the_final_pass() -> None:
 
 
 def test_a_sample_fits_where_all_rows_do_not() -> None:
-    X, y = make_data(200_000, 4)
+    X, y = make_data(500_000, 4)
     source = make_source(X, y, rows=5_000)
     job = make_job(max_centers=30, selection_rows=2_000)
     limit = plan_job(job, Workload.of(source, 1, 1)).worker.fixed

@@ -84,7 +84,7 @@ def make_source(X: Array, y: Array, weights: Array | None = None, rows: int = 50
 
 
 def by_rows(block: Any, matrix: RowMatrix) -> Array:
-    """The work matrix or the pool of a block, which lie column after column within a tile, as (rows, width)."""
+    """A block's work matrix, pool or slab of Q, kept column after column within a tile, as (rows, width)."""
     parts = [borrow_columns(matrix, tile).T.copy() for tile in block.tiles]
     return np.concatenate([np.empty((0, matrix.shape[1])), *parts])
 
@@ -121,7 +121,7 @@ class Inside:
         for block in self.blocks:
             state = block.problems[problem]
             if name == "q":
-                whole = np.hstack([slab.whole() for slab in state.slabs])[:, : state.n_columns]
+                whole = np.hstack([by_rows(block, slab) for slab in state.slabs])[:, : state.n_columns]
             elif name in ("pool", "work"):
                 whole = by_rows(block, getattr(state, name))
             else:

@@ -122,7 +122,7 @@ def test_array_source(dtype: str) -> None:
 
 
 def test_array_source_default_blocks() -> None:
-    assert ArraySource(np.zeros((600, 2)), np.zeros(600)).boundaries == (0, 512, 600)
+    assert ArraySource(np.zeros((5000, 2)), np.zeros(5000)).boundaries == (0, 4096, 5000)
 
 
 @pytest.mark.parametrize("boundaries", [(), (0, 89), (1, 90), (0, 50, 50, 90), (0, 60, 50, 90)])

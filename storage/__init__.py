@@ -4,6 +4,7 @@ from distkern.storage.blocks import block_boundaries, chunk_rows_for
 from distkern.storage.checks import check_rows_agree, check_weights, numeric_dtype, require_finite, to_numeric
 from distkern.storage.dataset import Dataset, open_dataset
 from distkern.storage.ingest import ingest
+from distkern.storage.journal import Journal, recorded
 from distkern.storage.kinds import describe
 from distkern.storage.labels import as_targets, plain_labels
 from distkern.storage.model_store import check_model_destination, read_model, write_model
@@ -22,6 +23,7 @@ __all__ = [
     "Dataset",
     "DatasetSource",
     "DatasetWriter",
+    "Journal",
     "PredictionWriter",
     "Predictions",
     "RunDirectory",
@@ -46,6 +48,7 @@ __all__ = [
     "plain_labels",
     "read_model",
     "read_predictions",
+    "recorded",
     "require_finite",
     "to_numeric",
     "write_dataset",

@@ -84,10 +84,6 @@ class RunStore:
         """Keep one exchange."""
         self._journal.append(encode(record))
 
-    def sync(self) -> None:
-        """Make what was kept survive a power cut."""
-        self._journal.sync()
-
     def close(self) -> None:
         """Give the files back; idempotent."""
         self._journal.close()

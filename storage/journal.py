@@ -13,6 +13,7 @@ import os
 import shutil
 import struct
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,9 @@ class Journal:
         self._folder = folder
         self._end = 0
         self._file = os.open(_file(folder, incarnation), os.O_WRONLY)
+        # Syncing takes as long as an exchange of a small run, and another exchange can be under way meanwhile.
+        self._syncer = ThreadPoolExecutor(1, thread_name_prefix="distkern-sync")
+        self._syncing: Future[None] | None = None
 
     @classmethod
     def claim(cls, folder: Path) -> Journal:
@@ -177,6 +181,7 @@ class Journal:
         size = sum(len(memoryview(piece).cast("B")) for piece in payload)
         pieces = [_FRAME.pack(_MAGIC, size, _digest(payload)), *payload]
         try:
+            self._wait()
             for piece in pieces:
                 _write(self._file, piece)
         except OSError as cause:
@@ -191,16 +196,25 @@ class Journal:
                 kind="disk-full",
             ) from cause
         self._end += _FRAME.size + size
-
-    def sync(self) -> None:
-        """Make what was written survive a power cut."""
-        os.fdatasync(self._file)
+        self._syncing = self._syncer.submit(os.fdatasync, self._file)
 
     def close(self) -> None:
-        """Close the file; idempotent."""
-        if self._file >= 0:
+        """Close the file, once what was written survives a power cut; idempotent."""
+        if self._file < 0:
+            return
+        try:
+            self._wait()
+        except OSError as cause:
+            raise RunError(f"cannot write into {self._folder}: {cause.strerror}", kind="not-writable") from cause
+        finally:
+            self._syncer.shutdown()
             os.close(self._file)
             self._file = -1
+
+    def _wait(self) -> None:
+        syncing, self._syncing = self._syncing, None
+        if syncing is not None:
+            syncing.result()
 
 
 def _file(folder: Path, number: int) -> Path:

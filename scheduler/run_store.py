@@ -58,7 +58,8 @@ class RunStore:
             self.run_id = uuid.uuid4().hex
             directory.write_training({"run_id": self.run_id, "identity": identity})
         else:
-            require_same(kept.get("identity", {}), identity, str(directory.path))
+            described = kept.get("identity")
+            require_same(described if isinstance(described, dict) else {}, identity, str(directory.path))
             self.run_id = str(kept.get("run_id"))
             directory.restart()
         self._note = {EXTENSIBLE: job.max_centers}

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from distkern.errors import RunError
 from distkern.storage.formats import appearance, has_kind, require_version
-from distkern.storage.journal import recorded
 from distkern.storage.json_files import dump_json, read_json, write_json
 from distkern.storage.publish import publish_directory
 
@@ -124,10 +124,12 @@ class RunDirectory:
         except OSError as cause:
             raise self._not_writable(_JOB, cause) from cause
 
-    @property
-    def has_records(self) -> bool:
-        """Whether a training has recorded exchanges that a resumed one can use."""
-        return bool(recorded(self.path)[0])
+    def discard(self) -> bool:
+        """Remove the directory if no round of a training has ended in it; return whether it was removed."""
+        if any(event.get("event") == "RoundDone" for event in self.events()):
+            return False
+        shutil.rmtree(self.path, ignore_errors=True)
+        return True
 
     @property
     def training(self) -> dict[str, Any] | None:

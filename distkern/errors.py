@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from distkern.redaction import redact
+
 
 class DistkernError(Exception):
     """Base of every error distkern raises on purpose.
@@ -25,7 +27,7 @@ class DistkernError(Exception):
     Parameters
     ----------
     message : str
-        What is wrong, the value, the limit and the setting to change.
+        What is wrong, the value, the limit and the setting to change; credentials in it are taken out.
     kind : str
         Stable, machine-readable name of the cause.
     """
@@ -33,6 +35,7 @@ class DistkernError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str, *, kind: str = "unspecified") -> None:
+        message = redact(message)
         super().__init__(message)
         self.message = message
         self.kind = kind

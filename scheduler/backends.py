@@ -15,6 +15,7 @@ from distkern.scheduler.answers import Answer
 from distkern.scheduler.executors import Executor, SerialExecutor
 from distkern.scheduler.messages import Accumulate, Columns, FetchRows, KernelColumns, Message, Step
 from distkern.scheduler.row_matrix import MemoryBudget
+from distkern.storage import ReadReport
 from distkern.storage.source import BlockSource
 
 
@@ -78,6 +79,8 @@ class DriverFactors:
             answer = self._local.exchange(message)
             if remote.load is not None and answer.load is not None:
                 answer.load = replace(remote.load, bytes_read=remote.load.bytes_read + answer.load.bytes_read)
+                # Absent chunks of y were found on both sides.
+                answer.report = remote.report.merge(ReadReport(retries=answer.report.retries))
         self._fetch_drawn(answer)
         return answer
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from distkern.errors import DistkernError
@@ -29,6 +30,10 @@ class Executor(Protocol):
 
     def query(self, query: Query) -> Answer:
         """Ask without changing anything."""
+        ...
+
+    def expect(self, checksums: Mapping[int, int]) -> None:
+        """Have blocks refused that read other than these checksums say, wherever they are loaded from now on."""
         ...
 
     def peak_rss(self) -> int:
@@ -70,6 +75,11 @@ class SerialExecutor:
     def query(self, query: Query) -> Answer:
         """Ask without changing anything."""
         return rounds.ask(self._blocks, canonical(query))
+
+    def expect(self, checksums: Mapping[int, int]) -> None:
+        """Have blocks refused that read other than these checksums say."""
+        for block in self._blocks:
+            block.checksum = checksums.get(block.number, block.checksum)
 
     def peak_rss(self) -> int:
         """Return 0: the blocks live in the driver's process."""

@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from distkern.errors import RunError
+from distkern.errors import DistkernError, RunError
+from distkern.redaction import redact_values
 from distkern.storage.formats import appearance, has_kind, require_version
-from distkern.storage.json_files import dump_json, read_json, write_json
-from distkern.storage.publish import publish_directory
+from distkern.storage.json_files import MAX_JSON_BYTES, dump_json, read_json, write_json
+from distkern.storage.publish import disk_full, is_disk_full, publish_directory
 
 __all__ = ["RunDirectory", "is_run"]
 
@@ -59,7 +60,7 @@ class RunDirectory:
         path : path-like
             Where it shall be.
         job : dict
-            JSON values that say what is asked for.
+            JSON values that say what is asked for; credentials in them are not recorded.
         overwrite : bool
             Whether to replace a run directory at `path`.
 
@@ -74,7 +75,9 @@ class RunDirectory:
             ``exists``, ``foreign``, ``not-writable`` or ``disk-full``.
         """
         with publish_directory(path, overwrite, RunError, is_run) as folder:
-            write_json(folder / _JOB, {"format_version": FORMAT_VERSION, "kind": "run", "job": job})
+            # Credentials in URLs stay where they came from.
+            document = {"format_version": FORMAT_VERSION, "kind": "run", "job": redact_values(job)}
+            write_json(folder / _JOB, document)
             (folder / _EVENTS).touch()
         return cls.open(path)
 
@@ -102,6 +105,9 @@ class RunDirectory:
             raise RunError(f"there is no run at {path}: check the name", kind="missing")
         if not is_run(folder):
             raise RunError(f"{path} is {appearance(folder)}, not a run directory", kind="not-a-run")
+        for name in (_JOB, _EVENTS, _SUMMARY):
+            if (folder / name).is_symlink():
+                raise RunError(f"{path} is damaged: {name} is a link to another file", kind="corrupt")
         description = read_json(folder / _JOB)
         if not isinstance(description, dict) or not isinstance(description.get("job"), dict):
             raise RunError(f"{path} is damaged: {_JOB} cannot be read; start the run again", kind="corrupt")
@@ -119,9 +125,9 @@ class RunDirectory:
         Raises
         ------
         RunError
-            ``not-writable``.
+            ``not-writable`` or ``disk-full``.
         """
-        line = dump_json(dict(event), indent=None) + "\n"
+        line = dump_json(redact_values(dict(event)), indent=None) + "\n"
         try:
             with (self.path / _EVENTS).open("a+b") as stream:
                 # A torn last line of a killed process must not swallow this event.
@@ -129,7 +135,7 @@ class RunDirectory:
                     line = "\n" + line
                 stream.write(line.encode())
         except OSError as cause:
-            raise self._not_writable(_EVENTS, cause) from cause
+            raise self._not_writable(_EVENTS, cause, len(line)) from cause
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Yield the recorded events in order; a torn line is skipped."""
@@ -138,10 +144,10 @@ class RunDirectory:
         except OSError:
             return
         with stream:
-            for line in stream:
+            while line := stream.readline(MAX_JSON_BYTES):
                 try:
                     event = json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue
                 if isinstance(event, dict):
                     yield event
@@ -157,12 +163,12 @@ class RunDirectory:
         Raises
         ------
         RunError
-            ``not-writable``.
+            ``not-writable`` or ``disk-full``.
         """
         try:
-            write_json(self.path / _SUMMARY, dict(summary))
+            write_json(self.path / _SUMMARY, redact_values(dict(summary)))
         except OSError as cause:
-            raise self._not_writable(_SUMMARY, cause) from cause
+            raise self._not_writable(_SUMMARY, cause, len(dump_json(dict(summary)))) from cause
 
     @property
     def summary(self) -> dict[str, Any] | None:
@@ -170,7 +176,9 @@ class RunDirectory:
         summary = read_json(self.path / _SUMMARY)
         return summary if isinstance(summary, dict) else None
 
-    def _not_writable(self, name: str, cause: OSError) -> RunError:
+    def _not_writable(self, name: str, cause: OSError, nbytes: int) -> DistkernError:
+        if is_disk_full(cause):
+            return disk_full(RunError, self.path / name, self.path, cause, nbytes)
         return RunError(f"cannot write {self.path / name}: {cause.strerror}", kind="not-writable")
 
     def __repr__(self) -> str:

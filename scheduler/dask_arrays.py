@@ -14,7 +14,14 @@ from distkern.errors import DataError
 from distkern.model import KernelModel
 from distkern.scheduler.prediction import Finish, evaluate
 from distkern.scheduler.threads import follow_worker
-from distkern.storage import check_rows_agree, check_weights, numeric_dtype, require_finite
+from distkern.storage import (
+    RetryPolicy,
+    check_rows_agree,
+    check_weights,
+    numeric_dtype,
+    read_patiently,
+    require_finite,
+)
 
 
 def is_dask_array(value: Any) -> bool:
@@ -44,6 +51,7 @@ class DaskArraySource:
     """
 
     inline = True
+    place = "a dask array"
 
     def __init__(self, X: Any, y: Any, weights: Any = None) -> None:
         if y is None:
@@ -54,6 +62,7 @@ class DaskArraySource:
                 "(call X.compute_chunk_sizes() first)",
                 kind="shape-mismatch",
             )
+        self._policy = RetryPolicy.default()
         self._X = X.rechunk({1: -1})
         self._y = y if is_dask_array(y) else np.asarray(y)
         self._weights = weights if weights is None or is_dask_array(weights) else np.asarray(weights)
@@ -78,13 +87,13 @@ class DaskArraySource:
 
     def read_features(self, block: int) -> NDArray[Any]:
         """Rows of X of one block, shape (rows, n_features)."""
-        values = self._read(self._X, block).astype(self.feature_dtype, copy=False)
+        values = self._read(self._X, block, "X").astype(self.feature_dtype, copy=False)
         require_finite(values, "X", self.boundaries[block])
         return values
 
     def read_targets(self, block: int) -> NDArray[Any]:
         """Targets of one block."""
-        values = self._read(self._y, block)
+        values = self._read(self._y, block, "y")
         require_finite(values, "y", self.boundaries[block])
         return values
 
@@ -96,12 +105,16 @@ class DaskArraySource:
         if self._weights is None:
             return None
         first, last = self.boundaries[block : block + 2]
-        return check_weights(self._read(self._weights, block), last - first, first)
+        return check_weights(self._read(self._weights, block, "sample_weight"), last - first, first)
 
-    def _read(self, array: Any, block: int) -> NDArray[Any]:
+    def _read(self, array: Any, block: int, what: str) -> NDArray[Any]:
         first, last = self.boundaries[block : block + 2]
         part = array[first:last]
-        return np.ascontiguousarray(part.compute() if is_dask_array(part) else part)
+        if not is_dask_array(part):
+            return np.ascontiguousarray(part)
+        return np.ascontiguousarray(
+            read_patiently(part.compute, f"{what}, rows {first} to {last - 1}", self.place, self._policy)
+        )
 
 
 def predict_rows(rows: NDArray[Any], model: KernelModel, finish: Finish[NDArray[Any]]) -> NDArray[Any]:

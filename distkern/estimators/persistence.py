@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from distkern.errors import JobError, StoreError
 from distkern.estimators.parameters import DTYPES
@@ -85,9 +86,14 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     meta, arrays = read_model(path)
     known = {cls.__name__: cls for cls in estimators.ESTIMATORS}
     try:
+        _require_consistent(meta, arrays)
         cls = known[meta["estimator"]]
         kernel = kernel_from_parameters(meta["kernel"]["name"], meta["kernel"]["parameters"])
-        parameters = {name: value for name, value in meta["parameters"].items() if name in cls._get_param_names()}
+        parameters = {
+            name: value
+            for name, value in meta["parameters"].items()
+            if name in cls._get_param_names() and name not in _NOT_STORED
+        }
         if meta["parameters"].get("kernel") is None:
             parameters["kernel"] = kernel
         estimator = cls(**parameters)
@@ -110,9 +116,50 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         if "classes" in arrays:
             labels = arrays["classes"]
             estimator.classes_ = labels.astype(object) if meta["object_labels"] else labels
-    except (KeyError, TypeError, ValueError) as error:
-        raise StoreError(f"{path} does not describe a model this version knows: {error}", kind="corrupt") from None
+    except Exception as error:  # whatever nonsense in a description leads to
+        raise StoreError(f"{path} does not describe a model this version knows: {error!r}", kind="corrupt") from None
     return estimator
+
+
+def _require_consistent(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    """Hold the shapes and dtypes of a model's arrays against each other.
+
+    Raises
+    ------
+    ValueError, KeyError
+        They are not those of one model.
+    """
+    m, d = arrays["centers"].shape
+    (n_outputs,) = arrays["intercept"].shape
+    shapes = {
+        "center_indices": (m,),
+        "coef": (m, n_outputs),
+        "feature_shift": (d,),
+        "feature_scale": (d,),
+    }
+    numbers = {"centers": "iuf"} | dict.fromkeys(("coef", "intercept", "feature_shift", "feature_scale", "lambda"), "f")
+    wrong = [name for name, shape in shapes.items() if arrays[name].shape != shape]
+    wrong += [name for name, kinds in numbers.items() if arrays[name].dtype.kind not in kinds]
+    wrong += [name for name in numbers if name not in wrong and not np.isfinite(arrays[name]).all()]
+    if arrays["center_indices"].dtype.kind not in "iu" or arrays["history"].dtype.names is None:
+        wrong.append("center_indices or history")
+    if arrays["lambda"].ndim != 1 or not len(arrays["lambda"]):
+        wrong.append("lambda")
+    classes = arrays.get("classes")
+    if classes is not None and not (
+        classes.ndim == 1 and len(classes) >= 2 and n_outputs == (1 if len(classes) == 2 else len(classes))
+    ):
+        wrong.append("classes")
+    names = meta["feature_names"]
+    if names is not None and not (len(names) == d and all(isinstance(name, str) for name in names)):
+        wrong.append("feature_names")
+    plain = (str, int, float, bool, type(None))
+    if not all(isinstance(value, plain) for value in meta["parameters"].values()):
+        wrong.append("parameters")
+    if d == 0 or n_outputs == 0 or meta["n_features"] != d:
+        wrong.append("n_features")
+    if wrong:
+        raise ValueError(f"{' and '.join(dict.fromkeys(wrong))} do not fit the rest")
 
 
 def _require_known_kernel(kernel: Kernel) -> None:

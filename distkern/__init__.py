@@ -32,6 +32,8 @@ _HOMES = {
     "ClusterError": "distkern.errors",
     "RunError": "distkern.errors",
     "StoreError": "distkern.errors",
+    "DistkernWarning": "distkern.errors",
+    "ScaleWarning": "distkern.errors",
 }
 
 __all__ = [*_HOMES, "__version__"]

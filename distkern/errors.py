@@ -10,6 +10,9 @@
     ├── RunError      (RuntimeError)  6  a run directory is unusable
     └── StoreError    (OSError)       6  a model store is unusable
 
+    DistkernWarning   (UserWarning)
+    └── ScaleWarning               features, or the kernel's width, are of sizes that rarely make sense
+
 The number is the exit code of the command line. ``kind`` names the exact cause and never changes once
 published, so that scripts can match on it.
 """
@@ -82,3 +85,11 @@ class StoreError(DistkernError, OSError):
     """A model store is unusable."""
 
     exit_code = 6
+
+
+class DistkernWarning(UserWarning):
+    """Base of every warning: the training goes on, with a model that is probably not what was wanted."""
+
+
+class ScaleWarning(DistkernWarning):
+    """Features differ widely in scale, or the kernel's width does not fit them."""

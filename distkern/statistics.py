@@ -15,13 +15,16 @@ __all__ = ["Moments", "weighted_median_distance"]
 
 FloatArray = npt.NDArray[np.float64]
 
+_SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
+
 
 @dataclass(frozen=True, eq=False)
 class Moments:
     """Weight, mean and centred sum of squares of every column of a set of rows.
 
     A weight counts as that many repeated rows, a row of weight zero as absent. A column that is constant
-    over the rows has exactly that value as mean and exactly 0 as `m2`, and keeps both through `merge`.
+    over the rows has exactly that value as mean and exactly 0 as `m2`, and keeps both through `merge`; one that
+    varies has an `m2` above 0, the smallest number there is if the squares of its deviations underflow.
     """
 
     count: float
@@ -74,6 +77,9 @@ class Moments:
         np.square(deviations, out=deviations)
         squares = _column_sums(deviations, w)
         m2 = np.maximum(squares - remainder * (remainder / count), 0.0)
+        still = np.flatnonzero(m2 == 0.0)
+        if still.size:
+            m2[still[(X[:, still] != origin[still]).any(axis=0)]] = _SMALLEST
         return cls(count, origin + (shift + remainder / count), m2)
 
     def merge(self, other: Moments) -> Moments:
@@ -97,6 +103,7 @@ class Moments:
         share = other.count / count
         delta = other.mean - self.mean
         m2 = self.m2 + other.m2 + delta * (delta * (self.count * share))
+        m2 = np.where((m2 == 0.0) & (delta != 0.0), _SMALLEST, m2)
         return Moments(count, self.mean + delta * share, m2)
 
     def variance(self) -> FloatArray:

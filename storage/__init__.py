@@ -1,7 +1,14 @@
 """Stores: datasets, block sources, ingest and models. The only room that imports zarr."""
 
 from distkern.storage.blocks import block_boundaries, chunk_rows_for
-from distkern.storage.checks import check_rows_agree, check_weights, numeric_dtype, require_finite, to_numeric
+from distkern.storage.checks import (
+    check_rows_agree,
+    check_weights,
+    column_name,
+    numeric_dtype,
+    require_finite,
+    to_numeric,
+)
 from distkern.storage.dataset import Dataset, open_dataset
 from distkern.storage.ingest import ingest
 from distkern.storage.kinds import describe
@@ -35,6 +42,7 @@ __all__ = [
     "check_rows_agree",
     "check_weights",
     "chunk_rows_for",
+    "column_name",
     "describe",
     "ingest",
     "is_run",

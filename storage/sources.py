@@ -8,6 +8,7 @@ defines so; in a dataset it is damage and refused.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,8 @@ class ArraySource:
         Sorted class labels, where y holds codes.
     boundaries : tuple of int, optional
         Block boundaries; by default up to 32 blocks of 512 rows or more and at most 4 MiB.
+    feature_names : sequence of str, optional
+        Names of the columns of X, for messages.
 
     Raises
     ------
@@ -61,7 +64,9 @@ class ArraySource:
         weights: Any = None,
         classes: NDArray[Any] | None = None,
         boundaries: tuple[int, ...] | None = None,
+        feature_names: Sequence[str] | None = None,
     ) -> None:
+        self.feature_names = feature_names
         self.X = _two_dimensional(to_numeric(X, "X"))
         self.y = _targets_allowed(as_targets(y))
         self.n_rows, self.n_features = self.X.shape
@@ -230,6 +235,7 @@ class DatasetSource(ZarrSource):
     def __init__(self, dataset: Dataset, weights: Any = None) -> None:
         super().__init__(dataset.X, dataset.y, weights, classes=dataset.class_labels)
         self.path = dataset.path
+        self.feature_names = dataset.feature_names
 
     def read_features(self, block: int) -> NDArray[Any]:
         """Rows of X of one block, a fresh array of shape (rows, n_features)."""

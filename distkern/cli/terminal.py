@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from distkern.errors import DistkernWarning
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -66,7 +69,10 @@ class Terminal:
         root.addHandler(handler)
         self.adjust(self.verbosity)
         try:
-            yield
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", DistkernWarning)
+                warnings.showwarning = _logged(warnings.showwarning)
+                yield
         finally:
             root.removeHandler(handler)
             for logger, level in zip(loggers, levels, strict=True):
@@ -86,6 +92,18 @@ class Terminal:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         return handler
+
+
+def _logged(otherwise: Callable[..., None]) -> Callable[..., None]:
+    """Return a hook that turns our own warnings into log records, without the line of code that they came from."""
+
+    def show(message: Warning | str, category: type[Warning], *arguments: Any, **named: Any) -> None:
+        if issubclass(category, DistkernWarning):
+            logging.getLogger("distkern").warning("%s", message)
+        else:
+            otherwise(message, category, *arguments, **named)
+
+    return show
 
 
 def verbosity_options(command: Command) -> Command:

@@ -140,7 +140,10 @@ class KernelLeastSquares(BaseEstimator, ABC):
                 if sample_weight.ndim == 0:
                     sample_weight = np.full(len(X), sample_weight)
             X, y, classes = self._validate_training(X, y, sample_weight)
-            return ArraySource(X, y, sample_weight, classes=classes)
+            names = getattr(self, "feature_names_in_", None)
+            return ArraySource(
+                X, y, sample_weight, classes=classes, feature_names=None if names is None else list(map(str, names))
+            )
         self.n_features_in_ = source.n_features
         return source
 

@@ -11,7 +11,7 @@
     └── StoreError    (OSError)       6  a model store is unusable
 
     DistkernWarning   (UserWarning)
-    └── ScaleWarning               features, or the kernel's width, are of sizes that rarely make sense
+    └── ScaleWarning               features differ in scale so much that the kernel hardly sees some
 
 The number is the exit code of the command line. ``kind`` names the exact cause and never changes once
 published, so that scripts can match on it.
@@ -92,4 +92,4 @@ class DistkernWarning(UserWarning):
 
 
 class ScaleWarning(DistkernWarning):
-    """Features differ widely in scale, or the kernel's width does not fit them."""
+    """Features differ in scale so much that the kernel hardly sees some of them."""

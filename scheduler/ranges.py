@@ -5,6 +5,7 @@ Everything here looks at the moments of the rows only, before anything is comput
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -19,6 +20,8 @@ from distkern.scheduler.answers import LoadAnswer
 from distkern.statistics import Moments
 from distkern.storage import column_name
 from distkern.storage.source import BlockSource
+
+logger = logging.getLogger(__name__)
 
 Array = NDArray[np.float64]
 
@@ -94,10 +97,11 @@ def _check(what: str, moments: Moments, column: int, spread: float, dtype: str, 
     limit = f"{SMALLEST[dtype]:g} is the least" if small else f"{largest:g} is the most"
     # Where squares underflow, all that is known of the standard deviation is that it is not zero.
     extent = f"of about {spread:.1g}" if spread > 1e-150 else "below 1e-150"
+    kind = "underflow" if small else "overflow"
     raise DataError(
-        f"{what} has a standard deviation {extent}, and {limit} that {dtype} arithmetic can square: "
+        f"{what} has a standard deviation {extent}, and {limit} before products {kind} in {dtype}: "
         f"scale it to ordinary sizes{hint}",
-        kind="underflow" if small else "overflow",
+        kind=kind,
     )
 
 
@@ -118,8 +122,7 @@ def warn_about_scales(moments: Moments, scaling: FeatureScaling, kernel: Kernel,
     Warns
     -----
     ScaleWarning
-        Standard deviations in the kernel's space differ by more than a factor of 1000, or the width of a Gaussian is
-        far below the distance between neighbours.
+        Standard deviations in the kernel's space differ by more than a factor of 1000.
     """
     spread = moments.std() / scaling.scale
     varying = np.flatnonzero(spread > 0.0)
@@ -127,18 +130,19 @@ def warn_about_scales(moments: Moments, scaling: FeatureScaling, kernel: Kernel,
         return
     small, large = (int(varying[pick(spread[varying])]) for pick in (np.argmin, np.argmax))
     if spread[large] / spread[small] > SCALE_RATIO:
-        _warn(
+        warnings.warn(
             f"{column_name(large, names)} has a standard deviation of {spread[large]:.3g} and "
             f"{column_name(small, names)} one of {spread[small]:.3g}: the kernel hardly sees the second; "
-            "standardize=True puts both on one scale"
+            "standardize=True puts both on one scale",
+            ScaleWarning,
+            stacklevel=2,
         )
     total = float(np.linalg.norm(spread))
     if isinstance(kernel, Gaussian) and kernel.sigma < NARROW * total / moments.count:
-        _warn(
-            f"sigma={kernel.sigma:g} is far below the spread {total:.3g} of the rows in the kernel's space, so that a "
-            "centre hardly reaches another row: raise sigma, or leave it to the rule sigma='median'"
+        # Not a Python warning: a search over widths tries such ones on purpose.
+        logger.warning(
+            "sigma=%g is far below the spread %.3g of the rows in the kernel's space, so that a centre hardly reaches "
+            "another row: raise sigma, or leave it to the rule sigma='median'",
+            kernel.sigma,
+            total,
         )
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, ScaleWarning, stacklevel=2)

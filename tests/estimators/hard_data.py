@@ -105,11 +105,11 @@ def _wide() -> Made:
     return X, X[:, 0], None
 
 
-def _one_off() -> tuple[Array, Array]:
+def _one_off() -> Made:
     X, y = easy()
     y[:] = 1e30
     y[3] = np.nextafter(1e30, 2e30)
-    return X, y
+    return X, y, None
 
 
 RAW = {"standardize": False}
@@ -202,11 +202,11 @@ CASES: dict[str, Hard] = {
     "half-weights-1e12": Hard(weighted(12, HALF)),
     "one-weight-1e-12": Hard(weighted(-12, ONE)),
     "one-weight-1e12": Hard(weighted(12, ONE)),
-    "one-weight-1e90": Hard(weighted(90, ONE)),
+    "one-weight-1e24": Hard(weighted(24, ONE)),
     "one-weight-1e300": Hard(weighted(300, ONE), refused=dict.fromkeys(BOTH, "overflow")),
     "weights-1e-12-to-1e12": Hard(spread_weights),
     **{
-        f"sigma-1e{e}": Hard(changed(lambda X, y: (X, y)), {"sigma": 10.0**e}, warns=BOTH if e < -3 else ())
+        f"sigma-1e{e}": Hard(changed(lambda X, y: (X, y)), {"sigma": 10.0**e})
         for e in (-300, -160, -30, -10, -4, 4, 10, 30, 160, 300)
     },
     **{

@@ -31,7 +31,8 @@ def outputs(model: Any, X: Array) -> Array:
 def check_valid(model: Any, X: Array) -> None:
     for name in ("coef_", "intercept_", "centers_", "lambda_"):
         assert np.isfinite(getattr(model, name)).all(), name
-    assert model.n_centers_ == len(model.centers_) == len(model.coef_) <= model.max_centers
+    n_paths = len(np.atleast_1d(model.lambda_))
+    assert model.n_centers_ == len(model.centers_) == len(model.coef_) <= n_paths * model.max_centers
     assert not model.n_centers_ or np.isfinite(model.gcv_)
     assert np.all(np.asarray(model.lambda_) >= 0.0)
     for name in ("lambda_", "gcv", "q_norm", "residual_max"):
@@ -56,7 +57,7 @@ def train(case: Hard, cls: Any, criterion: str, dtype: str, selection_rows: int 
     model.set_params(**{name: value for name, value in case.parameters.items() if name in model.get_params()})
     refused = case.refused.get(dtype)
     with warnings.catch_warnings():
-        if case.warns:
+        if dtype in case.warns:
             warnings.simplefilter("ignore", dk.ScaleWarning)
         if refused is None:
             check_valid(model.fit(X, y, weights), X)
@@ -97,7 +98,7 @@ def test_hard_data_one_versus_the_rest(name: str) -> None:
 def dense_fit(model: Any, X: Array, y: Array, weights: Array | None = None) -> Array:
     """Fitted values of the same centres and lambda, from a QR decomposition of all kernel columns."""
     rows, w = model.center_indices_, np.ones(len(X)) if weights is None else weights
-    mean, spread = np.average(X, axis=0, weights=w), X.std(axis=0)
+    mean = np.average(X, axis=0, weights=w)
     spread = np.sqrt(np.average(np.square(X - mean), axis=0, weights=w))
     Z = (X - mean) / np.where(spread > 0, spread, 1.0)
     sigma = model.kernel_.sigma
@@ -118,7 +119,7 @@ def dense_fit(model: Any, X: Array, y: Array, weights: Array | None = None) -> A
 )
 def test_what_is_degenerate_is_fitted_as_a_dense_solver_would(name: str, criterion: str) -> None:
     X, y, weights = CASES[name].make()
-    model = dk.OROLSRegressor(max_centers=30, criterion=criterion, regularization=1e-3).fit(X, y, weights)
+    model = dk.OROLSRegressor(max_centers=30, criterion=criterion, regularization=1e-3, stop=None).fit(X, y, weights)
     assert model.n_centers_ >= 3
     np.testing.assert_allclose(model.predict(X), dense_fit(model, X, y, weights), atol=1e-6 * np.abs(y).max())
 
@@ -132,7 +133,9 @@ def test_a_target_of_three_kernel_columns_is_found(criterion: str, dtype: str, r
     model = dk.OROLSRegressor(
         sigma=1.0, standardize=False, max_centers=40, criterion=criterion, dtype=dtype, regularization=regularization
     ).fit(X, y)
-    assert np.abs(model.predict(X) - y).max() < (1e-9 if dtype == "float64" else 1e-3) * y.std()
+    # Only error reduction finds the very rows.
+    exact = dtype == "float64" and criterion == "error-reduction"
+    assert np.abs(model.predict(X) - y).max() < (1e-9 if exact else 1e-3) * y.std()
 
 
 @pytest.mark.parametrize("cls", REGRESSORS)
@@ -232,9 +235,7 @@ def test_any_numbers(cls: Any, table: tuple[Any, Any, Any], settings: tuple[str,
 @given(sigma=st.floats(1e-30, 1e30), dtype=st.sampled_from(DTYPES), criterion=st.sampled_from(CRITERIA))
 def test_any_width(sigma: float, dtype: str, criterion: str) -> None:
     X, y = easy(60)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dk.ScaleWarning)
-        model = dk.OROLSRegressor(sigma=sigma, dtype=dtype, criterion=criterion, max_centers=10).fit(X, y)
+    model = dk.OROLSRegressor(sigma=sigma, dtype=dtype, criterion=criterion, max_centers=10).fit(X, y)
     check_valid(model, X)
     if sigma > 1e9:
         assert model.stop_reason_ is dk.StopReason.CANDIDATES_EXHAUSTED
@@ -262,7 +263,7 @@ def test_a_row_far_outside_is_predicted_as_the_gaussian_does(dtype: str, value: 
     far = np.array([[value, 0.0], [0.0, value], [value, -value], [0.0, 0.0]])
     predicted = model.predict(far)
     np.testing.assert_allclose(predicted[:3], model.intercept_[0])
-    np.testing.assert_allclose(predicted[3:], model.predict(far[3:]), rtol=1e-5)
+    np.testing.assert_allclose(predicted[3:], model.predict(far[3:]), atol=1e-3)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -131,8 +131,8 @@ def warn_about_scales(moments: Moments, scaling: FeatureScaling, kernel: Kernel,
     small, large = (int(varying[pick(spread[varying])]) for pick in (np.argmin, np.argmax))
     if spread[large] / spread[small] > SCALE_RATIO:
         warnings.warn(
-            f"{column_name(large, names)} has a standard deviation of {spread[large]:.3g} and "
-            f"{column_name(small, names)} one of {spread[small]:.3g}: the kernel hardly sees the second; "
+            f"{column_name(large, names)} has a standard deviation of {spread[large]:.4g} and "
+            f"{column_name(small, names)} one of {spread[small]:.4g}: the kernel hardly sees the second; "
             "standardize=True puts both on one scale",
             ScaleWarning,
             stacklevel=2,

@@ -32,6 +32,7 @@ _HOMES = {
     "ClusterError": "distkern.errors",
     "RunError": "distkern.errors",
     "StoreError": "distkern.errors",
+    "Cancelled": "distkern.errors",
     "DistkernWarning": "distkern.errors",
     "ScaleWarning": "distkern.errors",
 }

@@ -8,7 +8,8 @@
     ├── BudgetError   (ValueError)    4  the job does not fit the memory it may use
     ├── ClusterError  (RuntimeError)  5  workers could not be had, or kept dying
     ├── RunError      (RuntimeError)  6  a run directory is unusable
-    └── StoreError    (OSError)       6  a model store is unusable
+    ├── StoreError    (OSError)       6  a model store is unusable
+    └── Cancelled                   130  someone asked the training to end
 
     DistkernWarning   (UserWarning)
     └── ScaleWarning               features differ in scale so much that the kernel hardly sees some
@@ -85,6 +86,12 @@ class StoreError(DistkernError, OSError):
     """A model store is unusable."""
 
     exit_code = 6
+
+
+class Cancelled(DistkernError):
+    """Someone asked the training to end; a callback may raise it, and a run directory keeps what was done."""
+
+    exit_code = 130
 
 
 class DistkernWarning(UserWarning):

@@ -27,6 +27,10 @@ class Executor(Protocol):
         """Send the next message of the log and return the sum of the answers."""
         ...
 
+    def skip(self, message: Message) -> None:
+        """Add a message to the log whose answer is known; blocks take its effect later."""
+        ...
+
     def query(self, query: Query) -> Answer:
         """Ask without changing anything."""
         ...
@@ -60,16 +64,28 @@ class SerialExecutor:
             Block(source, number, with_features=with_features, budget=budget)
             for number in range(len(source.boundaries) - 1)
         ]
+        self._skipped: list[Message] = []
 
     def exchange(self, message: Message, handed_in: HandedIn | None = None) -> Answer:
         """Apply the next message to all blocks and return the sum of the answers."""
+        self._catch_up()
         numbers = range(len(self._blocks))
         nodes = rounds.apply_message(self._blocks, canonical(message), numbers, len(numbers), handed_in)
         return total(nodes, len(numbers))
 
+    def skip(self, message: Message) -> None:
+        """Remember a message whose answer is known; it takes effect before the next exchange."""
+        self._skipped.append(canonical(message))
+
     def query(self, query: Query) -> Answer:
         """Ask without changing anything."""
+        self._catch_up()
         return rounds.ask(self._blocks, canonical(query))
+
+    def _catch_up(self) -> None:
+        if self._skipped:
+            skipped, self._skipped = self._skipped, []
+            rounds.replay(self._blocks, skipped)
 
     def peak_rss(self) -> int:
         """Return 0: the blocks live in the driver's process."""

@@ -11,6 +11,7 @@ from distkern.storage.checks import (
 )
 from distkern.storage.dataset import Dataset, open_dataset
 from distkern.storage.ingest import ingest
+from distkern.storage.journal import Journal, recorded
 from distkern.storage.kinds import describe
 from distkern.storage.labels import as_targets, plain_labels
 from distkern.storage.model_store import check_model_destination, read_model, write_model
@@ -29,6 +30,7 @@ __all__ = [
     "Dataset",
     "DatasetSource",
     "DatasetWriter",
+    "Journal",
     "PredictionWriter",
     "Predictions",
     "RunDirectory",
@@ -54,6 +56,7 @@ __all__ = [
     "plain_labels",
     "read_model",
     "read_predictions",
+    "recorded",
     "require_finite",
     "to_numeric",
     "write_dataset",

@@ -22,7 +22,8 @@ from distkern.errors import DistkernError
 __all__ = ["check_destination", "publish_directory", "sync_file", "sync_folder"]
 
 _YOUNG_SECONDS = 60.0
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+FULL_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""What the operating system says where no space is left."""
 
 
 def check_destination(
@@ -126,7 +127,7 @@ def publish_directory(
         check_destination(path, overwrite, error, replaceable)
         _swap_in(partial, final)
     except OSError as cause:
-        if isinstance(cause, DistkernError) or cause.errno not in _FULL:
+        if isinstance(cause, DistkernError) or cause.errno not in FULL_DISK:
             raise
         raise error(
             f"no space is left to write {path} ({cause.strerror}): free space or name another place",

@@ -1,7 +1,8 @@
 """Run directories: what was asked for, what happened, and how it ended.
 
-``job.json`` is written once, ``events.jsonl`` grows by a line an event, ``summary.json`` appears at the end.
-A process that is killed leaves at most one torn line, which readers skip and the next writer closes.
+``job.json`` says what was asked for and ``training.json`` what decides the model, ``events.jsonl`` grows by a line an
+event, ``summary.json`` appears at the end; `distkern.storage.journal` keeps the exchanges. A process that is killed
+leaves at most one torn line, which readers skip and the next writer closes.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from typing import Any, Self
 
 from distkern.errors import RunError
 from distkern.storage.formats import appearance, has_kind, require_version
+from distkern.storage.journal import recorded
 from distkern.storage.json_files import dump_json, read_json, write_json
 from distkern.storage.publish import publish_directory
 
 __all__ = ["RunDirectory", "is_run"]
 
 FORMAT_VERSION = 1
-_JOB, _EVENTS, _SUMMARY = "job.json", "events.jsonl", "summary.json"
+_JOB, _TRAINING, _EVENTS, _SUMMARY = "job.json", "training.json", "events.jsonl", "summary.json"
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:
@@ -74,7 +76,7 @@ class RunDirectory:
             ``exists``, ``foreign``, ``not-writable`` or ``disk-full``.
         """
         with publish_directory(path, overwrite, RunError, is_run) as folder:
-            write_json(folder / _JOB, {"format_version": FORMAT_VERSION, "kind": "run", "job": job})
+            write_json(folder / _JOB, _description(job))
             (folder / _EVENTS).touch()
         return cls.open(path)
 
@@ -107,6 +109,56 @@ class RunDirectory:
             raise RunError(f"{path} is damaged: {_JOB} cannot be read; start the run again", kind="corrupt")
         require_version(path, description, FORMAT_VERSION, RunError)
         return cls(folder, description["job"])
+
+    def restart(self) -> None:
+        """Note that the run goes on, with the job that `job` says now.
+
+        Raises
+        ------
+        RunError
+            ``not-writable``.
+        """
+        try:
+            (self.path / _SUMMARY).unlink(missing_ok=True)
+            write_json(self.path / _JOB, _description(self.job))
+        except OSError as cause:
+            raise self._not_writable(_JOB, cause) from cause
+
+    @property
+    def has_records(self) -> bool:
+        """Whether a training has recorded exchanges that a resumed one can use."""
+        return bool(recorded(self.path)[0])
+
+    @property
+    def training(self) -> dict[str, Any] | None:
+        """What decides the model, as the first driver wrote it; None where no training has begun."""
+        if not (self.path / _TRAINING).exists():
+            return None
+        training = read_json(self.path / _TRAINING)
+        if not isinstance(training, dict):
+            raise RunError(
+                f"{self.path} is damaged: {_TRAINING} cannot be read; start the run again with --overwrite",
+                kind="corrupt",
+            )
+        return training
+
+    def write_training(self, training: Mapping[str, Any]) -> None:
+        """Write what decides the model, in one step.
+
+        Parameters
+        ----------
+        training : mapping
+            JSON values.
+
+        Raises
+        ------
+        RunError
+            ``not-writable``.
+        """
+        try:
+            write_json(self.path / _TRAINING, dict(training))
+        except OSError as cause:
+            raise self._not_writable(_TRAINING, cause) from cause
 
     def record(self, event: Mapping[str, Any]) -> None:
         """Append one event as a line of JSON.
@@ -175,6 +227,10 @@ class RunDirectory:
 
     def __repr__(self) -> str:
         return f"<RunDirectory {self.path.name!r}: {'running or cut short' if self.summary is None else 'done'}>"
+
+
+def _description(job: dict[str, Any]) -> dict[str, Any]:
+    return {"format_version": FORMAT_VERSION, "kind": "run", "job": job}
 
 
 def _ends_line(stream: Any) -> bool:

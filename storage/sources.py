@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from hashlib import blake2b
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +98,10 @@ class ArraySource:
     def read_rows(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """Single rows of X in the order given, shape (n, n_features)."""
         return np.ascontiguousarray(self.X[_checked_rows(rows, self.n_rows)])
+
+    def fingerprint(self) -> str:
+        """Name the content."""
+        return _digest(self.X, self.y, self.weights)
 
     def __repr__(self) -> str:
         return f"<ArraySource: {self.n_rows} rows x {self.n_features} features {self.feature_dtype}>"
@@ -206,6 +211,11 @@ class ZarrSource(ZarrRows):
         values = self._read(self.weights, span, "sample_weight")
         return check_weights(values, span.stop - span.start, span.start)
 
+    def fingerprint(self) -> str | None:
+        """Name the form of stored arrays, and the content of others."""
+        arrays = (self.X, self.y, self.weights)
+        return _digest(*(a.metadata.to_dict() if isinstance(a, zarr.Array) else a for a in arrays))
+
     @staticmethod
     def _read(values: Any, span: slice, what: str) -> NDArray[Any]:
         if isinstance(values, zarr.Array):
@@ -236,6 +246,7 @@ class DatasetSource(ZarrSource):
         super().__init__(dataset.X, dataset.y, weights, classes=dataset.class_labels)
         self.path = dataset.path
         self.feature_names = dataset.feature_names
+        self._content = dataset.fingerprint()
 
     def read_features(self, block: int) -> NDArray[Any]:
         """Rows of X of one block, a fresh array of shape (rows, n_features)."""
@@ -254,6 +265,10 @@ class DatasetSource(ZarrSource):
         self._require_chunks(self.X, _checked_rows(rows, self.n_rows), "X")
         return super().read_rows(rows)
 
+    def fingerprint(self) -> str:
+        """Name the content as it was written."""
+        return f"{self._content} {super().fingerprint() if self.weights is not None else ''}".strip()
+
     def _check(self, values: NDArray[Any], what: str, first_row: int) -> None:
         pass
 
@@ -268,6 +283,20 @@ class DatasetSource(ZarrSource):
                     f"chunk {chunk} of {what} is missing from {self.path}: ingest the data again",
                     kind="unreadable",
                 )
+
+
+def _digest(*parts: Any) -> str:
+    state = blake2b(digest_size=16)
+    for part in parts:
+        if not isinstance(part, np.ndarray):
+            state.update(repr(part).encode())
+            continue
+        state.update(f"{part.dtype.str} {part.shape}".encode())
+        if part.dtype.kind in "OT":
+            state.update(repr(part.tolist()).encode())
+        else:
+            state.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
+    return state.hexdigest()
 
 
 def _span(boundaries: tuple[int, ...], block: int) -> slice:

@@ -43,6 +43,7 @@ from distkern.storage import (
     ZarrRows,
     as_source,
     as_targets,
+    is_run,
     is_zarr_array,
     memory_array,
     require_finite,
@@ -175,19 +176,28 @@ class KernelLeastSquares(BaseEstimator, ABC):
             factors=self.factors,
             memory_limit=byte_count("memory_limit", self.memory_limit),
             subscribers=subscribers,
+            run=run,
         )
         self._take(result, [path.n_centers for path in result.paths])
-        if run is not None:
+        if run is not None and run is not self.run_dir:
             run.write_summary(self.summary_ | {"stop_reason": str(self.stop_reason_)})
         return result
 
     def _run_directory(self) -> RunDirectory:
+        """Make or reopen the run directory; a caller that gives one as it is looks after it."""
+        if isinstance(self.run_dir, RunDirectory):
+            return self.run_dir
         parameters = {
             name: value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
             for name, value in self.get_params(deep=False).items()
             if name not in _BY_REFERENCE
         }
-        return RunDirectory.create(self.run_dir, {"estimator": type(self).__name__, "parameters": parameters})
+        document = {"estimator": type(self).__name__, "parameters": parameters}
+        if not is_run(self.run_dir):
+            return RunDirectory.create(self.run_dir, document)
+        run = RunDirectory.open(self.run_dir)
+        run.job = document
+        return run
 
     def _take(self, result: TrainingResult, n_centers: list[int]) -> None:
         """Set the fitted attributes from one prefix of every path."""

@@ -14,7 +14,7 @@ from distkern.errors import DataError
 from distkern.model import KernelModel
 from distkern.scheduler.prediction import Finish, evaluate
 from distkern.scheduler.threads import follow_worker
-from distkern.storage import check_rows_agree, check_weights, numeric_dtype, require_finite
+from distkern.storage import check_rows_agree, require_extent, check_weights, numeric_dtype, require_finite
 
 
 def is_dask_array(value: Any) -> bool:
@@ -58,6 +58,7 @@ class DaskArraySource:
         self._y = y if is_dask_array(y) else np.asarray(y)
         self._weights = weights if weights is None or is_dask_array(weights) else np.asarray(weights)
         self.n_rows, self.n_features = (int(size) for size in X.shape)
+        require_extent(self.n_rows, self.n_features)
         if self._y.ndim not in (1, 2):
             raise DataError(
                 f"y has shape {self._y.shape}: it must have shape (n_rows,) or (n_rows, n_targets)",

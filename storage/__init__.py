@@ -6,6 +6,7 @@ from distkern.storage.checks import (
     check_weights,
     column_name,
     numeric_dtype,
+    require_extent,
     require_finite,
     to_numeric,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "read_model",
     "read_predictions",
     "recorded",
+    "require_extent",
     "require_finite",
     "to_numeric",
     "write_dataset",

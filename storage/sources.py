@@ -20,7 +20,7 @@ from zarr.storage import FsspecStore, LocalStore, MemoryStore, WrapperStore
 
 from distkern.errors import DataError
 from distkern.storage.blocks import block_boundaries, memory_block_rows
-from distkern.storage.checks import check_rows_agree, check_weights, numeric_dtype, require_finite, to_numeric
+from distkern.storage.checks import check_rows_agree, check_weights, numeric_dtype, require_extent, require_finite, to_numeric
 from distkern.storage.chunks import read_rows, read_slab
 from distkern.storage.labels import as_targets
 
@@ -184,6 +184,7 @@ class ZarrSource(ZarrRows):
         classes: NDArray[Any] | None = None,
     ) -> None:
         super().__init__(X)
+        require_extent(self.n_rows, self.n_features)
         self.y = _targets_allowed(_anchored(y) if isinstance(y, zarr.Array) else as_targets(y))
         check_rows_agree(self.n_rows, self.y.shape[0])
         self.target_shape: tuple[int, ...] = tuple(self.y.shape[1:])

@@ -16,6 +16,8 @@ from distkern.stopping import StopReason
 from distkern.storage import plain_labels, read_model, write_model
 
 _NOT_STORED = ("client", "callbacks", "run_dir")
+_PLAIN = ("coef", "intercept", "feature_shift", "feature_scale", "lambda")
+"""Arrays of floats."""
 
 
 def save_estimator(estimator: Any, path: str | os.PathLike[str], *, overwrite: bool) -> None:
@@ -83,6 +85,7 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     from distkern import estimators
 
     meta, arrays = read_model(path)
+    _check_arrays(path, arrays)
     known = {cls.__name__: cls for cls in estimators.ESTIMATORS}
     try:
         cls = known[meta["estimator"]]
@@ -102,6 +105,8 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         estimator.history_ = arrays["history"]
         estimator.stop_reason_ = StopReason(meta["stop_reason"])
         estimator.n_features_in_ = meta["n_features"]
+        if meta["n_features"] != len(scaling.shift):
+            raise ValueError(f"n_features is {meta['n_features']!r}, the arrays have {len(scaling.shift)}")
         estimator.summary_ = meta["summary"]
         estimator.plan_ = meta["plan"]
         estimator._flat = meta["flat"]
@@ -110,9 +115,57 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         if "classes" in arrays:
             labels = arrays["classes"]
             estimator.classes_ = labels.astype(object) if meta["object_labels"] else labels
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StoreError(f"{path} does not describe a model this version knows: {error}", kind="corrupt") from None
     return estimator
+
+
+def _check_arrays(path: str | os.PathLike[str], arrays: dict[str, Any]) -> None:
+    """Refuse arrays that a prediction could not use, or that would make it silently wrong.
+
+    Raises
+    ------
+    StoreError
+        ``corrupt``: names the array.
+    """
+    lacking = {"centers", "center_indices", *_PLAIN} - set(arrays)
+    if lacking:
+        raise _corrupt(path, f"{sorted(lacking)[0]} is missing")
+    for name in ("centers", *_PLAIN):
+        array = arrays[name]
+        if array.dtype.kind not in ("f" if name in _PLAIN else "biuf"):
+            raise _corrupt(path, f"{name} has dtype {array.dtype} and not numbers")
+        bad = array[~np.isfinite(array)]
+        if bad.size:
+            raise _corrupt(path, f"{name} holds {'NaN' if np.isnan(bad[0]) else bad[0]}")
+    d, m, n_targets = (arrays[name].size for name in ("feature_shift", "center_indices", "intercept"))
+    shapes = {
+        "feature_shift": (d,),
+        "feature_scale": (d,),
+        "center_indices": (m,),
+        "centers": (m, d),
+        "intercept": (n_targets,),
+        "coef": (m, n_targets),
+    }
+    for name, shape in shapes.items():
+        if arrays[name].shape != shape:
+            raise _corrupt(
+                path,
+                f"{name} has shape {arrays[name].shape} and not {shape}, as feature_shift, center_indices and "
+                "intercept demand",
+            )
+    if not (arrays["feature_scale"] > 0.0).all():
+        raise _corrupt(path, "feature_scale holds numbers that are not above 0")
+    if arrays["lambda"].shape not in ((1,), (n_targets,)):
+        raise _corrupt(path, f"lambda has shape {arrays['lambda'].shape} for {n_targets} targets")
+    if "classes" in arrays:
+        classes = arrays["classes"]
+        if classes.ndim != 1 or len(classes) < 2 or n_targets != (1 if len(classes) == 2 else len(classes)):
+            raise _corrupt(path, f"classes has shape {classes.shape} for {n_targets} targets")
+
+
+def _corrupt(path: str | os.PathLike[str], why: str) -> StoreError:
+    return StoreError(f"{path} is a damaged model: {why}; train again or fetch a fresh copy", kind="corrupt")
 
 
 def _require_known_kernel(kernel: Kernel) -> None:

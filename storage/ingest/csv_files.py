@@ -45,8 +45,8 @@ class CsvTable:
     Raises
     ------
     DataError
-        ``empty-file``, ``unreadable``, ``ragged-row``, ``empty-column``, ``text-column`` (on reading), and
-        what `choose_columns` raises.
+        ``empty-file``, ``unreadable``, ``ragged-row``, ``line-break``, ``empty-column``, ``text-column`` (on
+        reading), and what `choose_columns` raises.
     """
 
     def __init__(self, paths: Sequence[Path], target: str | None, drop: Sequence[str], delimiter: str | None) -> None:
@@ -90,9 +90,21 @@ class CsvTable:
         for block in self._blocks(file, {}):
             rows += block.num_rows
             text = _holes_as_null(block.column(self._target))
+            self._refuse_line_breaks(text, self._first_rows[file] + rows - block.num_rows)
             while not _casts(text, self._target_type):
                 self._target_type = pa.float64() if pa.types.is_integer(self._target_type) else pa.string()
         return rows
+
+    def _refuse_line_breaks(self, text: Any, first_row: int) -> None:
+        """A quote that is never closed makes a label of all lines up to the next quote."""
+        broken = pc.fill_null(pc.match_substring(text, "\n"), False)
+        if pc.any(broken).as_py():
+            row = pc.index(broken, True).as_py()
+            raise DataError(
+                f"the target {self._target!r} holds a line break in row {first_row + row} (counted from 1 over all "
+                f"files): {text[row].as_py()[:40]!r}; close the quote, or take the line break out",
+                kind="line-break",
+            )
 
     def _blocks(self, file: int, types: dict[str, Any]) -> Iterator[Any]:
         """Yield record batches of the typed columns and the target, which is text."""

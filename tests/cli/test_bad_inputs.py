@@ -9,6 +9,7 @@ import gzip
 import json
 import re
 import shutil
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
@@ -67,18 +68,24 @@ def both(*steps: Prepare) -> Prepare:
     return lambda folder: [step(folder) for step in steps]
 
 
-def zarrs(X: Any, y: Any, **options: Any) -> Prepare:
-    """Two plain arrays, and a job on them; options are zarr's for X."""
+def zarrs(X: Any, y: Any, empty: bool = False, **options: Any) -> Prepare:
+    """Two plain arrays, and a job on them; options are zarr's for X, which may be left without chunks."""
 
     def prepare(folder: Path) -> None:
+        with warnings.catch_warnings():
+            # For dtypes that its specification does not name.
+            warnings.simplefilter("ignore", zarr.errors.UnstableSpecificationWarning)
+            write(folder)
+        job(data={"x": "X.zarr", "y": "y.zarr"})(folder)
+
+    def write(folder: Path) -> None:
         for name, values, given in (("X.zarr", X, options), ("y.zarr", y, {})):
             values = np.asarray(values)
             stored = zarr.create_array(
                 folder / name, shape=values.shape, dtype=values.dtype, **{"chunks": values.shape or (), **given}
             )
-            if values.size:
+            if values.size and not (empty and name == "X.zarr"):
                 stored[...] = values
-        job(data={"x": "X.zarr", "y": "y.zarr"})(folder)
 
     return prepare
 
@@ -141,13 +148,6 @@ def chunk_file(folder: Path, array: str) -> Path:
     return next(path for path in sorted((folder / array / "c").rglob("*")) if path.is_file())
 
 
-def broken_chunk(folder: Path) -> None:
-    file = chunk_file(folder, "d.zarr/X")
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2 :] = b"\xff" * (len(content) - len(content) // 2)
-    file.write_bytes(bytes(content))
-
-
 X, LABELS = np.arange(24.0).reshape(12, 2) ** 1.5, np.arange(12) % 2
 HOLE = np.where(np.arange(24).reshape(12, 2) == 7, np.nan, X)
 RECORDS = np.zeros(12, dtype=[("a", "f8"), ("b", "i4")])
@@ -173,7 +173,7 @@ COMMANDS: dict[str, Bad] = {
         "train job.toml --workers 2 --scheduler tcp://127.0.0.1:1", 2, ("exclude each other",), job()
     ),
     "--memory that is no size": Bad("train job.toml --memory plenty", 2, ("plenty", "2GiB"), job()),
-    "--memory too small for anything": Bad("train job.toml --memory 1KB", 4, ("memory", "KiB"), job()),
+    "--memory too small for anything": Bad("train job.toml --memory 1KB", 4, ("memory", "1 MiB"), job()),
     "--chunk-rows of zero": Bad(f"{CSV} --chunk-rows 0", 2, ("--chunk-rows", "0"), text("a.csv", "a,b,y\n" + ROWS)),
     "--missing of no kind": Bad(f"{CSV} --missing guess", 2, ("--missing", "guess"), text("a.csv", "a,b,y\n" + ROWS)),
     "--task of no kind": Bad(f"{CSV} --task rank", 2, ("--task", "rank"), text("a.csv", "a,b,y\n" + ROWS)),
@@ -205,12 +205,14 @@ JOBS: dict[str, Bad] = {
     "an unknown method": Bad(TRAIN, 2, ('method = "svm"', "orols"), job({"method": "svm"})),
     "an unknown kernel": Bad(TRAIN, 2, ("gausian", "gaussian"), job({"kernel": "gausian"})),
     "a kernel's unknown parameter": Bad(
-        TRAIN, 2, ("polynomial", "'degre'", "'degree'"), job({"kernel": {"name": "polynomial", "degre": 2}})
+        TRAIN,
+        2,
+        ("polynomial", "'degre'", "'degree'"),
+        text("job.toml", "[data]\ntrain='d.zarr'\n[model]\nkernel={name='polynomial', degre=2}"),
     ),
     "a criterion of no kind": Bad(TRAIN, 2, ("criterion", "residuals", "error-reduction"), job({"criterion": "residuals"})),
-    "a number beyond all sizes": Bad(TRAIN, 4, ("max_centers",), job({"max_centers": 10**18, "candidates": 10**15})),
-    "an integer of a thousand digits": Bad(
-        TRAIN, 2, ("max_centers",), text("job.toml", "[data]\ntrain='d.zarr'\n[model]\nmax_centers=" + "9" * 1000)
+    "an integer of ten thousand digits": Bad(
+        TRAIN, 2, ("job.toml", "digits"), text("job.toml", "[data]\ntrain='d.zarr'\n[model]\nmax_centers=" + "9" * 10_000)
     ),
     "x without y": Bad(TRAIN, 2, ("x needs y",), job(data={"x": "X.zarr"})),
     "train beside x and y": Bad(TRAIN, 2, ("exclude",), job(data={"train": "d.zarr", "x": "X.zarr", "y": "y.zarr"})),
@@ -253,15 +255,11 @@ DATASETS: dict[str, Bad] = {
     "a dataset that was never finished": Bad(
         TRAIN,
         3,
-        ("d.zarr", "complete"),
+        ("d.zarr", "not written to its end"),
         both(edited("d.zarr/zarr.json", lambda d: d["attributes"]["distkern"].update(complete=False)), job()),
     ),
     "a dataset without y": Bad(TRAIN, 3, ("d.zarr", "y"), both(without("d.zarr/y"), job())),
     "a missing chunk": Bad(TRAIN, 3, ("chunk", "X", "d.zarr"), both(lambda f: chunk_file(f, "d.zarr/X").unlink(), job())),
-    "a chunk cut short": Bad(
-        TRAIN, 3, ("chunk", "X"), both(lambda f: cut(str(chunk_file(f, "d.zarr/X").relative_to(f)), 0.3)(f), job())
-    ),
-    "a chunk of noise": Bad(TRAIN, 3, ("chunk", "X"), both(broken_chunk, job())),
     "an existing store as output of ingest": Bad(
         "ingest a.csv --target y --out d.zarr", 3, ("d.zarr", "overwrite"), text("a.csv", "a,b,y\n" + ROWS)
     ),
@@ -275,10 +273,10 @@ ZARRS: dict[str, Bad] = {
         TRAIN, 3, ("X holds NaN", "row 3", "column 1"), zarrs(HOLE, LABELS, chunks=(2, 2), shards=(6, 2))
     ),
     "NaN as fill value of chunks that are absent": Bad(
-        TRAIN, 3, ("X holds NaN", "row 0"), zarrs(np.empty((0, 2)), LABELS[:0])
+        TRAIN, 3, ("X holds NaN", "row 0"), zarrs(X, LABELS, fill_value=np.nan, empty=True)
     ),
-    "X without rows": Bad(TRAIN, 3, ("X", "0 "), zarrs(X[:0], LABELS[:0], chunks=(1, 2))),
-    "X without columns": Bad(TRAIN, 3, ("X", "0 "), zarrs(X[:, :0], LABELS, chunks=(12, 1))),
+    "X without rows": Bad(TRAIN, 3, ("X has 0 rows",), zarrs(X[:0], LABELS[:0], chunks=(1, 2))),
+    "X without columns": Bad(TRAIN, 3, ("X has 0 features",), zarrs(X[:, :0], LABELS, chunks=(12, 1))),
     "X of one dimension": Bad(TRAIN, 3, ("X has shape (24,)", "two dimensions"), zarrs(X.ravel(), LABELS)),
     "X of three dimensions": Bad(TRAIN, 3, ("X has shape (12, 2, 1)",), zarrs(X[:, :, None], LABELS)),
     "y of another length": Bad(TRAIN, 3, ("X has 12 rows", "y has 11"), zarrs(X, LABELS[1:])),
@@ -336,7 +334,7 @@ MODELS: dict[str, Bad] = {
         PREDICT, 6, ("m.model", "Oracle"), edited("m.model/model.json", lambda d: d["meta"].update(estimator="Oracle"))
     ),
     "a number of features that is none": Bad(
-        PREDICT, 6, ("m.model", "n_features"), edited("m.model/model.json", lambda d: d["meta"].update(n_features=77))
+        PREDICT, 6, ("m.model", "n_features", "77"), edited("m.model/model.json", lambda d: d["meta"].update(n_features=77))
     ),
     "data of another width": Bad("predict m.model r.zarr --out new", 3, ("r.zarr", "3 features", "2")),
     "data of another width, evaluated": Bad("evaluate m.model r.zarr", 3, ("r.zarr", "3 features", "2")),
@@ -376,8 +374,8 @@ FILES: dict[str, Bad] = {
     "CSV: labels for a regression": Bad(f"{CSV} --task regression", 3, ("y", "labels"), text("a.csv", "a,b,y\n" + ROWS)),
     "CSV: another separator": Bad(CSV, 3, ("'y'", "--delimiter"), text("a.csv", "a;b;y\n1;2;p\n")),
     "CSV: not UTF-8": Bad(CSV, 3, ("a.csv",), text("a.csv", b"a,b,y\n1,2,\xff\xfe\n3,4,q\n")),
-    "CSV: NUL bytes": Bad(CSV, 3, ("a.csv",), text("a.csv", b"a,b,y\n1,\0,p\n3,4,q\n")),
-    "CSV: a quote that never ends": Bad(CSV, 3, ("a.csv",), text("a.csv", 'a,b,y\n1,2,"p\n3,4,q\n')),
+    "CSV: NUL bytes": Bad(CSV, 3, ("'b'", "row 1", r"\x00"), text("a.csv", b"a,b,y\n1,\0,p\n3,4,q\n")),
+    "CSV: a quote that never ends": Bad(CSV, 3, ("'y'", "line break", "row 1"), text("a.csv", 'a,b,y\n1,2,"p\n3,4,q\n')),
     "CSV: no gzip": Bad("ingest a.csv.gz --target y --out new", 3, ("a.csv.gz",), text("a.csv.gz", "a,b,y\n" + ROWS)),
     "CSV: gzip cut short": Bad(
         "ingest a.csv.gz --target y --out new", 3, ("a.csv.gz",), text("a.csv.gz", gzip.compress(("a,b,y\n" + ROWS * 99).encode())[:90])

@@ -5,6 +5,7 @@
     DistkernError
     ├── JobError      (ValueError)    2  a parameter, a command line or a job file is wrong
     ├── DataError     (ValueError)    3  the data cannot be trained on, or cannot be found
+    │   └── DataTypeError (TypeError) 3  the data is of a type that cannot be trained on
     ├── BudgetError   (ValueError)    4  the job does not fit the memory it may use
     ├── ClusterError  (RuntimeError)  5  workers could not be had, or kept dying
     ├── RunError      (RuntimeError)  6  a run directory is unusable
@@ -62,6 +63,10 @@ class DataError(DistkernError, ValueError):
     """The data cannot be trained on, or cannot be found."""
 
     exit_code = 3
+
+
+class DataTypeError(DataError, TypeError):
+    """The data is of a type that cannot be trained on, where scikit-learn's convention is a `TypeError`."""
 
 
 class BudgetError(DistkernError, ValueError):

@@ -14,7 +14,7 @@ from distkern.errors import DataError
 from distkern.model import KernelModel
 from distkern.scheduler.prediction import Finish, evaluate
 from distkern.scheduler.threads import follow_worker
-from distkern.storage import check_rows_agree, require_extent, check_weights, numeric_dtype, require_finite
+from distkern.storage import check_rows_agree, check_weights, numeric_dtype, require_extent, require_finite
 
 
 def is_dask_array(value: Any) -> bool:
@@ -48,12 +48,14 @@ class DaskArraySource:
     def __init__(self, X: Any, y: Any, weights: Any = None) -> None:
         if y is None:
             raise DataError("y is missing: give the targets of the rows of X", kind="target")
-        if X.ndim != 2 or any(np.isnan(size) for sizes in X.chunks for size in sizes):
+        for name, array in (("X", X), ("y", y), ("sample_weight", weights)):
+            _require_chunk_sizes(name, array)
+        if X.ndim != 2:
             raise DataError(
-                f"X is a dask array of shape {X.shape}: it must have two dimensions and known chunk sizes "
-                "(call X.compute_chunk_sizes() first)",
+                f"X is a dask array of shape {X.shape}: it must have two dimensions, rows and features",
                 kind="shape-mismatch",
             )
+        self.feature_dtype = numeric_dtype(np.dtype(X.dtype), "X")
         self._X = X.rechunk({1: -1})
         self._y = y if is_dask_array(y) else np.asarray(y)
         self._weights = weights if weights is None or is_dask_array(weights) else np.asarray(weights)
@@ -74,18 +76,17 @@ class DaskArraySource:
             check_rows_agree(self.n_rows, self._weights.shape[0], "sample_weight")
         self.target_shape: tuple[int, ...] = tuple(self._y.shape[1:])
         self.boundaries = (0, *accumulate(int(size) for size in X.chunks[0]))
-        self.feature_dtype = numeric_dtype(np.dtype(X.dtype), "X")
         self.classes: NDArray[Any] | None = None
 
     def read_features(self, block: int) -> NDArray[Any]:
         """Rows of X of one block, shape (rows, n_features)."""
-        values = self._read(self._X, block).astype(self.feature_dtype, copy=False)
+        values = self._read(self._X, "X", block).astype(self.feature_dtype, copy=False)
         require_finite(values, "X", self.boundaries[block])
         return values
 
     def read_targets(self, block: int) -> NDArray[Any]:
         """Targets of one block."""
-        values = self._read(self._y, block)
+        values = self._read(self._y, "y", block)
         require_finite(values, "y", self.boundaries[block])
         return values
 
@@ -97,12 +98,29 @@ class DaskArraySource:
         if self._weights is None:
             return None
         first, last = self.boundaries[block : block + 2]
-        return check_weights(self._read(self._weights, block), last - first, first)
+        return check_weights(self._read(self._weights, "sample_weight", block), last - first, first)
 
-    def _read(self, array: Any, block: int) -> NDArray[Any]:
+    def _read(self, array: Any, what: str, block: int) -> NDArray[Any]:
         first, last = self.boundaries[block : block + 2]
         part = array[first:last]
-        return np.ascontiguousarray(part.compute() if is_dask_array(part) else part)
+        if is_dask_array(part):
+            try:
+                part = part.compute()
+            except (ArithmeticError, LookupError, TypeError, ValueError, OSError) as cause:
+                raise DataError(
+                    f"rows {first} to {last - 1} of {what} (counted from 0), a dask array, cannot be computed: "
+                    f"{type(cause).__name__}: {cause}",
+                    kind="unreadable",
+                ) from cause
+        return np.ascontiguousarray(part)
+
+
+def _require_chunk_sizes(name: str, array: Any) -> None:
+    if is_dask_array(array) and any(np.isnan(size) for sizes in array.chunks for size in sizes):
+        raise DataError(
+            f"{name} is a dask array with chunks of unknown sizes: call {name}.compute_chunk_sizes() first",
+            kind="unknown-chunks",
+        )
 
 
 def predict_rows(rows: NDArray[Any], model: KernelModel, finish: Finish[NDArray[Any]]) -> NDArray[Any]:

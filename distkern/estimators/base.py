@@ -7,6 +7,7 @@ in an underscore; what cannot be copied or pickled (a client, callbacks) is kept
 from __future__ import annotations
 
 import logging
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from copy import copy, deepcopy
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from distkern.errors import DataError, JobError, RunError
+from distkern.errors import BudgetError, DataError, DataTypeError, JobError, RunError
 from distkern.estimators.assembly import assemble, prefix_lengths
 from distkern.estimators.parameters import byte_count, check_parameters
 from distkern.events import Event, Subscriber
@@ -46,6 +47,7 @@ from distkern.storage import (
     is_run,
     is_zarr_array,
     memory_array,
+    numeric_dtype,
     require_finite,
 )
 
@@ -165,19 +167,26 @@ class KernelLeastSquares(BaseEstimator, ABC):
         if client is None and not isinstance(source, ArraySource):
             client = current_client()
         subscribers: list[Subscriber] = list(self.callbacks or ())
-        run = None
+        run, is_new = None, False
         if self.run_dir is not None:
+            is_new = not isinstance(self.run_dir, RunDirectory) and not is_run(self.run_dir)
             run = self._run_directory()
             subscribers.append(_Recorder(run))
-        result = run_training(
-            self.training_job(),
-            source,
-            client=client,
-            factors=self.factors,
-            memory_limit=byte_count("memory_limit", self.memory_limit),
-            subscribers=subscribers,
-            run=run,
-        )
+        try:
+            result = run_training(
+                self.training_job(),
+                source,
+                client=client,
+                factors=self.factors,
+                memory_limit=byte_count("memory_limit", self.memory_limit),
+                subscribers=subscribers,
+                run=run,
+            )
+        except (JobError, DataError, BudgetError):
+            # What could never have run leaves no record that could be resumed.
+            if run is not None and is_new:
+                shutil.rmtree(run.path, ignore_errors=True)
+            raise
         self._take(result, [path.n_centers for path in result.paths])
         if run is not None and run is not self.run_dir:
             run.write_summary(self.summary_ | {"stop_reason": str(self.stop_reason_)})
@@ -390,6 +399,9 @@ def validate_rows(estimator: Any, X: Any, **options: Any) -> Any:
         Shape, dtype or values are wrong.
     """
     fitting = "y" in options
+    if getattr(getattr(X, "dtype", None), "kind", "") in ("M", "m"):
+        # scikit-learn would take dates for the numbers that they are kept as.
+        numeric_dtype(X.dtype, "X")
     if fitting and options["y"] is not None:
         require_finite(as_targets(options["y"]), "y")
     try:
@@ -404,6 +416,8 @@ def validate_rows(estimator: Any, X: Any, **options: Any) -> Any:
         )
     except ValueError as error:
         raise DataError(str(error), kind="invalid-input") from None
+    except TypeError as error:
+        raise DataTypeError(str(error), kind="invalid-input") from None
     if not fitting:
         require_finite(checked, "X")
     return checked

@@ -29,7 +29,7 @@ __all__ = ["NumpyTable", "StoredArray", "open_npy", "open_npz"]
 
 _FAILURES = (
     *(OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile, zlib.error),
-    *(NotImplementedError, RuntimeError, SyntaxError, OverflowError, MemoryError, RecursionError, struct.error),
+    *(NotImplementedError, RuntimeError, SyntaxError, OverflowError, RecursionError, struct.error),
     tokenize.TokenError,
 )
 """What damaged archives and headers raise; numpy reads a header as a Python literal."""

@@ -81,9 +81,7 @@ def check_ranges(loaded: LoadAnswer, dtype: str, *, standardize: bool, names: Se
     features = loaded.features
     if standardize:
         for feature in np.flatnonzero(features.std() < SMALLEST["float64"]):
-            _check(
-                column_name(int(feature), names), features, int(feature), features.std()[feature], "float64", np.inf
-            )
+            _check(column_name(int(feature), names), features, int(feature), features.std()[feature], "float64", np.inf)
         return
     widest = int(np.argmax(features.std()))
     spread = float(np.linalg.norm(features.std()))

@@ -20,7 +20,14 @@ from zarr.storage import FsspecStore, LocalStore, MemoryStore, WrapperStore
 
 from distkern.errors import DataError
 from distkern.storage.blocks import block_boundaries, memory_block_rows
-from distkern.storage.checks import check_rows_agree, check_weights, numeric_dtype, require_extent, require_finite, to_numeric
+from distkern.storage.checks import (
+    check_rows_agree,
+    check_weights,
+    numeric_dtype,
+    require_extent,
+    require_finite,
+    to_numeric,
+)
 from distkern.storage.chunks import read_rows, read_slab
 from distkern.storage.labels import as_targets
 

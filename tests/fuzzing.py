@@ -19,7 +19,19 @@ TOKENS = [
     *("٣".encode(), "１２".encode(), "é".encode(), "\u2028".encode(), b"\xef\xbb\xbf", b"\xff\xfe", b"\xff", b"\x80"),
     *(b"\0", b"\r", b"\n", b"\r\n", b"\n\n\n", b"\t", b" ", b"\x1a", b"\x0b", b'"', b'""', b"'", b"\\", b'"""', b"'''"),
     *(b",", b",,,,", b";", b"|", b"#", b":", b"::", b"=", b"[", b"]", b"{", b"}", b"(", b")", b"[[", b"]]", b"qid:1"),
-    *(b"true", b"None", b"null", b"NA", b"?", b"a" * 500, b"1979-05-27T07:32:00Z", b"descr", b"|O8", b"<f8", b"<U9999999"),
+    *(
+        b"true",
+        b"None",
+        b"null",
+        b"NA",
+        b"?",
+        b"a" * 500,
+        b"1979-05-27T07:32:00Z",
+        b"descr",
+        b"|O8",
+        b"<f8",
+        b"<U9999999",
+    ),
 ]
 
 

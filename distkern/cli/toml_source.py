@@ -29,7 +29,9 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise JobError(f"{path} is not valid TOML: tables or lists are nested too deep", kind="job-file-syntax") from None
+        raise JobError(
+            f"{path} is not valid TOML: tables or lists are nested too deep", kind="job-file-syntax"
+        ) from None
     # The parser lets Python's own complaint about an endless number through.
     except ValueError as error:
         last = f"at line {text.count(chr(10)) + 1}, the end of the file"

@@ -11,7 +11,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,8 @@ from distkern.storage.ingest.table import Batch, choose_columns, unreadable
 __all__ = ["CsvTable"]
 
 _BLOCK_BYTES = 4 * 1024 * 1024
+_HEADER_LINES = 10_000
+_HEADER_CHARACTERS = 64 * 1024 * 1024
 _NULLS = ["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "-NaN", "null", "NULL", "None", "?"]
 _FAILURES = (pa.ArrowException, OSError, ValueError)
 
@@ -196,10 +198,21 @@ def _stream(path: Path) -> Any:
     return pa.input_stream(str(path), compression="gzip" if path.suffix == ".gz" else None)
 
 
+def _first_lines(text: IO[str]) -> Iterator[str]:
+    """Yield lines as long as they can belong to a header and a first row."""
+    for _ in range(_HEADER_LINES):
+        line = text.readline(_HEADER_CHARACTERS)
+        if len(line) == _HEADER_CHARACTERS:
+            raise ValueError(f"a line is longer than {_HEADER_CHARACTERS} characters")
+        if not line:
+            return
+        yield line
+
+
 def _header(path: Path, delimiter: str) -> list[str]:
     try:
         with _stream(path) as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
-            rows = (row for row in csv.reader(text, delimiter=delimiter) if row)
+            rows = (row for row in csv.reader(_first_lines(text), delimiter=delimiter) if row)
             header, first = next(rows, None), next(rows, None)
     except (*_FAILURES, csv.Error) as cause:
         raise unreadable(path, cause) from cause

@@ -18,7 +18,6 @@ __all__ = ["SvmlightTable"]
 
 _RANGE_BYTES = 4 * 1024 * 1024
 _ANY_WIDTH = 2**31 - 1
-_MAX_FEATURES = 2**21
 
 
 class SvmlightTable:
@@ -35,7 +34,7 @@ class SvmlightTable:
     Raises
     ------
     DataError
-        ``unreadable``, ``empty-file``, ``zero-features`` or ``too-many-features``.
+        ``unreadable``, ``empty-file`` or ``zero-features``.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -55,12 +54,6 @@ class SvmlightTable:
             self.n_rows += rows
         if highest < 0:
             raise DataError(f"{paths[0]} has labels but no features", kind="zero-features")
-        if highest >= _MAX_FEATURES:
-            raise DataError(
-                f"{', '.join(str(path) for path in paths)}: the largest feature index is {highest}, and rows are stored "
-                f"dense, with at most {_MAX_FEATURES} features: number the features anew, or leave out rare ones",
-                kind="too-many-features",
-            )
         self._first = 1 if lowest > 0 else 0
         self._width = highest + 1
         self._whole = whole

@@ -165,7 +165,9 @@ COMMANDS: dict[str, Bad] = {
     "no such command": Bad("trian job.toml", 2, ("No such command", "trian")),
     "no arguments to train": Bad("train", 2, ("Missing argument", "JOB")),
     "an unknown flag": Bad("train job.toml --bogus", 2, ("No such option", "--bogus")),
-    "--set without a value": Bad("train job.toml --set model.sigma", 2, ("--set model.sigma", "section.key=value"), job()),
+    "--set without a value": Bad(
+        "train job.toml --set model.sigma", 2, ("--set model.sigma", "section.key=value"), job()
+    ),
     "--set of an unknown key": Bad("train job.toml --set model.sgima=2", 2, ("sgima", "'sigma'"), job()),
     "--set out of range": Bad("train job.toml --set model.max_centers=0", 2, ("max_centers = 0", "above 0"), job()),
     "--workers that is no number": Bad("train job.toml --workers two", 2, ("--workers", "two"), job()),
@@ -179,7 +181,9 @@ COMMANDS: dict[str, Bad] = {
     "--task of no kind": Bad(f"{CSV} --task rank", 2, ("--task", "rank"), text("a.csv", "a,b,y\n" + ROWS)),
     "--part of no kind": Bad(f"{NPZ} --part both", 2, ("--part", "both"), arrays(X=X, y=LABELS)),
     "--part of a CSV file": Bad(f"{CSV} --part test", 2, ("--part", "csv"), text("a.csv", "a,b,y\n" + ROWS)),
-    "--delimiter of two characters": Bad(f"{CSV} --delimiter ;;", 2, ("delimiter", ";;"), text("a.csv", "a,b,y\n" + ROWS)),
+    "--delimiter of two characters": Bad(
+        f"{CSV} --delimiter ;;", 2, ("delimiter", ";;"), text("a.csv", "a,b,y\n" + ROWS)
+    ),
     "--proba of a regression": Bad("predict r.model r.zarr --out new --proba", 2, ("--proba", "classifier")),
 }
 
@@ -190,17 +194,23 @@ JOBS: dict[str, Bad] = {
     "a TOML file cut short": Bad(TRAIN, 2, ("job.toml", "line 2"), text("job.toml", '[data]\ntrain = "d.za')),
     "no text": Bad(TRAIN, 2, ("job.toml", "line 2", "UTF-8"), text("job.toml", b"[data]\ntrain = '\xff\xfe'\n")),
     "a NUL byte": Bad(TRAIN, 2, ("job.toml", "line 2"), text("job.toml", '[data]\ntrain = "d\0.zarr"\n')),
-    "a byte order mark": Bad(TRAIN, 2, ("job.toml", "line 1"), text("job.toml", b"\xef\xbb\xbf[data]\ntrain = 'd.zarr'")),
+    "a byte order mark": Bad(
+        TRAIN, 2, ("job.toml", "line 1"), text("job.toml", b"\xef\xbb\xbf[data]\ntrain = 'd.zarr'")
+    ),
     "one key twice": Bad(TRAIN, 2, ("job.toml", "line 3"), text("job.toml", '[data]\ntrain="a"\ntrain="b"\n')),
     "nesting without end": Bad(TRAIN, 2, ("job.toml",), text("job.toml", "a = " + "[" * 50_000)),
     "an empty job file": Bad(TRAIN, 2, ("[data] is missing", "train"), text("job.toml", "")),
     "an unknown section": Bad(TRAIN, 2, ("[modle]", "[model]"), job(modle={"sigma": 2})),
     "an unknown key": Bad(TRAIN, 2, ("'sigmma'", "[model]", "'sigma'"), job({"sigmma": 2})),
-    "a section that is a value": Bad(TRAIN, 2, ("cluster = 3", "table"), text("job.toml", 'cluster = 3\n[data]\ntrain="a"')),
+    "a section that is a value": Bad(
+        TRAIN, 2, ("cluster = 3", "table"), text("job.toml", 'cluster = 3\n[data]\ntrain="a"')
+    ),
     "a section that is a list": Bad(TRAIN, 2, ("data", "table"), text("job.toml", '[[data]]\ntrain = "d.zarr"\n')),
     "text for a number": Bad(TRAIN, 2, ('max_centers = "5"', "whole number"), job({"max_centers": "5"})),
     "a negative width": Bad(TRAIN, 2, ("sigma = -1", "above 0"), job({"sigma": -1})),
-    "a width that is not finite": Bad(TRAIN, 2, ("sigma", "above 0"), text("job.toml", "[data]\ntrain='d.zarr'\n[model]\nsigma=nan")),
+    "a width that is not finite": Bad(
+        TRAIN, 2, ("sigma", "above 0"), text("job.toml", "[data]\ntrain='d.zarr'\n[model]\nsigma=nan")
+    ),
     "a width of no rule": Bad(TRAIN, 2, ("sigma", "mean", "median"), job({"sigma": "mean"})),
     "an unknown method": Bad(TRAIN, 2, ('method = "svm"', "orols"), job({"method": "svm"})),
     "an unknown kernel": Bad(TRAIN, 2, ("gausian", "gaussian"), job({"kernel": "gausian"})),
@@ -210,27 +220,41 @@ JOBS: dict[str, Bad] = {
         ("polynomial", "'degre'", "'degree'"),
         text("job.toml", "[data]\ntrain='d.zarr'\n[model]\nkernel={name='polynomial', degre=2}"),
     ),
-    "a criterion of no kind": Bad(TRAIN, 2, ("criterion", "residuals", "error-reduction"), job({"criterion": "residuals"})),
+    "a criterion of no kind": Bad(
+        TRAIN, 2, ("criterion", "residuals", "error-reduction"), job({"criterion": "residuals"})
+    ),
     "an integer of ten thousand digits": Bad(
-        TRAIN, 2, ("job.toml", "digits"), text("job.toml", "[data]\ntrain='d.zarr'\n[model]\nmax_centers=" + "9" * 10_000)
+        TRAIN,
+        2,
+        ("job.toml", "digits"),
+        text("job.toml", "[data]\ntrain='d.zarr'\n[model]\nmax_centers=" + "9" * 10_000),
     ),
     "x without y": Bad(TRAIN, 2, ("x needs y",), job(data={"x": "X.zarr"})),
     "train beside x and y": Bad(TRAIN, 2, ("exclude",), job(data={"train": "d.zarr", "x": "X.zarr", "y": "y.zarr"})),
     "an empty path": Bad(TRAIN, 2, ('train = ""', "path"), job(data={"train": ""})),
     "training data that is not there": Bad(TRAIN, 3, ("none.zarr",), job(data={"train": "none.zarr"})),
     "test data that is not there": Bad(TRAIN, 3, ("none.zarr",), job(data={"train": "d.zarr", "test": "none.zarr"})),
-    "test data of another width": Bad(TRAIN, 3, ("r.zarr", "3 features", "2"), job(data={"train": "d.zarr", "test": "r.zarr"})),
-    "a regression of class labels": Bad(TRAIN, 3, ("class labels", "classifier"), job(data={"train": "d.zarr", "task": "regression"})),
+    "test data of another width": Bad(
+        TRAIN, 3, ("r.zarr", "3 features", "2"), job(data={"train": "d.zarr", "test": "r.zarr"})
+    ),
+    "a regression of class labels": Bad(
+        TRAIN, 3, ("class labels", "classifier"), job(data={"train": "d.zarr", "task": "regression"})
+    ),
     "an output inside the data": Bad(TRAIN, 2, ("d.zarr", "inside"), job(output={"model": "d.zarr/model"})),
     "one output inside another": Bad(TRAIN, 2, ("inside", "run"), job(output={"model": "new", "run": "new/run"})),
     "an output that exists": Bad(TRAIN, 6, ("m.model", "overwrite"), job(output={"model": "m.model"})),
     "an output that is something else": Bad(
-        "train job.toml --overwrite", 6, ("notes.txt",), both(text("notes.txt", "mine"), job(output={"model": "notes.txt"}))
+        "train job.toml --overwrite",
+        6,
+        ("notes.txt",),
+        both(text("notes.txt", "mine"), job(output={"model": "notes.txt"})),
     ),
     "an output below a file": Bad(
         TRAIN, 6, ("notes.txt",), both(text("notes.txt", "mine"), job(output={"model": "notes.txt/model"}))
     ),
-    "a run that exists": Bad(TRAIN, 6, ("old", "overwrite"), both(lambda f: (f / "old").mkdir(), job(output={"run": "old"}))),
+    "a run that exists": Bad(
+        TRAIN, 6, ("old", "overwrite"), both(lambda f: (f / "old").mkdir(), job(output={"run": "old"}))
+    ),
     "a scheduler that is not there": Bad(
         TRAIN, 5, ("tcp://127.0.0.1:9", "scheduler"), job(cluster={"scheduler": "tcp://127.0.0.1:9"})
     ),
@@ -238,9 +262,13 @@ JOBS: dict[str, Bad] = {
 }
 
 DATASETS: dict[str, Bad] = {
-    "a file instead of a dataset": Bad(TRAIN, 3, ("a.csv", ".csv file"), both(text("a.csv", "a,y\n"), job(data={"train": "a.csv"}))),
+    "a file instead of a dataset": Bad(
+        TRAIN, 3, ("a.csv", ".csv file"), both(text("a.csv", "a,y\n"), job(data={"train": "a.csv"}))
+    ),
     "a model instead of a dataset": Bad(TRAIN, 3, ("m.model", "a distkern model"), job(data={"train": "m.model"})),
-    "an empty directory": Bad(TRAIN, 3, ("void", "directory"), both(lambda f: (f / "void").mkdir(), job(data={"train": "void"}))),
+    "an empty directory": Bad(
+        TRAIN, 3, ("void", "directory"), both(lambda f: (f / "void").mkdir(), job(data={"train": "void"}))
+    ),
     "a plain array instead of a dataset": Bad(
         TRAIN, 3, ("d.zarr/X", "zarr array"), job(data={"train": "d.zarr/X"}, output={"model": "new"})
     ),
@@ -259,7 +287,9 @@ DATASETS: dict[str, Bad] = {
         both(edited("d.zarr/zarr.json", lambda d: d["attributes"]["distkern"].update(complete=False)), job()),
     ),
     "a dataset without y": Bad(TRAIN, 3, ("d.zarr", "y"), both(without("d.zarr/y"), job())),
-    "a missing chunk": Bad(TRAIN, 3, ("chunk", "X", "d.zarr"), both(lambda f: chunk_file(f, "d.zarr/X").unlink(), job())),
+    "a missing chunk": Bad(
+        TRAIN, 3, ("chunk", "X", "d.zarr"), both(lambda f: chunk_file(f, "d.zarr/X").unlink(), job())
+    ),
     "an existing store as output of ingest": Bad(
         "ingest a.csv --target y --out d.zarr", 3, ("d.zarr", "overwrite"), text("a.csv", "a,b,y\n" + ROWS)
     ),
@@ -292,7 +322,9 @@ ZARRS: dict[str, Bad] = {
     "infinity in y": Bad(TRAIN, 3, ("y holds inf", "row 3"), zarrs(X, np.where(np.isnan(HOLE[:, 1]), np.inf, 1.0))),
     "one class in y": Bad(TRAIN, 3, ("one class", "7"), zarrs(X, np.full(12, 7))),
     "x that is a group": Bad(TRAIN, 3, ("d.zarr", "dataset"), job(data={"x": "d.zarr", "y": "d.zarr/y"})),
-    "x that is a file": Bad(TRAIN, 3, ("a.csv", "file"), both(text("a.csv", "a"), job(data={"x": "a.csv", "y": "d.zarr/y"}))),
+    "x that is a file": Bad(
+        TRAIN, 3, ("a.csv", "file"), both(text("a.csv", "a"), job(data={"x": "a.csv", "y": "d.zarr/y"}))
+    ),
     "x that is not there": Bad(TRAIN, 3, ("none",), job(data={"x": "none", "y": "d.zarr/y"})),
     "metadata that is no array's": Bad(
         TRAIN, 3, ("X.zarr",), both(zarrs(X, LABELS), edited("X.zarr/zarr.json", lambda d: d.update(shape="many")))
@@ -313,12 +345,17 @@ MODELS: dict[str, Bad] = {
     "a description cut short": Bad(PREDICT, 6, ("m.model", "JSON"), cut("m.model/model.json", 0.5)),
     "a description of something else": Bad(PREDICT, 6, ("m.model",), text("m.model/model.json", "[1, 2]")),
     "a model of a newer format": Bad(
-        PREDICT, 6, ("m.model", "version 99", "upgrade"), edited("m.model/model.json", lambda d: d.update(format_version=99))
+        PREDICT,
+        6,
+        ("m.model", "version 99", "upgrade"),
+        edited("m.model/model.json", lambda d: d.update(format_version=99)),
     ),
     "an array that is missing": Bad(PREDICT, 6, ("coef.npy",), without("m.model/coef.npy")),
     "an array cut short": Bad(EVALUATE, 6, ("coef.npy", "bytes"), cut("m.model/coef.npy", 0.9)),
     "an array of another shape": Bad(PREDICT, 6, ("coef",), forged("coef", lambda a: a[:-1])),
-    "more centres than rows of numbers": Bad(PREDICT, 6, ("center_indices",), forged("center_indices", lambda a: a[:-1])),
+    "more centres than rows of numbers": Bad(
+        PREDICT, 6, ("center_indices",), forged("center_indices", lambda a: a[:-1])
+    ),
     "centres of another width": Bad(PREDICT, 6, ("centers",), forged("centers", lambda a: a[:, :1])),
     "a scale of another width": Bad(PREDICT, 6, ("feature_scale",), forged("feature_scale", lambda a: a[:1])),
     "NaN among the weights": Bad(PREDICT, 6, ("coef", "NaN"), forged("coef", with_nan)),
@@ -328,13 +365,19 @@ MODELS: dict[str, Bad] = {
     "text among the weights": Bad(PREDICT, 6, ("coef",), forged("coef", lambda a: a.astype("U8"))),
     "fewer classes than weights": Bad(PREDICT, 6, ("classes",), forged("classes", lambda a: a[:1])),
     "a width of zero": Bad(
-        PREDICT, 6, ("m.model", "sigma"), edited("m.model/model.json", lambda d: d["meta"]["kernel"]["parameters"].update(sigma=0))
+        PREDICT,
+        6,
+        ("m.model", "sigma"),
+        edited("m.model/model.json", lambda d: d["meta"]["kernel"]["parameters"].update(sigma=0)),
     ),
     "an estimator of no kind": Bad(
         PREDICT, 6, ("m.model", "Oracle"), edited("m.model/model.json", lambda d: d["meta"].update(estimator="Oracle"))
     ),
     "a number of features that is none": Bad(
-        PREDICT, 6, ("m.model", "n_features", "77"), edited("m.model/model.json", lambda d: d["meta"].update(n_features=77))
+        PREDICT,
+        6,
+        ("m.model", "n_features", "77"),
+        edited("m.model/model.json", lambda d: d["meta"].update(n_features=77)),
     ),
     "data of another width": Bad("predict m.model r.zarr --out new", 3, ("r.zarr", "3 features", "2")),
     "data of another width, evaluated": Bad("evaluate m.model r.zarr", 3, ("r.zarr", "3 features", "2")),
@@ -345,10 +388,15 @@ MODELS: dict[str, Bad] = {
 
 FILES: dict[str, Bad] = {
     "no source": Bad("ingest none.csv --target y --out new", 3, ("none.csv",)),
-    "a source of no known kind": Bad("ingest notes.txt --target y --out new", 3, ("notes.txt", ".txt"), text("notes.txt", "a")),
+    "a source of no known kind": Bad(
+        "ingest notes.txt --target y --out new", 3, ("notes.txt", ".txt"), text("notes.txt", "a")
+    ),
     "a folder as source": Bad("ingest d.zarr --target y --out new", 3, ("d.zarr", "not a file")),
     "sources of two kinds": Bad(
-        "ingest a.csv a.svm --target y --out new", 2, ("csv", "svmlight"), both(text("a.csv", "a,y\n"), text("a.svm", "1 1:1\n"))
+        "ingest a.csv a.svm --target y --out new",
+        2,
+        ("csv", "svmlight"),
+        both(text("a.csv", "a,y\n"), text("a.svm", "1 1:1\n")),
     ),
     "CSV: nothing": Bad(CSV, 3, ("a.csv", "empty"), text("a.csv", "")),
     "CSV: empty lines": Bad(CSV, 3, ("a.csv", "empty"), text("a.csv", "\n\n\r\n")),
@@ -359,7 +407,9 @@ FILES: dict[str, Bad] = {
     "CSV: two columns of one name": Bad(CSV, 3, ("more than one column 'a'",), text("a.csv", "a,a,y\n" + ROWS)),
     "CSV: too many values": Bad(CSV, 3, ("row 2", "4 values"), text("a.csv", "a,b,y\n1,2,p\n1,2,q,3\n")),
     "CSV: too few values": Bad(CSV, 3, ("row 2", "2 values"), text("a.csv", "a,b,y\n1,2,p\n1,q\n")),
-    "CSV: a separator at the end of lines": Bad(CSV, 3, ("row 1", "4 values"), text("a.csv", "a,b,y\n1,2,p,\n1,2,q,\n")),
+    "CSV: a separator at the end of lines": Bad(
+        CSV, 3, ("row 1", "4 values"), text("a.csv", "a,b,y\n1,2,p,\n1,2,q,\n")
+    ),
     "CSV: text among numbers": Bad(CSV, 3, ("'b'", "'two'", "row 2"), text("a.csv", "a,b,y\n1,2,p\n1,two,q\n")),
     "CSV: hexadecimal": Bad(CSV, 3, ("'b'", "'0x10'", "row 2"), text("a.csv", "a,b,y\n1,2,p\n1,0x10,q\n")),
     "CSV: digits of another script": Bad(CSV, 3, ("'b'", "row 2"), text("a.csv", "a,b,y\n1,2,p\n1,٣,q\n")),
@@ -368,20 +418,32 @@ FILES: dict[str, Bad] = {
     "CSV: infinity": Bad(CSV, 3, ("'b'", "row 2", "infinite"), text("a.csv", "a,b,y\n1,2,p\n1,-inf,q\n")),
     "CSV: a hole": Bad(CSV, 3, ("'b'", "row 2", "--missing"), text("a.csv", "a,b,y\n1,2,p\n1,,q\n")),
     "CSV: a hole in the target": Bad(CSV, 3, ("the target", "row 2"), text("a.csv", "a,b,y\n1,2,p\n1,3,\n")),
-    "CSV: a column of holes": Bad(f"{CSV} --missing mean", 3, ("'b'", "no value"), text("a.csv", "a,b,y\n1,,p\n2,,q\n")),
+    "CSV: a column of holes": Bad(
+        f"{CSV} --missing mean", 3, ("'b'", "no value"), text("a.csv", "a,b,y\n1,,p\n2,,q\n")
+    ),
     "CSV: all rows dropped": Bad(f"{CSV} --missing drop", 3, ("row",), text("a.csv", "a,b,y\n1,,p\n2,,q\n")),
     "CSV: one class": Bad(CSV, 3, ("one class", "'p'"), text("a.csv", "a,b,y\n1,2,p\n3,4,p\n")),
-    "CSV: labels for a regression": Bad(f"{CSV} --task regression", 3, ("y", "labels"), text("a.csv", "a,b,y\n" + ROWS)),
+    "CSV: labels for a regression": Bad(
+        f"{CSV} --task regression", 3, ("y", "labels"), text("a.csv", "a,b,y\n" + ROWS)
+    ),
     "CSV: another separator": Bad(CSV, 3, ("'y'", "--delimiter"), text("a.csv", "a;b;y\n1;2;p\n")),
     "CSV: not UTF-8": Bad(CSV, 3, ("a.csv",), text("a.csv", b"a,b,y\n1,2,\xff\xfe\n3,4,q\n")),
     "CSV: NUL bytes": Bad(CSV, 3, ("'b'", "row 1", r"\x00"), text("a.csv", b"a,b,y\n1,\0,p\n3,4,q\n")),
-    "CSV: a quote that never ends": Bad(CSV, 3, ("'y'", "line break", "row 1"), text("a.csv", 'a,b,y\n1,2,"p\n3,4,q\n')),
+    "CSV: a quote that never ends": Bad(
+        CSV, 3, ("'y'", "line break", "row 1"), text("a.csv", 'a,b,y\n1,2,"p\n3,4,q\n')
+    ),
     "CSV: no gzip": Bad("ingest a.csv.gz --target y --out new", 3, ("a.csv.gz",), text("a.csv.gz", "a,b,y\n" + ROWS)),
     "CSV: gzip cut short": Bad(
-        "ingest a.csv.gz --target y --out new", 3, ("a.csv.gz",), text("a.csv.gz", gzip.compress(("a,b,y\n" + ROWS * 99).encode())[:90])
+        "ingest a.csv.gz --target y --out new",
+        3,
+        ("a.csv.gz",),
+        text("a.csv.gz", gzip.compress(("a,b,y\n" + ROWS * 99).encode())[:90]),
     ),
     "CSV: other columns in a second file": Bad(
-        "ingest a.csv b.csv --target y --out new", 3, ("'b'", "b.csv"), both(text("a.csv", "a,b,y\n" + ROWS), text("b.csv", "a,y\n1,p\n"))
+        "ingest a.csv b.csv --target y --out new",
+        3,
+        ("'b'", "b.csv"),
+        both(text("a.csv", "a,b,y\n" + ROWS), text("b.csv", "a,y\n1,p\n")),
     ),
     "CSV: the target dropped": Bad(f"{CSV} --drop y", 3, ("'y'",), text("a.csv", "a,b,y\n" + ROWS)),
     "svmlight: nothing": Bad(SVM, 3, ("a.svm", "no rows"), text("a.svm", "")),
@@ -389,8 +451,12 @@ FILES: dict[str, Bad] = {
     "svmlight: text": Bad(SVM, 3, ("a.svm", "line 2"), text("a.svm", "1 1:2\nspam\n")),
     "svmlight: indices that fall": Bad(SVM, 3, ("a.svm", "line 2"), text("a.svm", "1 1:2\n-1 3:1 2:1\n")),
     "svmlight: a negative index": Bad(SVM, 3, ("a.svm", "line 2"), text("a.svm", "1 1:2\n-1 -3:1\n")),
-    "svmlight: an index beyond all memory": Bad(SVM, 3, ("a.svm", "2147483646"), text("a.svm", "1 1:2\n-1 2147483646:1\n")),
-    "svmlight: an index beyond all integers": Bad(SVM, 3, ("a.svm", "line 2"), text("a.svm", "1 1:2\n-1 99999999999999999999:1\n")),
+    "svmlight: an index beyond all memory": Bad(
+        SVM, 3, ("a.svm", "2147483646", "2097152"), text("a.svm", "1 1:2\n-1 2147483646:1\n")
+    ),
+    "svmlight: an index beyond all integers": Bad(
+        SVM, 3, ("a.svm", "line 2"), text("a.svm", "1 1:2\n-1 99999999999999999999:1\n")
+    ),
     "svmlight: NaN": Bad(SVM, 3, ("row 1", "column 0"), text("a.svm", "1 1:nan\n-1 1:2\n")),
     "svmlight: 1e400": Bad(SVM, 3, ("row 2", "infinite"), text("a.svm", "1 1:3\n-1 1:1e400\n")),
     "svmlight: one class": Bad(SVM, 3, ("one class", "1"), text("a.svm", "1 1:2\n1 1:3\n")),
@@ -409,7 +475,9 @@ FILES: dict[str, Bad] = {
     "npz: NaN in y": Bad(NPZ, 3, ("the target", "row 4"), arrays(X=X, y=HOLE[:, 1])),
     "npz: dates in y": Bad(NPZ, 3, ("y", "datetime64"), arrays(X=X, y=LABELS.astype("datetime64[s]"))),
     "npy: no array": Bad("ingest a.npy --target 0 --out new", 3, ("a.npy",), text("a.npy", "spam")),
-    "npy: pickles": Bad("ingest a.npy --target 0 --out new", 3, ("a.npy", "pickled"), npy(X.astype(object), allow_pickle=True)),
+    "npy: pickles": Bad(
+        "ingest a.npy --target 0 --out new", 3, ("a.npy", "pickled"), npy(X.astype(object), allow_pickle=True)
+    ),
     "npy: cut short": Bad("ingest a.npy --target 0 --out new", 3, ("a.npy",), both(npy(X), cut("a.npy", 0.7))),
     "npy: a header that lies": Bad(
         "ingest a.npy --target 0 --out new",
@@ -447,7 +515,9 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("good")
     rng = np.random.default_rng(0)
     features = rng.standard_normal((60, 2))
-    write_dataset(folder / "d.zarr", features, np.array(["ant", "bee"])[(features[:, 0] > 0).astype(int)], chunk_rows=20)
+    write_dataset(
+        folder / "d.zarr", features, np.array(["ant", "bee"])[(features[:, 0] > 0).astype(int)], chunk_rows=20
+    )
     wide = rng.standard_normal((60, 3))
     write_dataset(folder / "r.zarr", wide, wide.sum(axis=1))
     for name, data in (("m", "d"), ("r", "r")):
@@ -461,7 +531,9 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         assert main(["train", str(job), "-q"]) == 0
         job.unlink()
-    assert main(["predict", str(folder / "m.model"), str(folder / "d.zarr"), "--out", str(folder / "p.zarr"), "-q"]) == 0
+    assert (
+        main(["predict", str(folder / "m.model"), str(folder / "d.zarr"), "--out", str(folder / "p.zarr"), "-q"]) == 0
+    )
     return folder
 
 

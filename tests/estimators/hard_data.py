@@ -187,11 +187,11 @@ CASES: dict[str, Hard] = {
         refused=dict.fromkeys(BOTH, "overflow"),
     ),
     "sigmoid-saturated": Hard(changed(lambda X, y: (1e6 * X, y)), {"kernel": "sigmoid", **RAW}),
-    "sigmoid-overflow": Hard(changed(lambda X, y: (X, y)), {"kernel": dk.Sigmoid(1e308, 1e308)}, {"float32": "overflow"}),
-    "epsilon-large": Hard(changed(lambda X, y: (X, y)), {"epsilon": 1e10}),
-    "epsilon-huge": Hard(
-        changed(lambda X, y: (X, y)), {"epsilon": 1e300}, refused=dict.fromkeys(BOTH, "overflow")
+    "sigmoid-overflow": Hard(
+        changed(lambda X, y: (X, y)), {"kernel": dk.Sigmoid(1e308, 1e308)}, {"float32": "overflow"}
     ),
+    "epsilon-large": Hard(changed(lambda X, y: (X, y)), {"epsilon": 1e10}),
+    "epsilon-huge": Hard(changed(lambda X, y: (X, y)), {"epsilon": 1e300}, refused=dict.fromkeys(BOTH, "overflow")),
     "lambda-huge": Hard(changed(lambda X, y: (X, y)), {"regularization": 1e300}),
     "lambda-tiny": Hard(changed(lambda X, y: (X, y)), {"regularization": 1e-300}),
     "all-weights-1e-6": Hard(weighted(-6, ALL_ROWS), refused=dict.fromkeys(BOTH, "weight-sum")),
@@ -212,7 +212,11 @@ CASES: dict[str, Hard] = {
     **{
         f"features-1e{e}": Hard(
             scaled_features(e),
-            refused=dict.fromkeys(BOTH, "underflow") if e < -140 else dict.fromkeys(BOTH, "overflow") if e > 152 else {},
+            refused=dict.fromkeys(BOTH, "underflow")
+            if e < -140
+            else dict.fromkeys(BOTH, "overflow")
+            if e > 152
+            else {},
         )
         for e in (-308, -200, -150, -130, -38, -20, 20, 38, 100, 150, 153, 300)
     },

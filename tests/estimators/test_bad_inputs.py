@@ -82,7 +82,9 @@ FEATURES: dict[str, Bad] = {
     "no columns": Bad(lambda: (X[:, :0], Y), "invalid-input", ("0 feature",)),
     "rows of different lengths": Bad(lambda: ([[1.0, 2.0], [3.0]], [1.0, 2.0]), "invalid-input", ("inhomogeneous",)),
     "text": Bad(lambda: (X.astype(str).astype(object) + "a", Y), "invalid-input", ("a'",)),
-    "objects that are no numbers": Bad(lambda: (objects(*[[1, {}]] * N).reshape(N, 1), Y), "invalid-input", ("sequence",)),
+    "objects that are no numbers": Bad(
+        lambda: (objects(*[[1, {}]] * N).reshape(N, 1), Y), "invalid-input", ("sequence",)
+    ),
     "complex numbers": Bad(lambda: (X + 1j, Y), "invalid-input", ("Complex",)),
     "dates": Bad(lambda: (X.astype("datetime64[s]"), Y), "not-numeric", ("X has dtype datetime64",)),
     "records": Bad(lambda: (np.zeros(N, dtype=[("a", "f8")]), Y), "invalid-input", ()),
@@ -90,7 +92,9 @@ FEATURES: dict[str, Bad] = {
     "a sparse array": Bad(lambda: (scipy.sparse.coo_array(X), Y), "invalid-input", ("parse",)),
     "NaN": Bad(lambda: (HOLE, Y), "not-finite", ("X holds NaN", "row 3", "column 1")),
     "infinity in float32": Bad(lambda: (put(X, 5, np.inf).astype("f4"), Y), "not-finite", ("X holds inf", "row 5")),
-    "minus infinity in integers' company": Bad(lambda: ([[1, 2], [3, -np.inf], [4, 5]], Y[:3]), "not-finite", ("row 1",)),
+    "minus infinity in integers' company": Bad(
+        lambda: ([[1, 2], [3, -np.inf], [4, 5]], Y[:3]), "not-finite", ("row 1",)
+    ),
     "a frame with a hole": Bad(lambda: (frame(a=X[:, 0], b=HOLE[:, 1]), Y), "not-finite", ("row 3", "column")),
     "a frame with text": Bad(lambda: (frame(a=X[:, 0], b=["p"] * N), Y), "invalid-input", ("'p'",)),
     "a frame with dates": Bad(lambda: (frame(a=X[:, 0], b=pd.date_range("2020", periods=N)), Y), "invalid-input", ()),
@@ -110,7 +114,9 @@ TARGETS: dict[str, Bad] = {
     "three dimensions of targets": Bad(lambda: (X, Y[:, None, None]), "invalid-input", ("3",)),
     "no columns of targets": Bad(lambda: (X, np.empty((N, 0))), "invalid-input", ()),
     "text for a regressor": Bad(lambda: (X, np.full(N, "a")), "not-numeric", ("y has dtype",)),
-    "dates for a regressor": Bad(lambda: (X, LABELS.astype("datetime64[s]")), "not-numeric", ("y has dtype datetime64",)),
+    "dates for a regressor": Bad(
+        lambda: (X, LABELS.astype("datetime64[s]")), "not-numeric", ("y has dtype datetime64",)
+    ),
     "complex targets": Bad(lambda: (X, Y + 1j), "invalid-input", ("Complex",)),
     "NaN in y": Bad(lambda: (X, put(Y, 4, np.nan)), "not-finite", ("y holds NaN", "row 4")),
     "infinity in y": Bad(lambda: (X, put(Y, 4, -np.inf)), "not-finite", ("y holds -inf", "row 4")),
@@ -118,16 +124,24 @@ TARGETS: dict[str, Bad] = {
     "NaN among several targets": Bad(
         lambda: (X, np.column_stack([Y, put(Y, 9, np.nan)])), "not-finite", ("y holds NaN", "row 9", "column 1")
     ),
-    "targets of different lengths": Bad(lambda: (X, [[1.0]] * (N - 1) + [[1.0, 2.0]]), "shape-mismatch", ("y is no array",)),
+    "targets of different lengths": Bad(
+        lambda: (X, [[1.0]] * (N - 1) + [[1.0, 2.0]]), "shape-mismatch", ("y is no array",)
+    ),
     "sparse targets": Bad(lambda: (X, scipy.sparse.csr_matrix(Y[:, None])), "shape-mismatch", ("y has shape ()",)),
     "one class": Bad(lambda: (X, np.full(N, "p")), "one-class", ("one class", "'p'"), CLASSIFIER),
     "one class with weight": Bad(lambda: (X, LABELS, LABELS), "one-class", ("one class", "(1)"), CLASSIFIER),
     "numbers for a classifier": Bad(lambda: (X, Y), "invalid-target", ("continuous",), CLASSIFIER),
     "NaN as label": Bad(lambda: (X, put(LABELS.astype(float), 4, np.nan)), "not-finite", ("row 4",), CLASSIFIER),
-    "None as label": Bad(lambda: (X, objects(*["p", "q"] * (N // 2 - 1), "p", None)), "missing-label", ("row 23",), CLASSIFIER),
+    "None as label": Bad(
+        lambda: (X, objects(*["p", "q"] * (N // 2 - 1), "p", None)), "missing-label", ("row 23",), CLASSIFIER
+    ),
     "labels of two types": Bad(lambda: (X, objects(*["p", 1] * (N // 2))), "mixed-labels", ("int", "str"), CLASSIFIER),
-    "two columns of labels": Bad(lambda: (X, np.column_stack([LABELS, LABELS])), "invalid-input", ("(24, 2)",), CLASSIFIER),
-    "bytes that are no text": Bad(lambda: (X, np.where(LABELS, b"\xff", b"a")), "invalid-target", ("bytes",), CLASSIFIER),
+    "two columns of labels": Bad(
+        lambda: (X, np.column_stack([LABELS, LABELS])), "invalid-input", ("(24, 2)",), CLASSIFIER
+    ),
+    "bytes that are no text": Bad(
+        lambda: (X, np.where(LABELS, b"\xff", b"a")), "invalid-target", ("bytes",), CLASSIFIER
+    ),
     "dates as labels": Bad(lambda: (X, LABELS.astype("datetime64[s]")), "not-numeric", ("datetime64",), CLASSIFIER),
     "a list as label": Bad(lambda: (X, objects(*[[1], [2]] * (N // 2))), "mixed-labels", ("list",), CLASSIFIER),
     "another number of labels": Bad(lambda: (X, LABELS[1:]), "invalid-input", ("24", "23"), CLASSIFIER),
@@ -168,21 +182,31 @@ CONTAINERS: dict[str, Bad] = {
         lambda: (stored(X, chunks=(5, 2)), Y, stored(put(np.ones(N), 16, -1.0))), "invalid-weights", ("-1.0", "row 16")
     ),
     "zarr: one class": Bad(lambda: (stored(X), np.full(N, 3)), "one-class", ("one class", "3"), CLASSIFIER),
-    "zarr: numbers for a classifier": Bad(lambda: (stored(X), stored(Y)), "continuous-target", ("continuous",), CLASSIFIER),
+    "zarr: numbers for a classifier": Bad(
+        lambda: (stored(X), stored(Y)), "continuous-target", ("continuous",), CLASSIFIER
+    ),
     "dask: unknown chunk sizes": Bad(lambda: (unknown(X), Y), "unknown-chunks", ("X is", "compute_chunk_sizes")),
-    "dask: unknown chunk sizes of y": Bad(lambda: (da.from_array(X), unknown(Y)), "unknown-chunks", ("y is", "compute_chunk_sizes")),
-    "dask: NaN": Bad(lambda: (da.from_array(HOLE, chunks=(5, 1)), Y), "not-finite", ("X holds NaN", "row 3", "column 1")),
+    "dask: unknown chunk sizes of y": Bad(
+        lambda: (da.from_array(X), unknown(Y)), "unknown-chunks", ("y is", "compute_chunk_sizes")
+    ),
+    "dask: NaN": Bad(
+        lambda: (da.from_array(HOLE, chunks=(5, 1)), Y), "not-finite", ("X holds NaN", "row 3", "column 1")
+    ),
     "dask: no rows": Bad(lambda: (da.from_array(X[:0]), Y[:0]), "too-few-rows", ("X has 0 rows",)),
     "dask: no columns": Bad(lambda: (da.from_array(X[:, :0]), Y), "zero-features", ("X has 0 features",)),
     "dask: one dimension": Bad(lambda: (da.from_array(X[:, 0]), Y), "shape-mismatch", ("(24,)", "two dimensions")),
     "dask: complex": Bad(lambda: (da.from_array(X + 1j), Y), "not-numeric", ("X has dtype complex128",)),
     "dask: text": Bad(lambda: (da.from_array(X.astype("U8")), Y), "not-numeric", ("X has dtype",)),
-    "dask: objects": Bad(lambda: (da.from_array(X.astype(object), chunks=5), Y), "not-numeric", ("X has dtype object",)),
+    "dask: objects": Bad(
+        lambda: (da.from_array(X.astype(object), chunks=5), Y), "not-numeric", ("X has dtype object",)
+    ),
     "dask: another length": Bad(lambda: (da.from_array(X), Y[1:]), "shape-mismatch", ("24 rows", "y has 23")),
     "dask: no y": Bad(lambda: (da.from_array(X), None), "target", ("y",)),
     "dask: one class": Bad(lambda: (da.from_array(X), np.full(N, 3)), "one-class", ("one class", "3"), CLASSIFIER),
     "dask: a graph that fails": Bad(
-        lambda: (da.from_array(X, chunks=6).map_blocks(lambda block: 1 // 0, dtype=float), Y), "unreadable", ("division",)
+        lambda: (da.from_array(X, chunks=6).map_blocks(lambda block: 1 // 0, dtype=float), Y),
+        "unreadable",
+        ("division",),
     ),
 }
 

@@ -74,7 +74,9 @@ cells = st.one_of(
     st.text(max_size=6),
     st.floats().map(repr),
     st.integers().map(str),
-    st.sampled_from(["", " ", "nan", "inf", "1e400", "0x10", "٣", "9" * 40, "\0", '"', '""', "a\nb", "1,5", " 7 ", "1d3"]),
+    st.sampled_from(
+        ["", " ", "nan", "inf", "1e400", "0x10", "٣", "9" * 40, "\0", '"', '""', "a\nb", "1,5", " 7 ", "1d3"]
+    ),
 )
 
 
@@ -142,14 +144,18 @@ def test_damaged_npy(tmp_path: Path, content: bytes) -> None:
     check(tmp_path, "t.npy", content, target=1)
 
 
-dimensions = st.one_of(st.integers(-2, 9), st.sampled_from([10**6, 2**31, 2**40, 2**62, 2**63, 2**64, -(2**63), 10**30]))
+dimensions = st.one_of(
+    st.integers(-2, 9), st.sampled_from([10**6, 2**31, 2**40, 2**62, 2**63, 2**64, -(2**63), 10**30])
+)
 
 
 @examples(600)
 @given(
     shape=st.lists(dimensions, max_size=4),
     descr=st.one_of(
-        st.sampled_from(["<f8", ">f4", "|b1", "<i8", "<U3", "|S5", "|O", "<c16", "<M8[s]", "|V8", "<f2", "<f16", "<U99999999"]),
+        st.sampled_from(
+            ["<f8", ">f4", "|b1", "<i8", "<U3", "|S5", "|O", "<c16", "<M8[s]", "|V8", "<f2", "<f16", "<U99999999"]
+        ),
         st.text(max_size=6),
         st.lists(st.tuples(st.text(max_size=3), st.sampled_from(["<f8", "|O", "<i4"])), max_size=3),
     ),
@@ -172,7 +178,9 @@ def test_damaged_npz(tmp_path: Path, content: bytes) -> None:
 @given(
     members=st.dictionaries(
         st.sampled_from(["X.npy", "y.npy", "X_train.npy", "y_train.npy", "../X.npy", "/y.npy", "X", "z.txt"]),
-        st.one_of(damaged(NPY), st.sampled_from([*NPY, npy_bytes(Y), npy_bytes(["a", "b"] * 4)]), st.binary(max_size=50)),
+        st.one_of(
+            damaged(NPY), st.sampled_from([*NPY, npy_bytes(Y), npy_bytes(["a", "b"] * 4)]), st.binary(max_size=50)
+        ),
         max_size=4,
     ),
     part=st.sampled_from([None, "train", "test"]),
@@ -213,7 +221,7 @@ def test_noise(tmp_path: Path, name: str, content: bytes) -> None:
 
 def test_a_hundred_thousand_columns(tmp_path: Path) -> None:
     names = [*(f"c{i}" for i in range(100_000)), "y"]
-    rows = [",".join([*["1.5"] * 100_000, label]) for label in "pq"]
+    rows = [",".join([*[value] * 100_000, label]) for value, label in (("1.5", "p"), ("2.5", "q"))]
     assert check(tmp_path, "t.csv", "\n".join([",".join(names), *rows]).encode(), target="y")
     names[77_777] = "c3"
     assert not check(tmp_path, "t.csv", "\n".join([",".join(names), *rows]).encode(), target="y")
@@ -227,6 +235,5 @@ def test_a_small_file_that_unpacks_to_much(tmp_path: Path) -> None:
     assert not check(tmp_path, "t.csv.gz", gzip.compress(b"a,y\n" + b"\n" * 300_000_000), target="y")
 
 
-def test_a_large_claim_about_a_zip_member(tmp_path: Path) -> None:
-    content = npz_bytes(X=np.zeros((4, 30_000_000)), y=Y[:4])
-    check(tmp_path, "t.npz", content)
+def test_a_small_archive_of_very_wide_rows(tmp_path: Path) -> None:
+    assert not check(tmp_path, "t.npz", npz_bytes(X=np.zeros((4, 30_000_000)), y=Y[:4]))

@@ -8,10 +8,8 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from distkern.errors import DataError, ScaleWarning
 from distkern.kernels import Gaussian, Kernel
@@ -22,8 +20,6 @@ from distkern.storage import column_name
 from distkern.storage.source import BlockSource
 
 logger = logging.getLogger(__name__)
-
-Array = NDArray[np.float64]
 
 SMALLEST = {"float64": 1e-140, "float32": 1e-30}
 """Smallest standard deviation whose square, and the products of that, are far from underflow."""
@@ -71,8 +67,8 @@ def check_ranges(loaded: LoadAnswer, dtype: str, *, standardize: bool, names: Se
     """
     if loaded.features.count > LARGEST_WEIGHT:
         raise DataError(
-            f"the row weights sum to {loaded.features.count:g}, and {LARGEST_WEIGHT:g} is the most: scale sample_weight "
-            "so that an ordinary row counts 1",
+            f"the row weights sum to {loaded.features.count:g}, and {LARGEST_WEIGHT:g} is the most: scale "
+            "sample_weight so that an ordinary row counts 1",
             kind="overflow",
         )
     if loaded.targets is not None:

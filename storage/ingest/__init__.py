@@ -100,8 +100,8 @@ def ingest(
     table = _open_table(files, target, part, list(drop), delimiter)
     if table.n_features > MAX_FEATURES:
         raise DataError(
-            f"{', '.join(str(path) for path in files)}: rows are stored dense and have {table.n_features} features, and "
-            f"{MAX_FEATURES} are the most: leave features out, or number those of a sparse file anew",
+            f"{', '.join(str(path) for path in files)}: rows are stored dense and have {table.n_features} features, "
+            f"and {MAX_FEATURES} are the most: leave features out, or number those of a sparse file anew",
             kind="too-many-features",
         )
     cleaner = Cleaner(table, missing)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import dask.array as da
-import numpy as np
 import pandas as pd
 import pytest
 from fits import ALL, data_for

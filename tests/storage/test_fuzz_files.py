@@ -14,12 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fuzzing import damaged, examples
+from fuzzing import damaged, examples, refusal
 from hypothesis import given
 from hypothesis import strategies as st
 from memory_limits import GIB, memory_for, ran_out_of_memory
 
-from distkern.errors import DistkernError
 from distkern.storage import ingest, open_dataset
 
 SECONDS = 10.0
@@ -33,24 +32,20 @@ def check(folder: Path, name: str, content: bytes, **options: Any) -> bool:
     source.write_bytes(content)
     shutil.rmtree(out, ignore_errors=True)
     started = monotonic()
-    try:
-        with memory_for(GIB):
-            ingest(source, out, **options)
-    except DistkernError as error:
-        assert not ran_out_of_memory(error)
-        assert error.kind != "unspecified"
-        assert error.message
-        assert not out.exists()
-        taken = False
-    else:
+    with memory_for(GIB):
+        error = refusal(lambda: ingest(source, out, **options))
+    if error is None:
         dataset = open_dataset(out)
         assert dataset.n_rows >= 2
         assert np.isfinite(dataset.X[:]).all()
         assert len(dataset.targets()) == dataset.n_rows
-        taken = True
+    else:
+        assert not ran_out_of_memory(error)
+        assert error.kind != "unspecified"
+        assert error.message
     assert monotonic() - started < SECONDS
-    assert sorted(path.name for path in folder.iterdir()) == sorted([name, *(["out"] if taken else [])])
-    return taken
+    assert {path.name for path in folder.iterdir()} == {name} | ({"out"} if error is None else set())
+    return error is None
 
 
 MISSING = st.sampled_from(["error", "drop", "mean"])

@@ -23,7 +23,7 @@ def current_client() -> Any | None:
 
 
 @contextmanager
-def connect(address: str, timeout: float = 8.0) -> Iterator[Any]:
+def connect(address: str, timeout: float = 5.0) -> Iterator[Any]:
     """Connect to a scheduler that is already running; it stays when the context ends.
 
     Parameters

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Callable
 from typing import IO, Any, NamedTuple
 
@@ -57,7 +58,12 @@ def read_npy_header(stream: IO[bytes]) -> NpyHeader:
     if len(prefix) < length_bytes or length > _MAX_HEADER:
         # A length may claim gigabytes, which would be allocated to be read.
         raise ValueError(f"a header of {length} bytes is not known")
-    shape, fortran_order, dtype = read(io.BytesIO(prefix + stream.read(length)))
+    with warnings.catch_warnings():
+        # Files that were written by Python 2 are read as well as others.
+        warnings.simplefilter("ignore", UserWarning)
+        shape, fortran_order, dtype = read(io.BytesIO(prefix + stream.read(length)))
+    if min(shape, default=0) < 0:
+        raise ValueError(f"an array of shape {shape} does not exist")
     if dtype.hasobject:
         raise ValueError("it holds pickled objects, which are not read for safety")
     return NpyHeader(shape, fortran_order, dtype)

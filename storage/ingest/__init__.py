@@ -195,5 +195,8 @@ def _refuse_unused(
                 f"{option} has no meaning for {name} files, only for {', '.join(formats)}: leave it out",
                 kind="unused-option",
             )
-    if delimiter is not None and len(delimiter) != 1:
-        raise JobError(f"delimiter is {delimiter!r}: it must be one character", kind="invalid-delimiter")
+    if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '\r\n"\0'):
+        raise JobError(
+            f"delimiter is {delimiter!r}: it must be one ASCII character, and no quote or line break",
+            kind="invalid-delimiter",
+        )

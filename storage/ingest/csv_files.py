@@ -7,6 +7,7 @@ and text that holds all its values.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from collections.abc import Iterator, Sequence
@@ -55,6 +56,7 @@ class CsvTable:
         self._paths = paths
         self._delimiters = [delimiter or ("\t" if ".tsv" in path.suffixes else ",") for path in paths]
         headers = [(path, _header(path, mark)) for path, mark in zip(paths, self._delimiters, strict=True)]
+        self._widths = [len(header) for _, header in headers]
         columns = choose_columns(headers, target, drop)
         self.names: tuple[str, ...] | None = columns.features
         self.n_features = len(columns.features)
@@ -146,7 +148,12 @@ class CsvTable:
 
         try:
             with _stream(self._paths[file]) as stream:
-                for _ in pa_csv.open_csv(stream, *self._options(file, {self._target: pa.string()}, note)):
+                # pyarrow strips bytes off the end of a row that it takes for spaces, and fails to hand over what is
+                # left unless all is ASCII; then it complains on standard error.
+                plain = pa.PythonFile(codecs.EncodedFile(stream, "ascii", errors="replace"), mode="r")
+                read, parse, convert = self._options(file, {"0": pa.string()}, note)
+                read.column_names = [str(column) for column in range(self._widths[file])]
+                for _ in pa_csv.open_csv(plain, read, parse, convert):
                     pass
         except _FAILURES:
             pass

@@ -184,6 +184,8 @@ COMMANDS: dict[str, Bad] = {
     "--delimiter of two characters": Bad(
         f"{CSV} --delimiter ;;", 2, ("delimiter", ";;"), text("a.csv", "a,b,y\n" + ROWS)
     ),
+    "--delimiter that is no ASCII": Bad(f"{CSV} --delimiter é", 2, ("delimiter", "é"), text("a.csv", "aéy\n1é2\n")),
+    "--delimiter that is a quote": Bad(f'{CSV} --delimiter "', 2, ("delimiter", "quote"), text("a.csv", "a,y\n1,2\n")),
     "--proba of a regression": Bad("predict r.model r.zarr --out new --proba", 2, ("--proba", "classifier")),
 }
 

@@ -104,7 +104,7 @@ SVMLIGHT = [
 ]
 
 
-@examples(1200)
+@examples(800)
 @given(content=damaged(SVMLIGHT), missing=MISSING)
 def test_damaged_svmlight(tmp_path: Path, content: bytes, missing: str) -> None:
     check(tmp_path, "t.svm", content, missing=missing)

@@ -10,7 +10,7 @@
     ├── ClusterError  (RuntimeError)  5  workers could not be had, or kept dying
     ├── RunError      (RuntimeError)  6  a run directory is unusable
     ├── StoreError    (OSError)       6  a model store is unusable
-    └── Cancelled                   130  someone asked the training to end
+    └── Cancelled     (RuntimeError) 130  someone asked the training to end
 
     DistkernWarning   (UserWarning)
     └── ScaleWarning               features differ in scale so much that the kernel hardly sees some
@@ -23,6 +23,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from distkern.redaction import redact
+
 
 class DistkernError(Exception):
     """Base of every error distkern raises on purpose.
@@ -30,7 +32,7 @@ class DistkernError(Exception):
     Parameters
     ----------
     message : str
-        What is wrong, the value, the limit and the setting to change.
+        What is wrong, the value, the limit and the setting to change; credentials in it are taken out.
     kind : str
         Stable, machine-readable name of the cause.
     """
@@ -38,6 +40,7 @@ class DistkernError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str, *, kind: str = "unspecified") -> None:
+        message = redact(message)
         super().__init__(message)
         self.message = message
         self.kind = kind
@@ -93,7 +96,7 @@ class StoreError(DistkernError, OSError):
     exit_code = 6
 
 
-class Cancelled(DistkernError):
+class Cancelled(DistkernError, RuntimeError):
     """Someone asked the training to end; a callback may raise it, and a run directory keeps what was done."""
 
     exit_code = 130

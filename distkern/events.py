@@ -116,6 +116,28 @@ class BlocksReplayed(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StorageRetried(Event):
+    """Reads of an array failed and succeeded when they were tried again."""
+
+    array: str
+    """Name of the array: X, y or sample_weight."""
+    count: int
+    """Attempts that failed, of all workers together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunksAbsent(Event):
+    """Chunks of a zarr array were never written and read as its fill value, as zarr defines it."""
+
+    array: str
+    """Name of the array: X, y or sample_weight."""
+    count: int
+    """Absent chunks."""
+    chunks: tuple[tuple[int, ...], ...]
+    """Positions of the first of them in the grid of chunks."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunEnded(Event):
     """Selection is over and the model is ready."""
 

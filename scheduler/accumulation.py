@@ -17,7 +17,7 @@ from distkern.refit import add_gram, empty_gram, precondition
 from distkern.scheduler import tiles
 from distkern.scheduler.answers import Answer, ProblemAnswer
 from distkern.scheduler.block import TILE_ROWS, Block, cut_tiles, encode_targets
-from distkern.scheduler.loading import read_block
+from distkern.scheduler.loading import read_block, require_unchanged
 from distkern.scheduler.messages import Accumulate, Begin, Centers
 from distkern.scheduler.threads import workspace
 
@@ -38,12 +38,18 @@ def accumulate(block: Block, message: Accumulate) -> Answer:
     -------
     Answer
         ``refit_gram``, ``refit_products`` and ``target_norms`` of each problem that has centres.
+
+    Raises
+    ------
+    DataError
+        ``changed``: the rows are not those that were loaded.
     """
     begin, source, number = block.begin, block.source, block.number
     assert begin is not None
-    rows, features, targets, weights, nbytes = read_block(source, number, begin.classes is not None)
+    rows, features, targets, weights, nbytes, checksum, report = read_block(source, number, begin.classes is not None)
+    require_unchanged(source, number, block.checksum, checksum)
     assert features is not None
-    answer = Answer(bytes_read=nbytes)
+    answer = Answer(bytes_read=nbytes, report=report)
     roots = None
     if weights is not None:
         present = weights > 0

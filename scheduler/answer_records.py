@@ -17,10 +17,23 @@ from distkern.sampling import Shortlist
 from distkern.scheduler.answers import Answer, Drawn, Labels, LoadAnswer, ProblemAnswer, Sample
 from distkern.scheduler.lookahead_answers import CandidateRows, Leaders
 from distkern.statistics import Moments
+from distkern.storage import ReadReport
 
 _CLASSES: dict[str, type[Any]] = {
     cls.__name__: cls
-    for cls in (Answer, CandidateRows, Drawn, Labels, Leaders, LoadAnswer, Moments, ProblemAnswer, Sample, Shortlist)
+    for cls in (
+        Answer,
+        CandidateRows,
+        Drawn,
+        Labels,
+        Leaders,
+        LoadAnswer,
+        Moments,
+        ProblemAnswer,
+        ReadReport,
+        Sample,
+        Shortlist,
+    )
 }
 _PLAIN_KINDS = "biufUS"
 _LENGTH_BYTES = 8

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from distkern.sampling import Shortlist
 from distkern.scheduler.lookahead_answers import CandidateRows, Leaders
 from distkern.statistics import Moments
+from distkern.storage import ReadReport
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -143,6 +144,8 @@ class LoadAnswer:
     """Rows held out."""
     bytes_read: int
     """Bytes of the arrays that were read."""
+    checksums: dict[int, int] = field(default_factory=dict)
+    """Block number to the checksum of what was read (`rows_checksum`)."""
     all_rows: LoadAnswer | None = None
     """The same of all rows with a positive weight, where the rest is of a selection sample."""
 
@@ -156,6 +159,7 @@ class LoadAnswer:
             n_fit=self.n_fit + other.n_fit,
             n_held=self.n_held + other.n_held,
             bytes_read=self.bytes_read + other.bytes_read,
+            checksums=self.checksums | other.checksums,
             all_rows=self.all_rows.merge(other.all_rows) if self.all_rows and other.all_rows else None,
         )
 
@@ -206,6 +210,8 @@ class Answer:
     """Global row to raw features (`FetchRows`)."""
     bytes_read: int = 0
     """Bytes that were read from the source (`Accumulate`)."""
+    report: ReadReport = field(default_factory=ReadReport)
+    """Retries and absent chunks of what was read (`Load`, `Accumulate`)."""
 
     def copy(self) -> Answer:
         """Copy what `merge` would change, with aligned, C-contiguous sums."""
@@ -215,7 +221,7 @@ class Answer:
             )
             for p in self.problems
         ]
-        return Answer(problems, self.load, dict(self.columns), dict(self.rows), self.bytes_read)
+        return Answer(problems, self.load, dict(self.columns), dict(self.rows), self.bytes_read, self.report)
 
     def merge(self, other: Answer) -> Answer:
         """Merge `other` into this answer and return it."""
@@ -230,6 +236,7 @@ class Answer:
         self.columns.update(other.columns)
         self.rows.update(other.rows)
         self.bytes_read += other.bytes_read
+        self.report = self.report.merge(other.report)
         return self
 
 

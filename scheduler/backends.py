@@ -25,6 +25,7 @@ from distkern.scheduler.messages import (
     message_name,
 )
 from distkern.scheduler.row_matrix import MemoryBudget
+from distkern.storage import ReadReport
 from distkern.storage.source import BlockSource
 
 
@@ -40,8 +41,8 @@ class Backend(Protocol):
         """Send the next message and return the sum of the answers, drawn rows with their features."""
         ...
 
-    def skip(self, message: Message) -> None:
-        """Take note of the next message, whose answer is known; its effect comes before the next exchange."""
+    def skip(self, message: Message, answer: Answer) -> None:
+        """Take note of the next message and its answer; its effect comes before the next exchange."""
         ...
 
     def finish(self) -> None:
@@ -61,9 +62,9 @@ class WorkerFactors:
         self.exchanges += 1
         return self._executor.exchange(message)
 
-    def skip(self, message: Message) -> None:
+    def skip(self, message: Message, answer: Answer) -> None:
         """Take note of the next message."""
-        self._executor.skip(message)
+        self._executor.skip(message, answer)
 
     def finish(self) -> None:
         """Do nothing."""
@@ -96,9 +97,9 @@ class AnnouncingBackend:
         self._events.emit(ExchangeDone(name=message_name(message), seconds=perf_counter() - started))
         return answer
 
-    def skip(self, message: Message) -> None:
+    def skip(self, message: Message, answer: Answer) -> None:
         """Take note of the next message."""
-        self._backend.skip(message)
+        self._backend.skip(message, answer)
 
     def finish(self) -> None:
         """Hear that no message follows."""
@@ -140,17 +141,19 @@ class DriverFactors:
             answer = self._local.exchange(message)
             if remote.load is not None and answer.load is not None:
                 answer.load = replace(remote.load, bytes_read=remote.load.bytes_read + answer.load.bytes_read)
+                # Absent chunks of y were found on both sides.
+                answer.report = remote.report.merge(ReadReport(retries=answer.report.retries))
         self._fetch_drawn(answer)
         return answer
 
-    def skip(self, message: Message) -> None:
+    def skip(self, message: Message, answer: Answer) -> None:
         """Take note of the next message; a step's kernel columns are asked for when it takes effect."""
         if isinstance(message, Step):
             self._skipped.append(message)
             return
-        self._remote.skip(message)
+        self._remote.skip(message, answer)
         if not isinstance(message, Accumulate):
-            self._local.skip(message)
+            self._local.skip(message, None)
 
     def finish(self) -> None:
         """Do nothing."""

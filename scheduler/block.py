@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from distkern.sampling import row_uniforms
 from distkern.scheduler import lookahead_tiles, tiles
 from distkern.scheduler.answers import Answer, Labels, LoadAnswer, ProblemAnswer
-from distkern.scheduler.loading import HOLDOUT_STREAM, read_block, row_statistics, selecting_rows
+from distkern.scheduler.loading import HOLDOUT_STREAM, read_block, require_unchanged, row_statistics, selecting_rows
 from distkern.scheduler.messages import Begin, Columns, FetchRows, Load, LookaheadStep, ProblemStep, Step
 from distkern.scheduler.row_matrix import MemoryBudget, RowMatrix
 from distkern.scheduler.tiles import (
@@ -28,6 +28,7 @@ from distkern.scheduler.tiles import (
     borrow_columns,
     keep_columns,
 )
+from distkern.storage import ReadReport
 from distkern.storage.source import BlockSource
 
 TILE_ROWS = 4096
@@ -120,6 +121,8 @@ class Block:
         Whether this process holds Q and E; without, it answers queries for kernel columns only.
     budget : MemoryBudget, optional
         What the blocks of a run may keep in memory here; everything if not given.
+    checksum : int, optional
+        Of what the block read when the run was young; it must read the same again.
     """
 
     def __init__(
@@ -130,8 +133,10 @@ class Block:
         with_features: bool = True,
         with_factors: bool = True,
         budget: MemoryBudget | None = None,
+        checksum: int | None = None,
     ) -> None:
         self.number = number
+        self.checksum = checksum
         self._budget = MemoryBudget() if budget is None else budget
         self._scratch = self._budget.scratch()
         self.source = source
@@ -147,13 +152,16 @@ class Block:
         self._all_rows: LoadAnswer | None = None
         self._n_fit = 0
         self._bytes_read = 0
+        self._report = ReadReport()
 
     def load(self, message: Load) -> None:
         """Read the block, keep the rows that select, and separate the held-out ones among them."""
         first = self.source.boundaries[self.number]
-        rows, features, targets, weights, self._bytes_read = read_block(
+        rows, features, targets, weights, self._bytes_read, checksum, self._report = read_block(
             self.source, self.number, message.classification, with_features=self._with_features
         )
+        require_unchanged(self.source, self.number, self.checksum, checksum)
+        self.checksum = checksum
         present = np.ones(len(rows), dtype=bool) if weights is None else weights > 0
         held = np.zeros(len(rows), dtype=bool)
         if message.holdout > 0:
@@ -210,7 +218,8 @@ class Block:
             n_held=len(self.data.rows) - self._n_fit,
             bytes_read=self._bytes_read,
         )
-        return Answer(load=replace(loaded, all_rows=self._all_rows))
+        checksums = {} if self.checksum is None else {self.number: self.checksum}
+        return Answer(load=replace(loaded, all_rows=self._all_rows, checksums=checksums), report=self._report)
 
     def start(self, message: Begin) -> None:
         """Allocate the arrays of every problem and set E = Y, Q = 1 (both times the root weights)."""

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import queue
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, wait
 from dataclasses import dataclass, field
 from itertools import chain
@@ -31,7 +31,7 @@ from distkern.scheduler.answers import Answer
 from distkern.scheduler.errands import Errand
 from distkern.scheduler.executors import total
 from distkern.scheduler.gathering import FAN_IN, Carried, Gatherer, SumErrand
-from distkern.scheduler.inline import InlineBlocks
+from distkern.scheduler.inline import shipments
 from distkern.scheduler.log import SLICE_BYTES, RunLog
 from distkern.scheduler.memo import Fence, Refusal
 from distkern.scheduler.messages import Message, Query, canonical, message_name
@@ -146,6 +146,7 @@ class DaskExecutor:
         self._joined = False
         self._leases: dict[str, Any] = {}
         self._homes: dict[int, str] = {}
+        self._checksums: dict[int, int] = {}
         WorkerWatch.listen(client, self._on_worker)
         try:
             self._homes = place(self._n_blocks, self._wait_for_workers())
@@ -174,11 +175,20 @@ class DaskExecutor:
         nodes: dict[Node, Answer] = {}
         for part in self._round(make, message_name(message), version, summed=True):
             nodes.update(canonical_answers(part))
-        return total(nodes, self._n_blocks)
+        answer = total(nodes, self._n_blocks)
+        if answer.load is not None:
+            self.expect(answer.load.checksums)
+        return answer
 
-    def skip(self, message: Message) -> None:
-        """Add a message to the log whose answer is known; workers that are behind are brought up to it."""
+    def expect(self, checksums: Mapping[int, int]) -> None:
+        """Have blocks refused that read other than these checksums say, wherever they are loaded from now on."""
+        self._checksums.update(checksums)
+
+    def skip(self, message: Message, answer: Answer | None) -> None:
+        """Add a message to the log; workers that are behind are brought up to it."""
         self._log.append(canonical(message))
+        if answer is not None and answer.load is not None:
+            self.expect(answer.load.checksums)
 
     def query(self, query: Query) -> Answer:
         """Ask without changing anything."""
@@ -332,8 +342,10 @@ class DaskExecutor:
         """Steps that bring blocks from `state` (-1: absent) to `version`."""
         fence = self._fence(errand.worker)
         if state < 0:
-            for blocks, source in self._shipments(errand.blocks):
-                yield "place-blocks", (tasks.place_blocks, fence, source, blocks, self._with_factors, self._room)
+            for blocks, source in shipments(self._source, errand.blocks, SLICE_BYTES):
+                known = {block: self._checksums[block] for block in blocks if block in self._checksums}
+                call = (tasks.place_blocks, fence, source, blocks, self._with_factors, self._room, known)
+                yield "place-blocks", call
             state = 0
         errand.replayed = version - state
         for first, last in self._log.slices(state, version):
@@ -342,19 +354,6 @@ class DaskExecutor:
                 "replay-log",
                 (tasks.replay_messages, fence, errand.blocks, first, self._log.hashes[first], messages),
             )
-
-    def _shipments(self, blocks: Sequence[int]) -> Iterator[tuple[tuple[int, ...], Any]]:
-        if not self._source.inline:
-            yield tuple(blocks), self._source
-            return
-        shipment = InlineBlocks.of(self._source)
-        for block in blocks:
-            shipment.add(self._source, block)
-            if shipment.nbytes > SLICE_BYTES:
-                yield tuple(shipment.pieces), shipment
-                shipment = InlineBlocks.of(self._source)
-        if shipment.pieces:
-            yield tuple(shipment.pieces), shipment
 
     def _submit(self, errand: Errand | SumErrand, name: str, call: tuple[Any, ...], round_: _Round) -> None:
         function, first, *arguments = call

@@ -12,9 +12,18 @@ from numpy.typing import NDArray
 
 from distkern.errors import DataError
 from distkern.model import KernelModel
+from distkern.redaction import displayed_cause, redact
 from distkern.scheduler.prediction import Finish, evaluate
 from distkern.scheduler.threads import follow_worker
-from distkern.storage import check_rows_agree, check_weights, numeric_dtype, require_extent, require_finite
+from distkern.storage import (
+    RetryPolicy,
+    check_rows_agree,
+    check_weights,
+    numeric_dtype,
+    read_patiently,
+    require_extent,
+    require_finite,
+)
 
 
 def is_dask_array(value: Any) -> bool:
@@ -44,6 +53,7 @@ class DaskArraySource:
     """
 
     inline = True
+    place = "a dask array"
 
     def __init__(self, X: Any, y: Any, weights: Any = None) -> None:
         if y is None:
@@ -56,6 +66,7 @@ class DaskArraySource:
                 kind="shape-mismatch",
             )
         self.feature_dtype = numeric_dtype(np.dtype(X.dtype), "X")
+        self._policy = RetryPolicy.default()
         self._X = X.rechunk({1: -1})
         self._y = y if is_dask_array(y) else np.asarray(y)
         self._weights = weights if weights is None or is_dask_array(weights) else np.asarray(weights)
@@ -80,13 +91,13 @@ class DaskArraySource:
 
     def read_features(self, block: int) -> NDArray[Any]:
         """Rows of X of one block, shape (rows, n_features)."""
-        values = self._read(self._X, "X", block).astype(self.feature_dtype, copy=False)
+        values = self._read(self._X, block, "X").astype(self.feature_dtype, copy=False)
         require_finite(values, "X", self.boundaries[block])
         return values
 
     def read_targets(self, block: int) -> NDArray[Any]:
         """Targets of one block."""
-        values = self._read(self._y, "y", block)
+        values = self._read(self._y, block, "y")
         require_finite(values, "y", self.boundaries[block])
         return values
 
@@ -98,21 +109,25 @@ class DaskArraySource:
         if self._weights is None:
             return None
         first, last = self.boundaries[block : block + 2]
-        return check_weights(self._read(self._weights, "sample_weight", block), last - first, first)
+        return check_weights(self._read(self._weights, block, "sample_weight"), last - first, first)
 
-    def _read(self, array: Any, what: str, block: int) -> NDArray[Any]:
+    def _read(self, array: Any, block: int, what: str) -> NDArray[Any]:
         first, last = self.boundaries[block : block + 2]
         part = array[first:last]
-        if is_dask_array(part):
-            try:
-                part = part.compute()
-            except (ArithmeticError, LookupError, TypeError, ValueError, OSError) as cause:
-                raise DataError(
-                    f"rows {first} to {last - 1} of {what} (counted from 0), a dask array, cannot be computed: "
-                    f"{type(cause).__name__}: {cause}",
-                    kind="unreadable",
-                ) from cause
-        return np.ascontiguousarray(part)
+        if not is_dask_array(part):
+            return np.ascontiguousarray(part)
+        try:
+            return np.ascontiguousarray(
+                read_patiently(part.compute, f"{what}, rows {first} to {last - 1}", self.place, self._policy)
+            )
+        except (ArithmeticError, LookupError, TypeError, ValueError) as cause:
+            if isinstance(cause, DataError):
+                raise
+            raise DataError(
+                f"rows {first} to {last - 1} of {what} (counted from 0), a dask array, cannot be computed: "
+                f"{type(cause).__name__}: {redact(str(cause))}",
+                kind="unreadable",
+            ) from displayed_cause(cause)
 
 
 def _require_chunk_sizes(name: str, array: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from distkern.errors import DistkernError
@@ -27,12 +28,16 @@ class Executor(Protocol):
         """Send the next message of the log and return the sum of the answers."""
         ...
 
-    def skip(self, message: Message) -> None:
-        """Add a message to the log whose answer is known; blocks take its effect later."""
+    def skip(self, message: Message, answer: Answer | None) -> None:
+        """Add a message to the log; blocks take its effect later, and hold what they read against a known answer."""
         ...
 
     def query(self, query: Query) -> Answer:
         """Ask without changing anything."""
+        ...
+
+    def expect(self, checksums: Mapping[int, int]) -> None:
+        """Have blocks refused that read other than these checksums say, wherever they are loaded from now on."""
         ...
 
     def peak_rss(self) -> int:
@@ -73,9 +78,11 @@ class SerialExecutor:
         nodes = rounds.apply_message(self._blocks, canonical(message), numbers, len(numbers), handed_in)
         return total(nodes, len(numbers))
 
-    def skip(self, message: Message) -> None:
-        """Remember a message whose answer is known; it takes effect before the next exchange."""
+    def skip(self, message: Message, answer: Answer | None) -> None:
+        """Remember a message; it takes effect before the next exchange."""
         self._skipped.append(canonical(message))
+        if answer is not None and answer.load is not None:
+            self.expect(answer.load.checksums)
 
     def query(self, query: Query) -> Answer:
         """Ask without changing anything."""
@@ -86,6 +93,11 @@ class SerialExecutor:
         if self._skipped:
             skipped, self._skipped = self._skipped, []
             rounds.replay(self._blocks, skipped)
+
+    def expect(self, checksums: Mapping[int, int]) -> None:
+        """Have blocks refused that read other than these checksums say."""
+        for block in self._blocks:
+            block.checksum = checksums.get(block.number, block.checksum)
 
     def peak_rss(self) -> int:
         """Return 0: the blocks live in the driver's process."""

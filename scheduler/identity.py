@@ -10,6 +10,7 @@ from dataclasses import fields
 from typing import Any
 
 import numpy as np
+import scipy.linalg  # noqa: F401  its BLAS computes too, and must be loaded to be seen
 from threadpoolctl import ThreadpoolController
 
 import distkern
@@ -83,9 +84,12 @@ def require_same(kept: dict[str, Any], now: dict[str, Any], place: str) -> None:
     """
     differences = []
     for section in ("model", "data", "software"):
-        before, after = kept.get(section, {}), now[section]
+        before, after = kept.get(section), now[section]
         if not isinstance(before, dict):
-            before = {}
+            raise RunError(
+                f"the description of the run in {place} is damaged; start the run again with --overwrite",
+                kind="corrupt",
+            )
         differences += [
             f"{section}.{name} was {before.get(name)!r} and is {after.get(name)!r}"
             for name in sorted({*before, *after})

@@ -16,7 +16,7 @@ from distkern.sampling import Shortlist, race_keys, row_uniforms, uniforms_for_r
 from distkern.scheduler.answers import Labels, LoadAnswer, Sample
 from distkern.scheduler.messages import Load
 from distkern.statistics import Moments
-from distkern.storage import plain_labels, to_numeric
+from distkern.storage import ReadReport, collect_report, differing_arrays, plain_labels, rows_checksum, to_numeric
 from distkern.storage.source import BlockSource
 
 HOLDOUT_STREAM = 1 << 40
@@ -42,6 +42,10 @@ class BlockRows(NamedTuple):
     """(n,): row weights."""
     nbytes: int
     """Bytes that were read."""
+    checksum: int
+    """Of everything that was read, as `rows_checksum` makes it."""
+    report: ReadReport
+    """Retries, and absent chunks."""
 
 
 def read_block(source: BlockSource, number: int, classification: bool, *, with_features: bool = True) -> BlockRows:
@@ -64,11 +68,43 @@ def read_block(source: BlockSource, number: int, classification: bool, *, with_f
         The targets are not what they must be.
     """
     first, last = source.boundaries[number : number + 2]
-    features = source.read_features(number) if with_features else None
-    targets, weights = source.read_targets(number), source.read_weights(number)
+    with collect_report() as report:
+        features = source.read_features(number) if with_features else None
+        targets, weights = source.read_targets(number), source.read_weights(number)
     nbytes = sum(a.nbytes for a in (features, targets, weights) if a is not None)
     targets = plain_labels(flat_labels(targets), first) if classification else to_numeric(targets, "y")
-    return BlockRows(np.arange(first, last, dtype=np.int64), features, targets, weights, nbytes)
+    rows = np.arange(first, last, dtype=np.int64)
+    return BlockRows(rows, features, targets, weights, nbytes, rows_checksum(features, targets, weights), report)
+
+
+def require_unchanged(source: BlockSource, number: int, expected: int | None, found: int) -> None:
+    """Refuse a block that reads other than it did before.
+
+    Parameters
+    ----------
+    source : BlockSource
+        Where the rows come from.
+    number : int
+        Block number.
+    expected : int or None
+        Checksum of what was read before; None where that is not known.
+    found : int
+        Checksum of what was read now.
+
+    Raises
+    ------
+    DataError
+        ``changed``.
+    """
+    changed = [] if expected is None else differing_arrays(expected, found)
+    if changed:
+        first, last = source.boundaries[number : number + 2]
+        raise DataError(
+            f"{' and '.join(changed)} changed while the training ran: rows {first} to {last - 1} (block {number}) of "
+            f"{source.place} are not what was read before; train on data that nothing writes to, and persist a dask "
+            "array that does not give the same numbers each time",
+            kind="changed",
+        )
 
 
 def flat_labels(targets: NDArray[Any]) -> NDArray[Any]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from distkern.scheduler import rounds
@@ -104,11 +104,14 @@ def place_blocks(
     numbers: Sequence[int],
     with_factors: bool = True,
     budget: MemoryBudget | None = None,
+    checksums: Mapping[int, int] | None = None,
 ) -> Refusal | None:
     """Create blocks at version 0; those that are already held in any state are replaced.
 
-    All blocks of a run share the budget of those that were placed first.
+    All blocks of a run share the budget of those that were placed first. What a block reads must have its
+    checksum, where one is given.
     """
+    known = checksums or {}
     memory = _run_memory(fence)
     with memory.lock:
         if not memory.admit(fence):
@@ -116,7 +119,8 @@ def place_blocks(
         memory.budget = memory.budget or budget
         for number in numbers:
             memory.held.pop(number, None)
-            memory.held[number] = _Held(Block(source, number, with_factors=with_factors, budget=memory.budget))
+            block = Block(source, number, with_factors=with_factors, budget=memory.budget, checksum=known.get(number))
+            memory.held[number] = _Held(block)
     return None
 
 

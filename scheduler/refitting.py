@@ -21,6 +21,7 @@ from distkern.scheduler.answers import LoadAnswer, ProblemAnswer
 from distkern.scheduler.backends import Backend
 from distkern.scheduler.messages import Accumulate, Centers
 from distkern.scheduler.settings import SelectionSettings
+from distkern.storage import ReadReport
 
 if TYPE_CHECKING:
     from distkern.scheduler.training import Path
@@ -41,6 +42,8 @@ class Refitted:
     """Times the rows were read."""
     bytes_read: int
     """Bytes that were read."""
+    report: ReadReport
+    """Retries of the reads."""
 
 
 def check_sample(sample: LoadAnswer, selection_rows: int) -> None:
@@ -125,10 +128,12 @@ def refit_paths(
     conditioned = {i for i, path in enumerate(paths) if smallest_share(path.u, path.s) < FORESEEN}
     wanted = {i for i, path in enumerate(paths) if len(path.rows)}
     passes = bytes_read = 0
+    report = ReadReport()
     while wanted:
         problems = (_centers(path, i in conditioned) if i in wanted else None for i, path in enumerate(paths))
         answer = backend.exchange(Accumulate(target_means, tuple(problems)))
         passes, bytes_read = passes + 1, bytes_read + answer.bytes_read
+        report = report.merge(answer.report)
         for i in sorted(wanted):
             sums = _finite(answer.problems[i])
             preconditioner = paths[i].u if i in conditioned else None
@@ -145,7 +150,7 @@ def refit_paths(
             path, history = _over_all_rows(path, history, *fits[i], weight_sum, settings)
         refitted.append(path)
         rewritten.append(history)
-    return Refitted(refitted, rewritten, passes, bytes_read)
+    return Refitted(refitted, rewritten, passes, bytes_read, report)
 
 
 def _centers(path: Path, conditioned: bool) -> Centers:

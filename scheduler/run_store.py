@@ -58,7 +58,8 @@ class RunStore:
             self.run_id = uuid.uuid4().hex
             directory.write_training({"run_id": self.run_id, "identity": identity})
         else:
-            require_same(kept.get("identity", {}), identity, str(directory.path))
+            described = kept.get("identity")
+            require_same(described if isinstance(described, dict) else {}, identity, str(directory.path))
             self.run_id = str(kept.get("run_id"))
             directory.restart()
         self._note = {EXTENSIBLE: job.max_centers}
@@ -130,7 +131,7 @@ class RecordingBackend:
             if record is not None and record.message == name:
                 self._taken += 1
                 self._earlier_exchanges, self._earlier_seconds = record.exchanges, record.seconds
-                self._backend.skip(message)
+                self._backend.skip(message, record.answer)
                 return record.answer
             if record is not None and not (self._store.extends and isinstance(message, Step)):
                 raise RunError(
@@ -143,9 +144,9 @@ class RecordingBackend:
         self._store.append(Record(name, answer, self.exchanges, self.seconds()))
         return answer
 
-    def skip(self, message: Message) -> None:
+    def skip(self, message: Message, answer: Answer) -> None:
         """Pass on a message whose answer is known."""
-        self._backend.skip(message)
+        self._backend.skip(message, answer)
 
     def finish(self) -> None:
         """Let events pass again if all answers came from the record."""

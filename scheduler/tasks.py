@@ -5,7 +5,7 @@ A dask task only waits: the work is done by the process's tile pool, as wide as 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from distributed import get_worker
 
@@ -19,12 +19,17 @@ from distkern.storage.source import BlockSource
 
 
 def place_blocks(
-    fence: Fence, source: BlockSource, numbers: Sequence[int], with_factors: bool, room: int | None
+    fence: Fence,
+    source: BlockSource,
+    numbers: Sequence[int],
+    with_factors: bool,
+    room: int | None,
+    checksums: Mapping[int, int],
 ) -> Refusal | None:
     """Create blocks on this worker, with scratch in its local directory."""
     threads.follow_worker()
     budget = MemoryBudget(room, get_worker().local_directory)
-    return memo.place_blocks(fence, source, numbers, with_factors, budget)
+    return memo.place_blocks(fence, source, numbers, with_factors, budget, checksums)
 
 
 def run_message(

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.errors import DataError
-from distkern.events import EventBus, RoundDone, RunEnded, RunStarted
+from distkern.events import ChunksAbsent, EventBus, RoundDone, RunEnded, RunStarted, StorageRetried
 from distkern.kernels import Kernel, make_kernel
 from distkern.scaling import FeatureScaling
 from distkern.scheduler.answers import LoadAnswer
@@ -32,6 +32,7 @@ from distkern.scheduler.settings import LOOKAHEAD_PANEL, LOOKAHEAD_POOL, Selecti
 from distkern.scheduler.threads import single_threaded_blas
 from distkern.statistics import weighted_median_distance
 from distkern.stopping import StopReason
+from distkern.storage import ReadReport
 from distkern.storage.source import BlockSource
 
 logger = logging.getLogger(__name__)
@@ -198,7 +199,9 @@ def _train(
         holdout=HOLDOUT_FRACTION if job.stop == "validation" else 0.0,
         selection_rows=job.selection_rows if job.selection_rows and job.selection_rows < source.n_rows else 0,
     )
-    loaded = backend.exchange(load).load
+    first = backend.exchange(load)
+    tell_of_reads(first.report, source, events)
+    loaded = first.load
     assert loaded is not None
     all_rows = loaded if loaded.all_rows is None else loaded.all_rows
     weight_sum = check_statistics(all_rows, source, job)
@@ -251,6 +254,7 @@ def _train(
         refitted = refit_paths(paths, histories, backend, means, weight_sum, settings)
         paths, histories = refitted.paths, refitted.histories
         passes, bytes_read = passes + refitted.passes, bytes_read + refitted.bytes_read
+        tell_of_reads(ReadReport(retries=refitted.report.retries), source, events)
     reason = max(zip(selectors, paths, strict=True), key=lambda pair: pair[0].n_centers)[1].reason
     backend.finish()
     seconds = clock()
@@ -277,6 +281,21 @@ def _train(
             "seconds": seconds,
         },
     )
+
+
+def tell_of_reads(report: ReadReport, source: BlockSource, events: EventBus) -> None:
+    """Emit what is worth knowing about reads that succeeded; chunks that are absent are warned of too."""
+    for array, count in sorted(report.retries.items()):
+        events.emit(StorageRetried(array=array, count=count))
+    for array, (count, chunks) in sorted(report.absent.items()):
+        logger.warning(
+            "%d chunks of %s (%s) are absent and read as the array's fill value, the first: %s",
+            count,
+            array,
+            source.place,
+            ", ".join("/".join(map(str, chunk)) for chunk in chunks),
+        )
+        events.emit(ChunksAbsent(array=array, count=count, chunks=chunks))
 
 
 def run_steps(

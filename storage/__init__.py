@@ -10,6 +10,7 @@ from distkern.storage.checks import (
     require_finite,
     to_numeric,
 )
+from distkern.storage.checksums import differing_arrays, rows_checksum
 from distkern.storage.dataset import Dataset, open_dataset
 from distkern.storage.ingest import ingest
 from distkern.storage.journal import Journal, recorded
@@ -18,24 +19,32 @@ from distkern.storage.labels import as_targets, plain_labels
 from distkern.storage.model_store import check_model_destination, read_model, write_model
 from distkern.storage.opening import as_source, open_arrays
 from distkern.storage.predictions import Predictions, PredictionWriter, read_predictions
+from distkern.storage.retries import ReadReport, RetryPolicy, collect_report, note_report, read_patiently
 from distkern.storage.rows import is_zarr_array, memory_array
 from distkern.storage.run_directory import RunDirectory, is_run
 from distkern.storage.scratch import ScratchFile
 from distkern.storage.source import BlockSource
 from distkern.storage.sources import ArraySource, DatasetSource, ZarrRows, ZarrSource
+from distkern.storage.wrappers import CountingStore, Fault, FaultyStore, SlowStore
 from distkern.storage.writer import DatasetWriter, write_dataset
 
 __all__ = [
     "ArraySource",
     "BlockSource",
+    "CountingStore",
     "Dataset",
     "DatasetSource",
     "DatasetWriter",
+    "Fault",
+    "FaultyStore",
     "Journal",
     "PredictionWriter",
     "Predictions",
+    "ReadReport",
+    "RetryPolicy",
     "RunDirectory",
     "ScratchFile",
+    "SlowStore",
     "ZarrRows",
     "ZarrSource",
     "as_source",
@@ -45,21 +54,26 @@ __all__ = [
     "check_rows_agree",
     "check_weights",
     "chunk_rows_for",
+    "collect_report",
     "column_name",
     "describe",
+    "differing_arrays",
     "ingest",
     "is_run",
     "is_zarr_array",
     "memory_array",
+    "note_report",
     "numeric_dtype",
     "open_arrays",
     "open_dataset",
     "plain_labels",
     "read_model",
+    "read_patiently",
     "read_predictions",
     "recorded",
     "require_extent",
     "require_finite",
+    "rows_checksum",
     "to_numeric",
     "write_dataset",
     "write_model",

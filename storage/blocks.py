@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["block_boundaries", "chunk_rows_for", "memory_block_rows"]
+__all__ = ["block_boundaries", "block_rows", "chunk_rows_for", "memory_block_rows"]
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -38,10 +38,14 @@ def block_boundaries(n_rows: int, row_bytes: int, chunk_rows: int) -> tuple[int,
     """
     if n_rows == 0:
         return (0,)
+    return (*range(0, n_rows, block_rows(n_rows, row_bytes, chunk_rows)), n_rows)
+
+
+def block_rows(n_rows: int, row_bytes: int, chunk_rows: int) -> int:
+    """Return the rows of all blocks but the last; parameters as for `block_boundaries`."""
     n_chunks = -(-n_rows // chunk_rows)
     fitting = MAX_BLOCK_BYTES // max(1, chunk_rows * row_bytes)
-    chunks = max(1, min(n_chunks // MIN_BLOCKS, fitting))
-    return (*range(0, n_rows, chunks * chunk_rows), n_rows)
+    return max(1, min(n_chunks // MIN_BLOCKS, fitting)) * chunk_rows
 
 
 def memory_block_rows(n_rows: int, row_bytes: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -12,10 +12,20 @@ from numpy.typing import NDArray
 from zarr.buffer.cpu import NDBuffer
 from zarr.codecs import BloscCodec
 
-from distkern.errors import DataError
+from distkern.errors import DataError, DistkernError
+from distkern.redaction import displayed_cause
 from distkern.storage.checks import numeric_dtype
+from distkern.storage.retries import RetryPolicy, read_patiently
 
-__all__ = ["ChunkAppender", "checksum", "create_array", "read_rows", "read_slab", "require_fit"]
+__all__ = [
+    "ChunkAppender",
+    "checksum",
+    "create_array",
+    "read_rows",
+    "read_slab",
+    "require_checksums",
+    "require_fit",
+]
 
 
 def checksum(rows: NDArray[Any]) -> str:
@@ -122,7 +132,9 @@ class ChunkAppender:
         self._written = stop
 
 
-def read_slab(array: zarr.Array[Any], start: int, stop: int, what: str) -> NDArray[Any]:
+def read_slab(
+    array: zarr.Array[Any], start: int, stop: int, what: str, policy: RetryPolicy | None = None
+) -> NDArray[Any]:
     """Read consecutive rows into a fresh C-contiguous array in native byte order.
 
     Parameters
@@ -133,6 +145,8 @@ def read_slab(array: zarr.Array[Any], start: int, stop: int, what: str) -> NDArr
         First row and the row after the last.
     what : str
         Name of the array for the message.
+    policy : RetryPolicy, optional
+        How patient to be with the store.
 
     Returns
     -------
@@ -142,21 +156,24 @@ def read_slab(array: zarr.Array[Any], start: int, stop: int, what: str) -> NDArr
     Raises
     ------
     DataError
-        ``unreadable``: a chunk cannot be read or decoded.
+        ``unreadable``: a chunk cannot be decoded; ``unreachable``: the store failed again and again.
     """
-    selection = (slice(start, stop), *(slice(None),) * (array.ndim - 1))
     try:
-        if array.dtype.kind in "fiu" and array.dtype.isnative:
-            # A given output halves the copying and fixes the memory order, which F-ordered arrays need.
-            out = np.empty((stop - start, *array.shape[1:]), dtype=array.dtype)
-            array.get_basic_selection(selection, out=NDBuffer.from_numpy_array(out))
-            return _stored_form(out, what)
-        return _stored_form(np.asarray(array.get_basic_selection(selection)), what)
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError) as cause:
-        raise _unreadable(array, what, f"rows {start} to {stop - 1}", cause) from cause
+        return read_patiently(
+            lambda: _slab(array, start, stop, what),
+            f"{what}, rows {start} to {stop - 1}",
+            str(array.store_path),
+            policy,
+        )
+    except (DistkernError, MemoryError):
+        raise
+    except Exception as cause:
+        raise _unreadable(array, start, stop, what, cause) from displayed_cause(cause)
 
 
-def read_rows(array: zarr.Array[Any], rows: NDArray[np.int64], what: str) -> NDArray[Any]:
+def read_rows(
+    array: zarr.Array[Any], rows: NDArray[np.int64], what: str, policy: RetryPolicy | None = None
+) -> NDArray[Any]:
     """Read single rows, in the order given, into a fresh C-contiguous array in native byte order.
 
     Parameters
@@ -167,6 +184,8 @@ def read_rows(array: zarr.Array[Any], rows: NDArray[np.int64], what: str) -> NDA
         Row numbers from 0; repeats are allowed.
     what : str
         Name of the array for the message.
+    policy : RetryPolicy, optional
+        How patient to be with the store.
 
     Returns
     -------
@@ -176,13 +195,58 @@ def read_rows(array: zarr.Array[Any], rows: NDArray[np.int64], what: str) -> NDA
     Raises
     ------
     DataError
-        ``unreadable``: a chunk cannot be read or decoded.
+        As for `read_slab`.
     """
     selection: Any = (np.asarray(rows, dtype=np.int64), *(slice(None),) * (array.ndim - 1))
+    place = str(array.store_path)
     try:
-        return _stored_form(np.asarray(array.get_orthogonal_selection(selection)), what)
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError) as cause:
-        raise _unreadable(array, what, "single rows", cause) from cause
+        return read_patiently(
+            lambda: _stored_form(np.asarray(array.get_orthogonal_selection(selection)), what),
+            f"{what}, single rows",
+            place,
+            policy,
+        )
+    except (DistkernError, MemoryError):
+        raise
+    except Exception as cause:
+        raise DataError(
+            f"single rows of {what} ({place}) cannot be read: {cause}; a chunk is damaged, write the store again",
+            kind="unreadable",
+        ) from displayed_cause(cause)
+
+
+def require_checksums(
+    values: NDArray[Any], start: int, chunk_rows: int, expected: Sequence[str], what: str, place: str
+) -> None:
+    """Refuse rows that differ from what was written.
+
+    Parameters
+    ----------
+    values : array, shape (n,) + the row shape
+        Rows of whole chunks.
+    start : int
+        First row, the first of a chunk.
+    chunk_rows : int
+        Rows of a chunk.
+    expected : sequence of str
+        Checksums of all chunks of the array.
+    what, place : str
+        Name of the array and of its store for the message.
+
+    Raises
+    ------
+    DataError
+        ``corrupt``, naming the chunk and its rows.
+    """
+    for first in range(0, len(values), chunk_rows):
+        rows = values[first : first + chunk_rows]
+        chunk = (start + first) // chunk_rows
+        if checksum(rows) != expected[chunk]:
+            raise DataError(
+                f"chunk {chunk} of {what} (rows {start + first} to {start + first + len(rows) - 1}) of {place} differs "
+                f"from what was written: ingest the data again",
+                kind="corrupt",
+            )
 
 
 def require_fit(rows: NDArray[Any], array: zarr.Array[Any], what: str) -> None:
@@ -221,9 +285,29 @@ def _stored_form(values: NDArray[Any], what: str) -> NDArray[Any]:
     return np.ascontiguousarray(values)
 
 
-def _unreadable(array: zarr.Array[Any], what: str, rows: str, cause: Exception) -> DataError:
+def _slab(array: zarr.Array[Any], start: int, stop: int, what: str) -> NDArray[Any]:
+    selection = (slice(start, stop), *(slice(None),) * (array.ndim - 1))
+    if array.dtype.kind in "fiu" and array.dtype.isnative:
+        # A given output halves the copying and fixes the memory order, which F-ordered arrays need.
+        out = np.empty((stop - start, *array.shape[1:]), dtype=array.dtype)
+        array.get_basic_selection(selection, out=NDBuffer.from_numpy_array(out))
+        return _stored_form(out, what)
+    return _stored_form(np.asarray(array.get_basic_selection(selection)), what)
+
+
+def _unreadable(array: zarr.Array[Any], start: int, stop: int, what: str, cause: Exception) -> DataError:
+    """Say which chunk cannot be read: the first in those rows that fails by itself."""
+    size = int((array.shards or array.chunks)[0])
+    chunks = f"chunks {start // size} to {(stop - 1) // size}"
+    for chunk in range(start // size, -(-stop // size)):
+        first, last = max(start, chunk * size), min(stop, (chunk + 1) * size)
+        try:
+            _slab(array, first, last, what)
+        except Exception as error:
+            start, stop, cause, chunks = first, last, error, f"chunk {chunk}"
+            break
     return DataError(
-        f"{rows} of {what} ({array.store_path}) cannot be read: {cause}; a chunk is damaged or missing, "
-        f"write the store again",
+        f"rows {start} to {stop - 1} of {what} ({chunks} of {array.store_path}) cannot be read: {cause}; a chunk is "
+        f"damaged or missing, write the store again",
         kind="unreadable",
     )

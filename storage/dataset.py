@@ -12,15 +12,22 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
-from distkern.errors import DataError
-from distkern.storage.chunks import checksum, read_slab
+from distkern.errors import DataError, DistkernError
+from distkern.redaction import displayed_cause, redact
+from distkern.storage.chunks import read_slab
 from distkern.storage.formats import ATTRIBUTE, appearance, identify, is_url, require_version
+from distkern.storage.json_files import MAX_JSON_BYTES
+from distkern.storage.retries import read_patiently
 from distkern.storage.source import BlockSource
 from distkern.storage.sources import DatasetSource
+from distkern.storage.trust import inside, labels_of, require_known_codecs
 
 __all__ = ["FORMAT_VERSION", "Dataset", "open_dataset"]
 
 FORMAT_VERSION = 1
+
+MAX_CHUNK_BYTES = 2**31 - 1
+"""Largest chunk of X or y; the codec of datasets takes no more."""
 
 
 class Dataset:
@@ -57,24 +64,27 @@ class Dataset:
         Mean and population standard deviation of each column, float64.
     notes : mapping
         What the writer noted, such as the rows that ingest dropped.
+    checksums : mapping of str to list of str
+        Of every chunk of ``X`` and ``y``.
     """
 
     def __init__(self, path: str, group: zarr.Group, facts: Mapping[str, Any]) -> None:
         self.path = path
-        self.X: zarr.Array[Any] = _array(group, "X", path)
-        self.y: zarr.Array[Any] = _array(group, "y", path)
+        self.X: zarr.Array[Any] = _array(group, "X")
+        self.y: zarr.Array[Any] = _array(group, "y")
         self.n_rows, self.n_features = (int(size) for size in self.X.shape)
         self.task: str = facts["task"]
         labels, counts, names = facts["class_labels"], facts["class_counts"], facts["feature_names"]
         self.class_labels: NDArray[Any] | None = (
-            None if labels is None else np.array(labels, dtype=facts["class_labels_dtype"])
+            None if labels is None else labels_of(labels, facts["class_labels_dtype"])
         )
         self.class_counts: tuple[int, ...] | None = None if counts is None else tuple(counts)
         self.feature_names: tuple[str, ...] | None = None if names is None else tuple(names)
         self.feature_mean: NDArray[np.float64] = np.array(facts["feature_mean"], dtype=np.float64)
         self.feature_std: NDArray[np.float64] = np.array(facts["feature_std"], dtype=np.float64)
         self.notes: Mapping[str, Any] = dict(facts.get("notes", {}))
-        self._checksums: Mapping[str, list[str]] = facts["checksums"]
+        self.checksums: Mapping[str, list[str]] = facts["checksums"]
+        _require_consistent(self, facts)
 
     @property
     def nbytes(self) -> int:
@@ -83,7 +93,7 @@ class Dataset:
 
     def fingerprint(self) -> str:
         """Name the content by the checksums made when it was written."""
-        return blake2b(repr(sorted(self._checksums.items())).encode(), digest_size=16).hexdigest()
+        return blake2b(repr(sorted(self.checksums.items())).encode(), digest_size=16).hexdigest()
 
     def targets(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
         """Read targets, class labels as they were given.
@@ -101,11 +111,16 @@ class Dataset:
         Raises
         ------
         DataError
-            ``unreadable``: a chunk is damaged.
+            ``unreadable`` or ``corrupt``: a chunk is damaged.
         """
         start, stop, _ = slice(start, stop).indices(self.n_rows)
         values = read_slab(self.y, start, max(start, stop), "y")
-        return values if self.class_labels is None else self.class_labels[values]
+        if self.class_labels is None:
+            return values
+        if values.size and not (values.min() >= 0 and values.max() < len(self.class_labels)):
+            raise _damaged(self.path, f"rows {start} to {stop - 1} of y hold codes that are no class")
+        labels: NDArray[Any] = self.class_labels[values]
+        return labels
 
     def source(self) -> BlockSource:
         """Return the rows as blocks for training; `BlockSource.classes` are the labels of the codes."""
@@ -119,20 +134,14 @@ class Dataset:
         DataError
             ``corrupt`` or ``unreadable``, naming the array and the chunk.
         """
-        for name, array in (("X", self.X), ("y", self.y)):
-            size = array.chunks[0]
-            for chunk, expected in enumerate(self._checksums[name]):
-                start, stop = chunk * size, min((chunk + 1) * size, self.n_rows)
-                if checksum(read_slab(array, start, stop, name)) != expected:
-                    raise DataError(
-                        f"chunk {chunk} of {name} (rows {start} to {stop - 1}) of {self.path} differs from "
-                        f"what was written: ingest the data again",
-                        kind="corrupt",
-                    )
+        source = self.source()
+        for block in range(len(source.boundaries) - 1):
+            source.read_features(block)
+            source.read_targets(block)
 
     def __repr__(self) -> str:
         task = self.task if self.class_labels is None else f"{self.task}, {len(self.class_labels)} classes"
-        name = os.path.basename(self.path)
+        name = os.path.basename(redact(self.path))
         return f"<Dataset {name!r}: {self.n_rows} rows x {self.n_features} features {self.X.dtype}, {task}>"
 
 
@@ -168,20 +177,62 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
                 + _advice(kind),
                 kind="not-a-dataset",
             )
+        _require_own_files(place)
     facts, group = _open_group(place)
     require_version(path, facts, FORMAT_VERSION, DataError)
     if facts.get("complete") is not True:
         raise DataError(f"{path} was not written to its end: ingest the data again with --overwrite", kind="incomplete")
     try:
         dataset = Dataset(place, group, facts)
-        consistent = dataset.X.shape[0] == dataset.y.shape[0] == facts["n_rows"]
-    except (KeyError, TypeError, ValueError) as cause:
-        if isinstance(cause, DataError):
-            raise
-        raise _damaged(path, f"its description cannot be used ({cause!r})") from cause
-    if not consistent:
-        raise _damaged(path, f"X has {dataset.X.shape[0]} rows, y {dataset.y.shape[0]}, not {facts['n_rows']}")
+    except DistkernError:
+        raise
+    except Exception as cause:  # whatever nonsense in a description leads to
+        raise _damaged(path, f"its description cannot be used ({cause!r})") from displayed_cause(cause)
     return dataset
+
+
+def _require_own_files(place: str) -> None:
+    """Refuse links that lead out of a local store, and descriptions too long to be read."""
+    names = ("zarr.json", "X", "y", "X/zarr.json", "y/zarr.json")
+    if not inside(place, *names):
+        raise _damaged(place, "it holds links to files outside of it")
+    for name in names:
+        file = Path(place, name)
+        if file.is_file() and file.stat().st_size > MAX_JSON_BYTES:
+            raise _damaged(place, f"{name} is longer than {MAX_JSON_BYTES} bytes")
+
+
+def _require_consistent(dataset: Dataset, facts: Mapping[str, Any]) -> None:
+    """Hold what a store says of itself against what it says elsewhere."""
+    n_rows, n_features, X, y = dataset.n_rows, dataset.n_features, dataset.X, dataset.y
+    labels, counts = dataset.class_labels, dataset.class_counts
+    if not X.shape[0] == y.shape[0] == facts["n_rows"]:
+        raise ValueError(f"X has {X.shape[0]} rows, y {y.shape[0]}, not {facts['n_rows']}")
+    chunk_rows, n_chunks = X.chunks[0], len(dataset.checksums["X"])
+    stored = facts.get("dtypes", {"X": X.dtype.str, "y": y.dtype.str})
+    checks = {
+        "task": dataset.task in ("classification", "regression"),
+        "shapes": min(X.shape) > 0 and y.ndim in (1, 2) and min(y.shape) > 0,
+        "dtypes": X.dtype.kind in "iuf"
+        and y.dtype.kind in ("iu" if labels is not None else "iuf")
+        and stored == {"X": X.dtype.str, "y": y.dtype.str},
+        "chunks": X.shards is None
+        and y.shards is None
+        and X.chunks[1:] == X.shape[1:]
+        and y.chunks == (chunk_rows, *y.shape[1:])
+        and max(X.dtype.itemsize * n_features, y.dtype.itemsize) * chunk_rows <= MAX_CHUNK_BYTES,
+        "checksums": n_chunks == len(dataset.checksums["y"]) == -(-n_rows // chunk_rows)
+        and all(isinstance(digest, str) for name in ("X", "y") for digest in dataset.checksums[name]),
+        "labels": (labels is None) == (dataset.task == "regression")
+        and (labels is None or (y.ndim == 1 and counts is not None and len(counts) == len(labels))),
+        "counts": counts is None or all(type(count) is int and 0 <= count <= n_rows for count in counts),
+        "names": dataset.feature_names is None
+        or (len(dataset.feature_names) == n_features and all(isinstance(name, str) for name in dataset.feature_names)),
+        "statistics": dataset.feature_mean.shape == dataset.feature_std.shape == (n_features,),
+    }
+    wrong = [name for name, right in checks.items() if not right]
+    if wrong:
+        raise ValueError(f"its {' and '.join(wrong)} do not fit together")
 
 
 def _advice(kind: str) -> str:
@@ -194,17 +245,23 @@ def _damaged(path: str | os.PathLike[str], why: str) -> DataError:
 
 def _open_group(place: str) -> tuple[Mapping[str, Any], zarr.Group]:
     try:
-        group = zarr.open_group(place, mode="r")
-    except (OSError, ValueError, ImportError) as cause:
-        raise DataError(f"there is no readable dataset at {place}: {cause}", kind="missing") from cause
+        # Consolidated metadata would be a second description, which might differ.
+        group = read_patiently(
+            lambda: zarr.open_group(place, mode="r", use_consolidated=False), "the dataset", redact(place)
+        )
+    except DistkernError:
+        raise
+    except Exception as cause:
+        raise DataError(f"there is no readable dataset at {place}: {cause}", kind="missing") from displayed_cause(cause)
     facts = group.attrs.get(ATTRIBUTE)
     if not isinstance(facts, Mapping) or facts.get("kind") != "dataset":
         raise DataError(f"{place} is a zarr group of another program, not a dataset", kind="not-a-dataset")
     return facts, group
 
 
-def _array(group: zarr.Group, name: str, path: str) -> zarr.Array[Any]:
-    member = group.get(name)
+def _array(group: zarr.Group, name: str) -> zarr.Array[Any]:
+    member = read_patiently(lambda: group.get(name), f"array {name}", str(group.store_path))
     if not isinstance(member, zarr.Array):
-        raise _damaged(Path(path).name, f"array {name} is missing")
+        raise ValueError(f"array {name} is missing")
+    require_known_codecs(member, name)
     return member

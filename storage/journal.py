@@ -20,7 +20,7 @@ from typing import Any
 
 from distkern.errors import RunError
 from distkern.storage.formats import require_version
-from distkern.storage.publish import FULL_DISK, sync_folder
+from distkern.storage.publish import is_disk_full, sync_folder
 
 __all__ = ["Journal", "Place", "recorded"]
 
@@ -187,7 +187,7 @@ class Journal:
         except OSError as cause:
             os.ftruncate(self._file, self._end)
             os.lseek(self._file, self._end, os.SEEK_SET)
-            if cause.errno not in FULL_DISK:
+            if not is_disk_full(cause):
                 raise RunError(f"cannot write into {self._folder}: {cause.strerror}", kind="not-writable") from cause
             free = shutil.disk_usage(self._folder).free
             raise RunError(

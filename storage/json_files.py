@@ -12,7 +12,10 @@ import numpy as np
 
 from distkern.storage.publish import sync_file, sync_folder
 
-__all__ = ["dump_json", "read_json", "write_json"]
+__all__ = ["MAX_JSON_BYTES", "dump_json", "read_json", "write_json"]
+
+MAX_JSON_BYTES = 32 << 20
+"""Longest JSON file that is read: parsed, it may take thirty times as much."""
 
 
 def dump_json(value: Any, *, indent: int | None = 2) -> str:
@@ -65,9 +68,11 @@ def read_json(path: Path) -> Any:
     Returns
     -------
     object
-        The value, or None where the file is absent, unreadable or not JSON.
+        The value, or None where the file is absent, unreadable, longer than `MAX_JSON_BYTES` or not JSON.
     """
     try:
+        if not path.is_file() or path.stat().st_size > MAX_JSON_BYTES:
+            return None
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from distkern.errors import StoreError
 from distkern.storage.formats import appearance, has_kind, require_version
-from distkern.storage.json_files import dump_json, read_json, write_json
+from distkern.storage.json_files import MAX_JSON_BYTES, dump_json, read_json, write_json
 from distkern.storage.npy_header import read_npy_header
 from distkern.storage.publish import check_destination, publish_directory
+from distkern.storage.trust import inside
 
 __all__ = ["check_model_destination", "read_model", "write_model"]
 
@@ -27,6 +28,7 @@ FORMAT_VERSION = 1
 _DESCRIPTION = "model.json"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KINDS = "biufU"
+_TYPE = re.compile(r"[<>=|]?[biufU][0-9]{1,9}")
 
 
 def check_model_destination(path: str | os.PathLike[str], overwrite: bool = False) -> None:
@@ -73,11 +75,13 @@ def write_model(
     TypeError, ValueError
         A name, dtype or meta value cannot be stored.
     """
-    dump_json(meta)
+    if len(dump_json(meta)) > MAX_JSON_BYTES // 2:
+        raise ValueError(f"meta takes more than {MAX_JSON_BYTES // 2} bytes")
     for name, array in arrays.items():
         if not _NAME.fullmatch(name) or not _storable(array.dtype):
             raise ValueError(f"array {name!r} of dtype {array.dtype} cannot be part of a model store")
-    with publish_directory(path, overwrite, StoreError, lambda old: has_kind(old, "model")) as folder:
+    nbytes = sum(array.nbytes for array in arrays.values()) + 256 * len(arrays) + len(dump_json(meta))
+    with publish_directory(path, overwrite, StoreError, lambda old: has_kind(old, "model"), lambda: nbytes) as folder:
         entries = {}
         for name, array in arrays.items():
             dtype = _described_type(_type_description(array.dtype))
@@ -124,6 +128,8 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
                 kind="incomplete",
             )
         raise StoreError(f"{path} is {appearance(folder)}, not a model", kind="not-a-model")
+    if not inside(folder, _DESCRIPTION):
+        _corrupt(path, f"{_DESCRIPTION} is a link to a file outside of it")
     description = read_json(folder / _DESCRIPTION)
     if not isinstance(description, dict):
         _corrupt(path, f"{_DESCRIPTION} is not readable as JSON")
@@ -151,7 +157,7 @@ def _read_array(path: str | os.PathLike[str], folder: Path, name: str, entry: An
     with file.open("rb") as stream:
         try:
             header = read_npy_header(stream)
-        except ValueError as cause:
+        except Exception as cause:  # the header is evaluated as a Python literal
             _corrupt(path, f"{name}.npy has no npy header ({cause})")
         if (header.shape, header.dtype, header.fortran_order) != (shape, dtype, False):
             _corrupt(path, f"{name}.npy holds {header.dtype} {header.shape}, described is {dtype} {shape}")
@@ -160,8 +166,11 @@ def _read_array(path: str | os.PathLike[str], folder: Path, name: str, entry: An
             _corrupt(path, f"{name}.npy has {file.stat().st_size} bytes, not {expected}")
         if _digest(file) != entry["sha256"]:
             _corrupt(path, f"{name}.npy differs from what was written")
-        stream.seek(0)
-        return np.asarray(np.load(stream, allow_pickle=False)).astype(dtype.newbyteorder("="), copy=False)
+        values = np.fromfile(stream, dtype=dtype, count=int(np.prod(shape, dtype=object)))
+    try:
+        return values.reshape(shape).astype(dtype.newbyteorder("="), copy=False)
+    except ValueError as cause:
+        _corrupt(path, f"{name}.npy cannot have shape {shape} ({cause})")
 
 
 def _declared(path: str | os.PathLike[str], name: str, entry: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -169,7 +178,7 @@ def _declared(path: str | os.PathLike[str], name: str, entry: Any) -> tuple[tupl
         shape, dtype = tuple(entry["shape"]), _described_type(entry["dtype"])
         valid = all(type(size) is int and size >= 0 for size in shape) and _storable(dtype)
         valid = valid and isinstance(entry["sha256"], str)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         valid = False
     if not valid:
         _corrupt(path, f"the description of {name} cannot be used")
@@ -190,9 +199,13 @@ def _type_description(dtype: np.dtype[Any]) -> str | list[list[str]]:
 
 
 def _described_type(description: Any) -> np.dtype[Any]:
+    # Text that numpy would take for a record, a nested array or a Python type is none of ours.
+    for kind in [description] if isinstance(description, str) else [kind for _, kind in description]:
+        if not isinstance(kind, str) or not _TYPE.fullmatch(kind):
+            raise TypeError(f"dtype {kind!r}")
     if isinstance(description, str):
         return np.dtype(description)
-    return np.dtype([(str(name), str(kind)) for name, kind in description])
+    return np.dtype([(str(name), kind) for name, kind in description])
 
 
 def _digest(file: Path) -> str:

@@ -7,12 +7,15 @@ from typing import Any
 
 import zarr
 
-from distkern.errors import DataError
+from distkern.errors import DataError, DistkernError
+from distkern.redaction import displayed_cause
 from distkern.storage.chunks import read_slab
 from distkern.storage.dataset import Dataset
 from distkern.storage.formats import appearance, identify, is_url
+from distkern.storage.retries import read_patiently
 from distkern.storage.source import BlockSource
 from distkern.storage.sources import ArraySource, DatasetSource, ZarrSource
+from distkern.storage.trust import require_known_codecs
 
 __all__ = ["as_source", "open_arrays"]
 
@@ -68,7 +71,7 @@ def open_arrays(
     Raises
     ------
     DataError
-        ``missing`` or ``not-an-array``.
+        ``missing``, ``not-an-array``, ``codec`` or ``unreachable``.
     """
     return _open_array(x_path), _open_array(y_path)
 
@@ -87,9 +90,15 @@ def _open_array(path: str | os.PathLike[str]) -> zarr.Array[Any]:
                 kind="not-an-array",
             )
     try:
-        return zarr.open_array(place, mode="r")
-    except (OSError, ValueError, KeyError, TypeError, ImportError) as cause:
-        raise DataError(f"{path} cannot be opened as a zarr array: {cause}", kind="not-an-array") from cause
+        array = read_patiently(lambda: zarr.open_array(place, mode="r"), "the zarr array", place)
+    except DistkernError:
+        raise
+    except Exception as cause:  # whatever nonsense in metadata leads to
+        raise DataError(f"{path} cannot be opened as a zarr array: {cause}", kind="not-an-array") from displayed_cause(
+            cause
+        )
+    require_known_codecs(array, os.fspath(path))
+    return array
 
 
 def _in_memory(values: Any, what: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -13,12 +14,15 @@ import numpy.typing as npt
 import zarr
 from numpy.typing import NDArray
 
-from distkern.errors import DataError
+from distkern.errors import DataError, DistkernError
+from distkern.storage.absent import stored_bytes
 from distkern.storage.blocks import chunk_rows_for
 from distkern.storage.chunks import ChunkAppender, create_array, read_slab
 from distkern.storage.formats import ATTRIBUTE, appearance, has_kind, require_version, store_attributes
 from distkern.storage.labels import CODE_DTYPE
 from distkern.storage.publish import publish_directory
+from distkern.storage.sources import require_room
+from distkern.storage.trust import inside, labels_of, require_known_codecs
 
 __all__ = ["PredictionWriter", "Predictions", "read_predictions"]
 
@@ -72,7 +76,9 @@ class PredictionWriter:
         self._dtype = np.dtype(dtype)
         self._tail = () if n_targets is None else (n_targets,)
         self._with_probability = probability
-        self._published = publish_directory(path, overwrite, DataError, lambda old: has_kind(old, "predictions"))
+        self._published = publish_directory(
+            path, overwrite, DataError, lambda old: has_kind(old, "predictions"), self._needed_bytes
+        )
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -140,6 +146,13 @@ class PredictionWriter:
             self._probability.finish()
         self._describe(True)
 
+    def _needed_bytes(self) -> int:
+        columns = int(np.prod(self._tail, dtype=int))
+        itemsize = self._dtype.itemsize if self._labels is None else CODE_DTYPE.itemsize
+        if self._with_probability and self._labels is not None:
+            return self._n_rows * (columns * itemsize + len(self._labels) * self._dtype.itemsize)
+        return self._n_rows * columns * itemsize
+
     def _appender(self, name: str, tail: tuple[int, ...], dtype: np.dtype[Any]) -> ChunkAppender:
         row_bytes = dtype.itemsize * int(np.prod(tail, dtype=np.int64))
         chunk_rows = max(1, min(chunk_rows_for(row_bytes, self._n_rows), self._n_rows))
@@ -197,22 +210,43 @@ def read_predictions(path: str | os.PathLike[str]) -> Predictions:
             f"{path} was not written to its end: run distkern predict again with --overwrite",
             kind="incomplete",
         )
-    group = zarr.open_group(os.path.abspath(path), mode="r")
-    prediction = _read(group, "prediction", path)
-    if prediction is None:
-        raise DataError(f"{path} lacks the array prediction: run distkern predict again", kind="unreadable")
+    try:
+        return _read(path, facts)
+    except DistkernError:
+        raise
+    except Exception as cause:  # whatever nonsense in a description leads to
+        raise DataError(
+            f"{path} is a damaged prediction store ({cause!r}): run distkern predict again", kind="unreadable"
+        ) from cause
+
+
+def _read(path: str | os.PathLike[str], facts: Mapping[str, Any]) -> Predictions:
+    if not inside(path, "zarr.json", "prediction", "probability"):
+        raise ValueError("it holds links to files outside of it")
+    group = zarr.open_group(os.path.abspath(path), mode="r", use_consolidated=False)
     labels = facts["class_labels"]
-    if labels is None:
+    classes = None if labels is None else labels_of(labels, facts["class_labels_dtype"])
+    prediction = _read_array(group, "prediction", facts["n_rows"])
+    if prediction is None:
+        raise ValueError("it lacks the array prediction")
+    if classes is None:
         return Predictions(prediction, None, None)
-    decoded = np.array(labels, dtype=facts["class_labels_dtype"])
-    return Predictions(decoded[prediction], _read(group, "probability", path), decoded)
+    if prediction.size and not (prediction.min() >= 0 and prediction.max() < len(classes)):
+        raise ValueError("it holds codes that are no class")
+    return Predictions(classes[prediction], _read_array(group, "probability", facts["n_rows"]), classes)
 
 
-def _read(group: zarr.Group, name: str, path: str | os.PathLike[str]) -> NDArray[Any] | None:
+def _read_array(group: zarr.Group, name: str, n_rows: int) -> NDArray[Any] | None:
     array = group.get(name)
     if not isinstance(array, zarr.Array):
         return None
-    return read_slab(array, 0, array.shape[0], f"{name} of {os.fspath(path)}")
+    require_known_codecs(array, name)
+    if array.shape[0] != n_rows or array.chunks[1:] != array.shape[1:] or array.dtype.kind not in "iuf":
+        raise ValueError(f"the array {name} is not what was written")
+    place = str(array.store_path)
+    for chunk in range(array.cdata_shape[0]):
+        require_room(stored_bytes(array, (chunk, *(0,) * (array.ndim - 1)), name), array, chunk, name, place)
+    return read_slab(array, 0, n_rows, name)
 
 
 def _codes(values: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:

@@ -19,11 +19,10 @@ from time import time
 
 from distkern.errors import DistkernError
 
-__all__ = ["check_destination", "publish_directory", "sync_file", "sync_folder"]
+__all__ = ["check_destination", "disk_full", "is_disk_full", "publish_directory", "sync_file", "sync_folder"]
 
 _YOUNG_SECONDS = 60.0
-FULL_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""What the operating system says where no space is left."""
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def check_destination(
@@ -91,6 +90,7 @@ def publish_directory(
     overwrite: bool,
     error: type[DistkernError],
     replaceable: Callable[[Path], bool],
+    needed: Callable[[], int | None] = lambda: None,
 ) -> Iterator[Path]:
     """Yield an empty sibling directory; rename it to `path` if the body succeeds, remove it otherwise.
 
@@ -100,6 +100,8 @@ def publish_directory(
         Final name; missing parent directories are made.
     overwrite, error, replaceable
         As for `check_destination`, which runs first.
+    needed : callable
+        Returns the bytes that the body writes in all, before compression, as far as that is known.
 
     Yields
     ------
@@ -127,16 +129,67 @@ def publish_directory(
         check_destination(path, overwrite, error, replaceable)
         _swap_in(partial, final)
     except OSError as cause:
-        if isinstance(cause, DistkernError) or cause.errno not in FULL_DISK:
+        if isinstance(cause, DistkernError) or not is_disk_full(cause):
             raise
-        raise error(
-            f"no space is left to write {path} ({cause.strerror}): free space or name another place",
-            kind="disk-full",
-        ) from cause
+        raise disk_full(error, path, final.parent, cause, needed(), written=_size(partial)) from cause
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         if lock is not None:
             os.close(lock)
+
+
+def is_disk_full(cause: OSError) -> bool:
+    """Tell whether an error of the system says that there is no room for more."""
+    return cause.errno in _FULL
+
+
+def disk_full(
+    error: type[DistkernError],
+    path: str | os.PathLike[str],
+    folder: Path,
+    cause: OSError,
+    needed: int | None,
+    *,
+    written: int = 0,
+) -> DistkernError:
+    """Return the error for a disk that ran full.
+
+    Parameters
+    ----------
+    error : type
+        Class of the error.
+    path : path-like
+        What was being written.
+    folder : pathlib.Path
+        A directory on the same disk.
+    cause : OSError
+        What the system said.
+    needed : int or None
+        Bytes that were to be written in all; None where that is not known.
+    written : int
+        Bytes that were written, and are given back.
+    """
+    try:
+        disk = os.statvfs(folder)
+        free = f"{disk.f_bavail * disk.f_frsize} bytes are free"
+    except OSError:
+        free = "how much is free cannot be told"
+    share = f" beside {written} already written" if written else ""
+    wanted = f"more than {written}" if needed is None else f"up to {needed}"
+    return error(
+        f"no space is left to write {path} ({cause.strerror}): {free} in {folder}{share}, {wanted} bytes are needed; "
+        "free space or name another place",
+        kind="disk-full",
+    )
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for root, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                total += os.stat(os.path.join(root, name)).st_blocks * 512
+    return total
 
 
 def sync_file(path: Path) -> None:

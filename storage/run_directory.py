@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from distkern.errors import RunError
+from distkern.errors import DistkernError, RunError
+from distkern.redaction import redact_values
 from distkern.storage.formats import appearance, has_kind, require_version
-from distkern.storage.journal import recorded
-from distkern.storage.json_files import dump_json, read_json, write_json
-from distkern.storage.publish import publish_directory
+from distkern.storage.json_files import MAX_JSON_BYTES, dump_json, read_json, write_json
+from distkern.storage.publish import disk_full, is_disk_full, publish_directory
 
 __all__ = ["RunDirectory", "is_run"]
 
@@ -61,7 +62,7 @@ class RunDirectory:
         path : path-like
             Where it shall be.
         job : dict
-            JSON values that say what is asked for.
+            JSON values that say what is asked for; credentials in them are not recorded.
         overwrite : bool
             Whether to replace a run directory at `path`.
 
@@ -104,6 +105,9 @@ class RunDirectory:
             raise RunError(f"there is no run at {path}: check the name", kind="missing")
         if not is_run(folder):
             raise RunError(f"{path} is {appearance(folder)}, not a run directory", kind="not-a-run")
+        for name in (_JOB, _EVENTS, _SUMMARY):
+            if (folder / name).is_symlink():
+                raise RunError(f"{path} is damaged: {name} is a link to another file", kind="corrupt")
         description = read_json(folder / _JOB)
         if not isinstance(description, dict) or not isinstance(description.get("job"), dict):
             raise RunError(f"{path} is damaged: {_JOB} cannot be read; start the run again", kind="corrupt")
@@ -120,14 +124,16 @@ class RunDirectory:
         """
         try:
             (self.path / _SUMMARY).unlink(missing_ok=True)
-            write_json(self.path / _JOB, _description(self.job))
         except OSError as cause:
-            raise self._not_writable(_JOB, cause) from cause
+            raise self._not_writable(_SUMMARY, cause, 0) from cause
+        self._replace(_JOB, _description(self.job))
 
-    @property
-    def has_records(self) -> bool:
-        """Whether a training has recorded exchanges that a resumed one can use."""
-        return bool(recorded(self.path)[0])
+    def discard(self) -> bool:
+        """Remove the directory if no round of a training has ended in it; return whether it was removed."""
+        if any(event.get("event") == "RoundDone" for event in self.events()):
+            return False
+        shutil.rmtree(self.path, ignore_errors=True)
+        return True
 
     @property
     def training(self) -> dict[str, Any] | None:
@@ -155,10 +161,7 @@ class RunDirectory:
         RunError
             ``not-writable``.
         """
-        try:
-            write_json(self.path / _TRAINING, dict(training))
-        except OSError as cause:
-            raise self._not_writable(_TRAINING, cause) from cause
+        self._replace(_TRAINING, dict(training))
 
     def record(self, event: Mapping[str, Any]) -> None:
         """Append one event as a line of JSON.
@@ -171,9 +174,9 @@ class RunDirectory:
         Raises
         ------
         RunError
-            ``not-writable``.
+            ``not-writable`` or ``disk-full``.
         """
-        line = dump_json(dict(event), indent=None) + "\n"
+        line = dump_json(redact_values(dict(event)), indent=None) + "\n"
         try:
             with (self.path / _EVENTS).open("a+b") as stream:
                 # A torn last line of a killed process must not swallow this event.
@@ -181,7 +184,7 @@ class RunDirectory:
                     line = "\n" + line
                 stream.write(line.encode())
         except OSError as cause:
-            raise self._not_writable(_EVENTS, cause) from cause
+            raise self._not_writable(_EVENTS, cause, len(line)) from cause
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Yield the recorded events in order; a torn line is skipped."""
@@ -190,10 +193,10 @@ class RunDirectory:
         except OSError:
             return
         with stream:
-            for line in stream:
+            while line := stream.readline(MAX_JSON_BYTES):
                 try:
                     event = json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue
                 if isinstance(event, dict):
                     yield event
@@ -209,12 +212,9 @@ class RunDirectory:
         Raises
         ------
         RunError
-            ``not-writable``.
+            ``not-writable`` or ``disk-full``.
         """
-        try:
-            write_json(self.path / _SUMMARY, dict(summary))
-        except OSError as cause:
-            raise self._not_writable(_SUMMARY, cause) from cause
+        self._replace(_SUMMARY, redact_values(dict(summary)))
 
     @property
     def summary(self) -> dict[str, Any] | None:
@@ -222,7 +222,15 @@ class RunDirectory:
         summary = read_json(self.path / _SUMMARY)
         return summary if isinstance(summary, dict) else None
 
-    def _not_writable(self, name: str, cause: OSError) -> RunError:
+    def _replace(self, name: str, value: Any) -> None:
+        try:
+            write_json(self.path / name, value)
+        except OSError as cause:
+            raise self._not_writable(name, cause, len(dump_json(value))) from cause
+
+    def _not_writable(self, name: str, cause: OSError, nbytes: int) -> DistkernError:
+        if is_disk_full(cause):
+            return disk_full(RunError, self.path / name, self.path, cause, nbytes)
         return RunError(f"cannot write {self.path / name}: {cause.strerror}", kind="not-writable")
 
     def __repr__(self) -> str:
@@ -230,7 +238,8 @@ class RunDirectory:
 
 
 def _description(job: dict[str, Any]) -> dict[str, Any]:
-    return {"format_version": FORMAT_VERSION, "kind": "run", "job": job}
+    # Credentials in URLs stay where they came from.
+    return {"format_version": FORMAT_VERSION, "kind": "run", "job": redact_values(job)}
 
 
 def _ends_line(stream: Any) -> bool:

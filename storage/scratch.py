@@ -72,16 +72,20 @@ class ScratchFile:
             self._reserve(offset, nbytes)
         except OSError as error:
             os.ftruncate(self._file.fileno(), offset)  # a reservation may have failed half way
-            if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
-                raise
-            free = os.statvfs(self._directory)
-            raise BudgetError(
-                f"scratch needs {nbytes} more bytes and {self._directory} has {free.f_bavail * free.f_frsize} free: "
-                "free some, name another directory (dask's temporary-directory, or TMPDIR), or allow more memory",
-                kind="scratch-full",
-            ) from None
+            raise self._full(error, nbytes) from None
         self._size = offset + nbytes
         return offset
+
+    def _full(self, error: OSError, nbytes: int) -> OSError | BudgetError:
+        """Return what to raise for an error of the system: that there is no room, with figures, or the error itself."""
+        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+            return error
+        free = os.statvfs(self._directory)
+        return BudgetError(
+            f"scratch needs {nbytes} more bytes and {self._directory} has {free.f_bavail * free.f_frsize} free: "
+            "free some, name another directory (dask's temporary-directory, or TMPDIR), or allow more memory",
+            kind="scratch-full",
+        )
 
     def _reserve(self, offset: int, nbytes: int) -> None:
         if hasattr(os, "posix_fallocate") and nbytes:
@@ -100,11 +104,20 @@ class ScratchFile:
             done += count
 
     def write(self, offset: int, values: NDArray[Any]) -> None:
-        """Write a C-contiguous array."""
+        """Write a C-contiguous array.
+
+        Raises
+        ------
+        BudgetError
+            ``scratch-full``: the disk is full although the space was reserved, as some file systems have it.
+        """
         view = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data.cast("B")
         done = 0
         while done < len(view):
-            done += os.pwrite(self._file.fileno(), view[done:], offset + done)
+            try:
+                done += os.pwrite(self._file.fileno(), view[done:], offset + done)
+            except OSError as error:
+                raise self._full(error, len(view) - done) from None
 
     def prefetch(self, offset: int, nbytes: int) -> None:
         """Ask the system to read a range ahead."""

@@ -30,6 +30,8 @@ class BlockSource(Protocol):
     inline : bool
         True where blocks live in this process and must be sent to remote workers; False where any
         worker can read them itself from a pickled copy of the source.
+    place : str
+        Where the rows are, for messages; without credentials.
     """
 
     n_rows: int
@@ -39,6 +41,7 @@ class BlockSource(Protocol):
     feature_dtype: np.dtype[Any]
     classes: NDArray[Any] | None
     inline: bool
+    place: str
 
     def read_features(self, block: int) -> NDArray[Any]:
         """Rows of X of one block, array of shape (rows, n_features), raw."""

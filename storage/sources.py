@@ -2,7 +2,7 @@
 
 Blocks are whole chunks of X and depend on shape, item size and chunking only, so that every worker count
 cuts the rows alike. A chunk that is absent from a user's zarr array reads as the fill value, which zarr
-defines so; in a dataset it is damage and refused.
+defines so, and is told of; in a dataset it is damage and refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, WrapperStore
 
 from distkern.errors import DataError
-from distkern.storage.blocks import block_boundaries, memory_block_rows
+from distkern.redaction import redact
+from distkern.storage.absent import absent_chunks, chunk_shape, holds_chunks
+from distkern.storage.blocks import block_boundaries, block_rows, memory_block_rows
 from distkern.storage.checks import (
     check_rows_agree,
     check_weights,
@@ -28,8 +30,10 @@ from distkern.storage.checks import (
     require_finite,
     to_numeric,
 )
-from distkern.storage.chunks import read_rows, read_slab
+from distkern.storage.chunks import read_rows, read_slab, require_checksums
 from distkern.storage.labels import as_targets
+from distkern.storage.retries import RetryPolicy, note_absent
+from distkern.storage.trust import require_known_codecs, require_plausible_blocks
 
 if TYPE_CHECKING:
     from distkern.storage.dataset import Dataset
@@ -37,6 +41,9 @@ if TYPE_CHECKING:
 __all__ = ["ArraySource", "DatasetSource", "ZarrRows", "ZarrSource"]
 
 _NUMERIC = "fiub"
+
+_SMALLEST_CHUNK = 1000
+"""A compressed chunk of a dataset is at most this many times smaller than what it holds; lz4 reaches 255."""
 
 
 class ArraySource:
@@ -64,6 +71,7 @@ class ArraySource:
     """
 
     inline = True
+    place = "arrays in memory"
 
     def __init__(
         self,
@@ -123,39 +131,56 @@ class ZarrRows:
     ----------
     X : zarr.Array, shape (n_rows, n_features)
         Numbers.
+    policy : RetryPolicy, optional
+        How patient to be with the store; goes wherever the source goes.
 
     Raises
     ------
     DataError
-        ``shape-mismatch`` or ``not-numeric``.
+        ``shape-mismatch``, ``not-numeric``, ``codec``, ``no-chunks`` or ``too-many-blocks``; on reading ``unreadable``,
+        ``unreachable`` or ``not-finite``.
     """
 
-    def __init__(self, X: zarr.Array[Any]) -> None:
+    def __init__(self, X: zarr.Array[Any], policy: RetryPolicy | None = None) -> None:
         self.X: zarr.Array[Any] = _anchored(_two_dimensional(X))
+        self.policy = RetryPolicy.default() if policy is None else policy
+        self.place = redact(str(self.X.store_path))
+        require_known_codecs(self.X, "X")
         self.n_rows, self.n_features = (int(size) for size in self.X.shape)
         self.feature_dtype: np.dtype[Any] = numeric_dtype(self.X.dtype, "X")
-        chunk_rows = self.X.shards[0] if self.X.shards else self.X.chunks[0]
+        chunk_rows = max(1, chunk_shape(self.X)[0])
         row_bytes = self.n_features * self.feature_dtype.itemsize
+        require_plausible_blocks(self.n_rows, chunk_rows, block_rows(self.n_rows, row_bytes, chunk_rows), "X")
+        self._require_written()
         self.boundaries = block_boundaries(self.n_rows, row_bytes, chunk_rows)
         self.inline = _in_process(self.X.store)
 
     def read_features(self, block: int) -> NDArray[Any]:
         """Rows of X of one block, a fresh array of shape (rows, n_features)."""
-        span = _span(self.boundaries, block)
-        values = read_slab(self.X, span.start, span.stop, "X")
-        self._check(values, "X", span.start)
-        return values
+        return self._read_block(self.X, _span(self.boundaries, block), "X")
 
     def read_rows(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """Single rows of X in the order given, shape (n, n_features)."""
-        return read_rows(self.X, _checked_rows(rows, self.n_rows), "X")
+        return read_rows(self.X, _checked_rows(rows, self.n_rows), "X", self.policy)
 
-    def _check(self, values: NDArray[Any], what: str, first_row: int) -> None:
-        require_finite(values, what, first_row)
+    def _require_written(self) -> None:
+        if self.X.size and not holds_chunks(self.X, "X", self.policy):
+            raise DataError(
+                f"X ({self.place}) declares shape {self.X.shape} and holds no chunk: nothing was ever written to it",
+                kind="no-chunks",
+            )
+
+    def _read_block(self, array: zarr.Array[Any], span: slice, what: str) -> NDArray[Any]:
+        values = read_slab(array, span.start, span.stop, what, self.policy)
+        absent = absent_chunks(array, span.start, values, what, self.policy)
+        if absent:
+            note_absent(what, absent)
+        require_finite(values, what, span.start)
+        return values
 
     def __repr__(self) -> str:
         return (
-            f"<{type(self).__name__} {self.X.store_path}: {self.n_rows} rows x {self.n_features} features "
+            f"<{type(self).__name__} {self.place}: {self.n_rows} rows x {self.n_features} features "
             f"{self.feature_dtype}>"
         )
 
@@ -175,11 +200,13 @@ class ZarrSource(ZarrRows):
         Row weights, finite and at least 0.
     classes : numpy.ndarray, optional
         Sorted class labels, where y holds codes.
+    policy : RetryPolicy, optional
+        How patient to be with the stores.
 
     Raises
     ------
     DataError
-        ``shape-mismatch``, ``not-numeric`` or ``invalid-weights``.
+        What `ZarrRows` raises, or ``invalid-weights``.
     """
 
     def __init__(
@@ -189,9 +216,13 @@ class ZarrSource(ZarrRows):
         weights: zarr.Array[Any] | Any = None,
         *,
         classes: NDArray[Any] | None = None,
+        policy: RetryPolicy | None = None,
     ) -> None:
-        super().__init__(X)
+        super().__init__(X, policy)
         require_extent(self.n_rows, self.n_features)
+        for array, what in ((y, "y"), (weights, "sample_weight")):
+            if isinstance(array, zarr.Array):
+                require_known_codecs(array, what)
         self.y = _targets_allowed(_anchored(y) if isinstance(y, zarr.Array) else as_targets(y))
         check_rows_agree(self.n_rows, self.y.shape[0])
         self.target_shape: tuple[int, ...] = tuple(self.y.shape[1:])
@@ -207,8 +238,10 @@ class ZarrSource(ZarrRows):
     def read_targets(self, block: int) -> NDArray[Any]:
         """Targets of one block, a fresh array of shape (rows,) + target_shape."""
         span = _span(self.boundaries, block)
-        values = self._read(self.y, span, "y")
-        self._check(values, "y", span.start)
+        if isinstance(self.y, zarr.Array):
+            return self._read_block(self.y, span, "y")
+        values = np.array(self.y[span], order="C")
+        require_finite(values, "y", span.start)
         return values
 
     def read_weights(self, block: int) -> NDArray[np.float64] | None:
@@ -216,7 +249,13 @@ class ZarrSource(ZarrRows):
         if self.weights is None:
             return None
         span = _span(self.boundaries, block)
-        values = self._read(self.weights, span, "sample_weight")
+        if isinstance(self.weights, zarr.Array):
+            values = read_slab(self.weights, span.start, span.stop, "sample_weight", self.policy)
+            absent = absent_chunks(self.weights, span.start, values, "sample_weight", self.policy)
+            if absent:
+                note_absent("sample_weight", absent)
+        else:
+            values = np.array(self.weights[span], order="C")
         return check_weights(values, span.stop - span.start, span.start)
 
     def fingerprint(self) -> str | None:
@@ -224,17 +263,11 @@ class ZarrSource(ZarrRows):
         arrays = (self.X, self.y, self.weights)
         return _digest(*(a.metadata.to_dict() if isinstance(a, zarr.Array) else a for a in arrays))
 
-    @staticmethod
-    def _read(values: Any, span: slice, what: str) -> NDArray[Any]:
-        if isinstance(values, zarr.Array):
-            return read_slab(values, span.start, span.stop, what)
-        return np.array(values[span], order="C")
-
 
 class DatasetSource(ZarrSource):
     """Rows of a dataset; targets of a classification are codes into `classes`.
 
-    Values were checked when the dataset was written and are not checked again.
+    Every chunk is held against the checksum made when it was written, so that values need no other check.
 
     Parameters
     ----------
@@ -246,51 +279,79 @@ class DatasetSource(ZarrSource):
     Raises
     ------
     DataError
-        ``shape-mismatch`` or ``invalid-weights``; on reading ``unreadable`` for a chunk that is damaged or
-        missing.
+        ``shape-mismatch`` or ``invalid-weights``; on reading ``corrupt`` for a chunk that differs from what was
+        written, ``unreadable`` for one that is damaged or missing, ``unreachable``.
     """
 
-    def __init__(self, dataset: Dataset, weights: Any = None) -> None:
-        super().__init__(dataset.X, dataset.y, weights, classes=dataset.class_labels)
+    def __init__(self, dataset: Dataset, weights: Any = None, policy: RetryPolicy | None = None) -> None:
+        super().__init__(dataset.X, dataset.y, weights, classes=dataset.class_labels, policy=policy)
         self.path = dataset.path
         self.feature_names = dataset.feature_names
         self._content = dataset.fingerprint()
+        self.place = redact(dataset.path)
+        self._checksums = dataset.checksums
 
-    def read_features(self, block: int) -> NDArray[Any]:
-        """Rows of X of one block, a fresh array of shape (rows, n_features)."""
-        span = _span(self.boundaries, block)
-        self._require_chunks(self.X, np.arange(span.start, span.stop, self.X.chunks[0]), "X")
-        return super().read_features(block)
-
-    def read_targets(self, block: int) -> NDArray[Any]:
-        """Targets of one block, a fresh array of shape (rows,) + target_shape."""
-        span = _span(self.boundaries, block)
-        self._require_chunks(self.y, np.arange(span.start, span.stop, self.y.chunks[0]), "y")
-        return super().read_targets(block)
+    def _require_written(self) -> None:
+        """Leave it to the reads, which refuse any chunk that is missing."""
 
     def read_rows(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """Single rows of X in the order given, shape (n, n_features)."""
-        self._require_chunks(self.X, _checked_rows(rows, self.n_rows), "X")
+        """Single rows of X in the order given, shape (n, n_features); chunks are not held against checksums."""
+        self._require_chunks(self.X, np.unique(_checked_rows(rows, self.n_rows) // self.X.chunks[0]), "X")
         return super().read_rows(rows)
 
     def fingerprint(self) -> str:
         """Name the content as it was written."""
         return f"{self._content} {super().fingerprint() if self.weights is not None else ''}".strip()
 
-    def _check(self, values: NDArray[Any], what: str, first_row: int) -> None:
-        pass
+    def _read_block(self, array: zarr.Array[Any], span: slice, what: str) -> NDArray[Any]:
+        size = array.chunks[0]
+        self._require_chunks(array, np.arange(span.start // size, -(-span.stop // size)), what)
+        values = read_slab(array, span.start, span.stop, what, self.policy)
+        for chunk in absent_chunks(array, span.start, values, what, self.policy):
+            require_room(None, array, chunk[0], what, self.place)
+        require_checksums(values, span.start, size, self._checksums[what], what, self.place)
+        if what == "y" and self.classes is not None and not (values.max() < len(self.classes) and values.min() >= 0):
+            raise DataError(f"y of {self.place} holds codes that are no class: ingest the data again", kind="corrupt")
+        return values
 
-    def _require_chunks(self, array: zarr.Array[Any], rows: NDArray[np.int64], what: str) -> None:
+    def _require_chunks(self, array: zarr.Array[Any], chunks: NDArray[np.int64], what: str) -> None:
+        """Look for the files of local chunks before room is made for what they shall hold."""
         if not isinstance(array.store, LocalStore):
             return
         folder = array.store.root / array.path
-        for chunk in np.unique(rows // array.chunks[0]).tolist():
-            key = array.metadata.encode_chunk_key((chunk, *(0,) * (array.ndim - 1)))
-            if not (folder / key).is_file():
-                raise DataError(
-                    f"chunk {chunk} of {what} is missing from {self.path}: ingest the data again",
-                    kind="unreadable",
-                )
+        for chunk in chunks.tolist():
+            file = folder / array.metadata.encode_chunk_key((chunk, *(0,) * (array.ndim - 1)))
+            require_room(file.stat().st_size if file.is_file() else None, array, chunk, what, self.place)
+
+
+def require_room(stored: int | None, array: zarr.Array[Any], chunk: int, what: str, place: str) -> None:
+    """Refuse a chunk of a dataset that is missing, or far too short for what it is said to hold.
+
+    Parameters
+    ----------
+    stored : int or None
+        Bytes of the chunk as it is stored; None where it is missing.
+    array : zarr.Array
+        The array, chunked by rows.
+    chunk : int
+        Number of the chunk.
+    what, place : str
+        Name of the array and of its store for the message.
+
+    Raises
+    ------
+    DataError
+        ``unreadable``.
+    """
+    if stored is None:
+        raise DataError(f"chunk {chunk} of {what} is missing from {place}: write the store again", kind="unreadable")
+    nbytes = array.dtype.itemsize * int(np.prod(array.chunks, dtype=object))
+    if stored * _SMALLEST_CHUNK < nbytes:
+        raise DataError(
+            f"chunk {chunk} of {what} of {place} has {stored} bytes, too few for the {nbytes} it shall hold: write "
+            "the store again",
+            kind="unreadable",
+        )
 
 
 def _digest(*parts: Any) -> str:

@@ -21,6 +21,7 @@ from distkern.storage.checks import check_rows_agree, require_finite, to_numeric
 from distkern.storage.chunks import ChunkAppender, create_array, read_slab, require_fit
 from distkern.storage.dataset import FORMAT_VERSION, Dataset, open_dataset
 from distkern.storage.formats import ATTRIBUTE, has_kind
+from distkern.storage.json_files import MAX_JSON_BYTES, dump_json
 from distkern.storage.labels import CODE_DTYPE, TargetRecorder, as_targets
 from distkern.storage.publish import publish_directory
 
@@ -83,7 +84,9 @@ class DatasetWriter:
         self._chunk_rows = chunk_rows
         self._names = None if feature_names is None else [str(name) for name in feature_names]
         self._targets = TargetRecorder(task)
-        self._published = publish_directory(path, overwrite, DataError, lambda old: has_kind(old, "dataset"))
+        self._published = publish_directory(
+            path, overwrite, DataError, lambda old: has_kind(old, "dataset"), self._needed_bytes
+        )
         self._stack = ExitStack()
         self._X: ChunkAppender | None = None
         self._y: ChunkAppender | None = None
@@ -163,6 +166,14 @@ class DatasetWriter:
         y = create_array(self._group, _RECORDED, (start, *targets.shape[1:]), chunk_rows, targets.dtype)
         return ChunkAppender(X, self._add_moments), ChunkAppender(y)
 
+    def _needed_bytes(self) -> int | None:
+        """Bytes of X, and of y twice, before compression; None where the number of rows is not known."""
+        if self._n_rows is None or self._X is None or self._y is None:
+            return None
+        X, y = self._X.array, self._y.array
+        row_bytes = X.dtype.itemsize * X.shape[1] + 2 * y.dtype.itemsize * int(np.prod(y.shape[1:], dtype=int))
+        return self._n_rows * row_bytes
+
     def _add_moments(self, rows: NDArray[Any]) -> None:
         moments = Moments.from_rows(rows)
         self._moments = moments if self._moments is None else self._moments.merge(moments)
@@ -183,7 +194,7 @@ class DatasetWriter:
                 kind="constant-features",
             )
         task, labels, recorded = self._targets.finish()
-        checksums, counts = self._order_targets(self._y.array, recorded)
+        checksums, counts, target_dtype = self._order_targets(self._y.array, recorded)
         self._describe(
             {
                 "complete": True,
@@ -196,13 +207,14 @@ class DatasetWriter:
                 "feature_mean": self._moments.mean.tolist(),
                 "feature_std": self._moments.std().tolist(),
                 "checksums": {"X": self._X.checksums, "y": checksums},
+                "dtypes": {"X": self._X.array.dtype.str, "y": target_dtype},
                 "notes": self.notes,
             }
         )
 
     def _order_targets(
         self, array: zarr.Array[Any], recorded: NDArray[Any] | None
-    ) -> tuple[list[str], list[int] | None]:
+    ) -> tuple[list[str], list[int] | None, str]:
         size = array.chunks[0]
         dtype = array.dtype if recorded is None else CODE_DTYPE
         final = ChunkAppender(create_array(self._group, "y", array.shape, size, dtype))
@@ -216,9 +228,15 @@ class DatasetWriter:
             final.append(values)
         final.finish()
         shutil.rmtree(Path(self._folder, _RECORDED))
-        return final.checksums, None if recorded is None else counts.tolist()
+        return final.checksums, None if recorded is None else counts.tolist(), final.array.dtype.str
 
     def _describe(self, facts: Mapping[str, Any]) -> None:
+        if len(dump_json(dict(facts))) > MAX_JSON_BYTES // 2:
+            raise DataError(
+                f"the description of the store takes more than {MAX_JSON_BYTES // 2} bytes, most of them checksums of "
+                "chunks: raise chunk_rows",
+                kind="too-many-chunks",
+            )
         self._group.attrs[ATTRIBUTE] = {"kind": "dataset", "format_version": FORMAT_VERSION, **facts}
 
 

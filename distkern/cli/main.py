@@ -17,6 +17,7 @@ from distkern.cli.plan import plan
 from distkern.cli.terminal import Terminal, verbosity_options
 from distkern.cli.train import train
 from distkern.errors import BudgetError, DistkernError
+from distkern.redaction import redact
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -109,8 +110,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _fail(terminal: Terminal, message: str, code: int) -> int:
     if terminal.verbosity > 0:
-        traceback.print_exc()
-    click.echo(f"distkern: error: {message}", err=True)
+        click.echo(redact(traceback.format_exc()), err=True)
+    click.echo(redact(f"distkern: error: {message}"), err=True)
     return _flushed(code)
 
 

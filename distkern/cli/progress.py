@@ -9,7 +9,16 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from distkern.cli.terminal import Terminal
-from distkern.events import BlocksReplayed, Event, RoundDone, RunEnded, RunStarted, Subscriber, WorkerLost
+from distkern.events import (
+    BlocksReplayed,
+    Event,
+    RoundDone,
+    RunEnded,
+    RunStarted,
+    StorageRetried,
+    Subscriber,
+    WorkerLost,
+)
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -151,3 +160,5 @@ def _log_incident(event: Event) -> None:
         logger.warning("lost worker %s; its %d blocks move to others", event.worker, len(event.blocks))
     elif isinstance(event, BlocksReplayed):
         logger.info("worker %s rebuilt %d blocks from %d messages", event.worker, len(event.blocks), event.messages)
+    elif isinstance(event, StorageRetried):
+        logger.warning("reads of %s failed %d times and succeeded when tried again", event.array, event.count)

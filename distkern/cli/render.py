@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from distkern.redaction import redact_values
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
@@ -103,4 +105,4 @@ def plain(value: Any) -> Any:
 
 def print_json(value: Mapping[str, Any]) -> None:
     """Print one JSON object on one line of standard output."""
-    click.echo(json.dumps(plain(value), allow_nan=False))
+    click.echo(json.dumps(redact_values(plain(value)), allow_nan=False))

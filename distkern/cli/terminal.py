@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from distkern.errors import DistkernWarning
+from distkern.redaction import displayed_cause, redact
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,6 +64,7 @@ class Terminal:
         """Send log records to standard error while a command runs."""
         handler = self._handler()
         handler.addFilter(self._wanted)
+        handler.addFilter(_without_credentials)
         root = logging.getLogger()
         loggers = [logging.getLogger("distkern"), logging.getLogger("distkern.cli")]
         levels = [logger.level for logger in loggers]
@@ -104,6 +106,16 @@ def _logged(otherwise: Callable[..., None]) -> Callable[..., None]:
             otherwise(message, category, *arguments, **named)
 
     return show
+
+
+def _without_credentials(record: logging.LogRecord) -> bool:
+    """Take credentials out of a record's message, and the traceback of an error that holds any."""
+    message = record.getMessage()
+    if redact(message) != message:
+        record.msg, record.args = redact(message), None
+    if record.exc_info and record.exc_info[1] is not None and displayed_cause(record.exc_info[1]) is None:
+        record.exc_info = record.exc_text = None
+    return True
 
 
 def verbosity_options(command: Command) -> Command:

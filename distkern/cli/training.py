@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -180,8 +179,8 @@ def _run_directory(job: Job, resumed: RunDirectory | None, *, overwrite: bool) -
     try:
         yield run
     except (JobError, DataError, BudgetError):
-        if not run.has_records:
-            shutil.rmtree(run.path, ignore_errors=True)
+        if resumed is None:
+            run.discard()
         raise
     except (Cancelled, KeyboardInterrupt) as error:
         raise Cancelled(

@@ -7,7 +7,6 @@ in an underscore; what cannot be copied or pickled (a client, callbacks) is kept
 from __future__ import annotations
 
 import logging
-import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from copy import copy, deepcopy
@@ -167,10 +166,8 @@ class KernelLeastSquares(BaseEstimator, ABC):
         if client is None and not isinstance(source, ArraySource):
             client = current_client()
         subscribers: list[Subscriber] = list(self.callbacks or ())
-        run, is_new = None, False
-        if self.run_dir is not None:
-            is_new = not isinstance(self.run_dir, RunDirectory) and not is_run(self.run_dir)
-            run = self._run_directory()
+        run, is_new = self._run_directory()
+        if run is not None:
             subscribers.append(_Recorder(run))
         try:
             result = run_training(
@@ -183,19 +180,18 @@ class KernelLeastSquares(BaseEstimator, ABC):
                 run=run,
             )
         except (JobError, DataError, BudgetError):
-            # What could never have run leaves no record that could be resumed.
             if run is not None and is_new:
-                shutil.rmtree(run.path, ignore_errors=True)
+                run.discard()
             raise
         self._take(result, [path.n_centers for path in result.paths])
         if run is not None and run is not self.run_dir:
             run.write_summary(self.summary_ | {"stop_reason": str(self.stop_reason_)})
         return result
 
-    def _run_directory(self) -> RunDirectory:
-        """Make or reopen the run directory; a caller that gives one as it is looks after it."""
-        if isinstance(self.run_dir, RunDirectory):
-            return self.run_dir
+    def _run_directory(self) -> tuple[RunDirectory | None, bool]:
+        """Make or reopen the run directory, and tell which; a caller that gives one as it is looks after it."""
+        if self.run_dir is None or isinstance(self.run_dir, RunDirectory):
+            return self.run_dir, False
         parameters = {
             name: value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
             for name, value in self.get_params(deep=False).items()
@@ -203,10 +199,10 @@ class KernelLeastSquares(BaseEstimator, ABC):
         }
         document = {"estimator": type(self).__name__, "parameters": parameters}
         if not is_run(self.run_dir):
-            return RunDirectory.create(self.run_dir, document)
+            return RunDirectory.create(self.run_dir, document), True
         run = RunDirectory.open(self.run_dir)
         run.job = document
-        return run
+        return run, False
 
     def _take(self, result: TrainingResult, n_centers: list[int]) -> None:
         """Set the fitted attributes from one prefix of every path."""

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from distkern.errors import JobError, StoreError
 from distkern.estimators.parameters import DTYPES
@@ -16,8 +17,6 @@ from distkern.stopping import StopReason
 from distkern.storage import plain_labels, read_model, write_model
 
 _NOT_STORED = ("client", "callbacks", "run_dir")
-_PLAIN = ("coef", "intercept", "feature_shift", "feature_scale", "lambda")
-"""Arrays of floats."""
 
 
 def save_estimator(estimator: Any, path: str | os.PathLike[str], *, overwrite: bool) -> None:
@@ -85,12 +84,16 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     from distkern import estimators
 
     meta, arrays = read_model(path)
-    _check_arrays(path, arrays)
     known = {cls.__name__: cls for cls in estimators.ESTIMATORS}
     try:
+        _require_consistent(meta, arrays)
         cls = known[meta["estimator"]]
         kernel = kernel_from_parameters(meta["kernel"]["name"], meta["kernel"]["parameters"])
-        parameters = {name: value for name, value in meta["parameters"].items() if name in cls._get_param_names()}
+        parameters = {
+            name: value
+            for name, value in meta["parameters"].items()
+            if name in cls._get_param_names() and name not in _NOT_STORED
+        }
         if meta["parameters"].get("kernel") is None:
             parameters["kernel"] = kernel
         estimator = cls(**parameters)
@@ -105,8 +108,6 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         estimator.history_ = arrays["history"]
         estimator.stop_reason_ = StopReason(meta["stop_reason"])
         estimator.n_features_in_ = meta["n_features"]
-        if meta["n_features"] != len(scaling.shift):
-            raise ValueError(f"n_features is {meta['n_features']!r}, the arrays have {len(scaling.shift)}")
         estimator.summary_ = meta["summary"]
         estimator.plan_ = meta["plan"]
         estimator._flat = meta["flat"]
@@ -115,57 +116,52 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         if "classes" in arrays:
             labels = arrays["classes"]
             estimator.classes_ = labels.astype(object) if meta["object_labels"] else labels
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise StoreError(f"{path} does not describe a model this version knows: {error}", kind="corrupt") from None
+    except Exception as error:  # whatever nonsense in a description leads to
+        raise StoreError(f"{path} does not describe a model this version knows: {error!r}", kind="corrupt") from None
     return estimator
 
 
-def _check_arrays(path: str | os.PathLike[str], arrays: dict[str, Any]) -> None:
-    """Refuse arrays that a prediction could not use, or that would make it silently wrong.
+def _require_consistent(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    """Hold the shapes and dtypes of a model's arrays against each other.
 
     Raises
     ------
-    StoreError
-        ``corrupt``: names the array.
+    ValueError, KeyError
+        They are not those of one model.
     """
-    lacking = {"centers", "center_indices", *_PLAIN} - set(arrays)
-    if lacking:
-        raise _corrupt(path, f"{sorted(lacking)[0]} is missing")
-    for name in ("centers", *_PLAIN):
-        array = arrays[name]
-        if array.dtype.kind not in ("f" if name in _PLAIN else "biuf"):
-            raise _corrupt(path, f"{name} has dtype {array.dtype} and not numbers")
-        bad = array[~np.isfinite(array)]
-        if bad.size:
-            raise _corrupt(path, f"{name} holds {'NaN' if np.isnan(bad[0]) else bad[0]}")
-    d, m, n_targets = (arrays[name].size for name in ("feature_shift", "center_indices", "intercept"))
+    m, d = arrays["centers"].shape
+    (n_outputs,) = arrays["intercept"].shape
     shapes = {
+        "center_indices": (m,),
+        "coef": (m, n_outputs),
         "feature_shift": (d,),
         "feature_scale": (d,),
-        "center_indices": (m,),
-        "centers": (m, d),
-        "intercept": (n_targets,),
-        "coef": (m, n_targets),
     }
-    for name, shape in shapes.items():
-        if arrays[name].shape != shape:
-            raise _corrupt(
-                path,
-                f"{name} has shape {arrays[name].shape} and not {shape}, as feature_shift, center_indices and "
-                "intercept demand",
-            )
-    if not (arrays["feature_scale"] > 0.0).all():
-        raise _corrupt(path, "feature_scale holds numbers that are not above 0")
-    if arrays["lambda"].shape not in ((1,), (n_targets,)):
-        raise _corrupt(path, f"lambda has shape {arrays['lambda'].shape} for {n_targets} targets")
-    if "classes" in arrays:
-        classes = arrays["classes"]
-        if classes.ndim != 1 or len(classes) < 2 or n_targets != (1 if len(classes) == 2 else len(classes)):
-            raise _corrupt(path, f"classes has shape {classes.shape} for {n_targets} targets")
-
-
-def _corrupt(path: str | os.PathLike[str], why: str) -> StoreError:
-    return StoreError(f"{path} is a damaged model: {why}; train again or fetch a fresh copy", kind="corrupt")
+    numbers = {"centers": "iuf"} | dict.fromkeys(("coef", "intercept", "feature_shift", "feature_scale", "lambda"), "f")
+    wrong = [name for name, shape in shapes.items() if arrays[name].shape != shape]
+    wrong += [name for name, kinds in numbers.items() if arrays[name].dtype.kind not in kinds]
+    wrong += [name for name in numbers if name not in wrong and not np.isfinite(arrays[name]).all()]
+    if "feature_scale" not in wrong and not (arrays["feature_scale"] > 0.0).all():
+        wrong.append("feature_scale")
+    if arrays["center_indices"].dtype.kind not in "iu" or arrays["history"].dtype.names is None:
+        wrong.append("center_indices or history")
+    if arrays["lambda"].ndim != 1 or not len(arrays["lambda"]):
+        wrong.append("lambda")
+    classes = arrays.get("classes")
+    if classes is not None and not (
+        classes.ndim == 1 and len(classes) >= 2 and n_outputs == (1 if len(classes) == 2 else len(classes))
+    ):
+        wrong.append("classes")
+    names = meta["feature_names"]
+    if names is not None and not (len(names) == d and all(isinstance(name, str) for name in names)):
+        wrong.append("feature_names")
+    plain = (str, int, float, bool, type(None))
+    if not all(isinstance(value, plain) for value in meta["parameters"].values()):
+        wrong.append("parameters")
+    if d == 0 or n_outputs == 0 or meta["n_features"] != d:
+        wrong.append("n_features")
+    if wrong:
+        raise ValueError(f"{' and '.join(dict.fromkeys(wrong))} do not fit the rest")
 
 
 def _require_known_kernel(kernel: Kernel) -> None:

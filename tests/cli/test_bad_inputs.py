@@ -48,7 +48,11 @@ def text(name: str, content: str | bytes) -> Prepare:
 
 
 def job(model: dict[str, Any] | None = None, **sections: dict[str, Any]) -> Prepare:
-    document = {"data": {"train": "d.zarr"}, "model": {"max_centers": 5, **(model or {})}, "output": {"model": "new"}}
+    document = {
+        "data": {"train": "d.zarr"},
+        "model": {"max_centers": 5, **(model or {})},
+        "output": {"model": "new", "run": "log"},
+    }
     return text("job.toml", job_text(**{**document, **sections}))
 
 
@@ -84,8 +88,10 @@ def zarrs(X: Any, y: Any, rows: int | None = None, **options: Any) -> Prepare:
             stored = zarr.create_array(
                 folder / name, shape=values.shape, dtype=values.dtype, **{"chunks": values.shape or (), **given}
             )
-            if values.size:
+            if rows is not None and name == "X.zarr":
                 stored[:rows] = values[:rows]
+            elif values.size:
+                stored[...] = values
 
     return prepare
 
@@ -136,6 +142,14 @@ def forged(name: str, change: Callable[[Any], Any]) -> Prepare:
         description.write_text(json.dumps(document))
 
     return prepare
+
+
+def corrupted(folder: Path) -> None:
+    """Change a byte in the middle of a chunk."""
+    file = chunk_file(folder, "d.zarr/X")
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    file.write_bytes(bytes(content))
 
 
 def with_nan(values: Any) -> Any:
@@ -214,6 +228,11 @@ JOBS: dict[str, Bad] = {
         TRAIN, 2, ("sigma", "above 0"), text("job.toml", "[data]\ntrain='d.zarr'\n[model]\nsigma=nan")
     ),
     "a width of no rule": Bad(TRAIN, 2, ("sigma", "mean", "median"), job({"sigma": "mean"})),
+    "a kernel table of an unknown name": Bad(
+        TRAIN, 2, ("gausian", "gaussian"), text("job.toml", "[data]\ntrain='d.zarr'\n[model]\nkernel={name='gausian'}")
+    ),
+    "a job without data": Bad(TRAIN, 2, ("[data] is missing", "train"), text("job.toml", "[model]\nsigma = 2.0\n")),
+    "data that names nothing": Bad(TRAIN, 2, ("name the training data",), job(data={})),
     "an unknown method": Bad(TRAIN, 2, ('method = "svm"', "orols"), job({"method": "svm"})),
     "an unknown kernel": Bad(TRAIN, 2, ("gausian", "gaussian"), job({"kernel": "gausian"})),
     "a kernel's unknown parameter": Bad(
@@ -292,6 +311,10 @@ DATASETS: dict[str, Bad] = {
     "a missing chunk": Bad(
         TRAIN, 3, ("chunk", "X", "d.zarr"), both(lambda f: chunk_file(f, "d.zarr/X").unlink(), job())
     ),
+    "a chunk cut short": Bad(
+        TRAIN, 3, ("X", "d.zarr"), both(lambda f: cut(str(chunk_file(f, "d.zarr/X").relative_to(f)), 0.3)(f), job())
+    ),
+    "a chunk with a byte that changed": Bad(TRAIN, 3, ("chunk", "X", "d.zarr"), both(corrupted, job())),
     "an existing store as output of ingest": Bad(
         "ingest a.csv --target y --out d.zarr", 3, ("d.zarr", "overwrite"), text("a.csv", "a,b,y\n" + ROWS)
     ),

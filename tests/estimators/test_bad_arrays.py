@@ -154,6 +154,7 @@ WEIGHTS: dict[str, Bad] = {
     "a weight without end": Bad(lambda: (X, Y, put(np.ones(N), 6, np.inf)), "invalid-weights", ("inf", "row 6")),
     "another number of weights": Bad(lambda: (X, Y, np.ones(7)), "shape-mismatch", ("24 rows", "sample_weight has 7")),
     "two columns of weights": Bad(lambda: (X, Y, np.ones((N, 2))), "shape-mismatch", ("sample_weight has shape",)),
+    "weight for one row": Bad(lambda: (X, Y, np.eye(N)[3]), "too-few-rows", ("1 of 24 rows can train",)),
     "no weight at all": Bad(lambda: (X, Y, np.zeros(N)), "too-few-rows", ("sample_weight is zero",)),
     "weights that sum to little": Bad(lambda: (X, Y, np.full(N, 1e-9)), "weight-sum", ("2.4e-08", "above 2")),
     "weights that sum to too much": Bad(lambda: (X, Y, np.full(N, 1e200)), "overflow", ("sample_weight", "1e+100")),
@@ -202,6 +203,14 @@ CONTAINERS: dict[str, Bad] = {
     ),
     "dask: another length": Bad(lambda: (da.from_array(X), Y[1:]), "shape-mismatch", ("24 rows", "y has 23")),
     "dask: no y": Bad(lambda: (da.from_array(X), None), "target", ("y",)),
+    "dask: a weight below zero": Bad(
+        lambda: (da.from_array(X), Y, put(np.ones(N), 9, -1.0)), "invalid-weights", ("-1.0", "row 9")
+    ),
+    "dask: two columns of weights": Bad(
+        lambda: (da.from_array(X), Y, np.ones((N, 1))), "shape-mismatch", ("sample_weight has shape",)
+    ),
+    "dask: words as weights": Bad(lambda: (da.from_array(X), Y, np.full(N, "a")), "not-numeric", ("sample_weight",)),
+    "dask: one number for all": Bad(lambda: (da.from_array(X), 3.0), "shape-mismatch", ("y has shape ()",)),
     "dask: one class": Bad(lambda: (da.from_array(X), np.full(N, 3)), "one-class", ("one class", "3"), CLASSIFIER),
     "dask: a graph that fails": Bad(
         lambda: (da.from_array(X, chunks=6).map_blocks(lambda block: 1 // 0, dtype=float), Y),

@@ -51,8 +51,6 @@ def check_valid(model: Any, X: Array) -> None:
 def train(case: Hard, cls: Any, criterion: str, dtype: str, selection_rows: int | None) -> None:
     X, y, weights = case.make()
     if cls in CLASSIFIERS:
-        if case.regression_only:
-            pytest.skip("only the targets are hard")
         y = labelled(y)
     model = cls(max_centers=30, criterion=criterion, dtype=dtype, selection_rows=selection_rows, random_state=3)
     model.set_params(**{name: value for name, value in case.parameters.items() if name in model.get_params()})
@@ -73,15 +71,23 @@ def name_of(value: Any) -> str:
     return value.__name__ if value in ALL else str(value)
 
 
-@pytest.mark.parametrize(("cls", "criterion", "dtype", "selection_rows"), QUICK, ids=name_of)
-@pytest.mark.parametrize("name", CASES)
+def with_cases(settings: list[Any]) -> Any:
+    combined = [
+        (name, *chosen)
+        for name, case in CASES.items()
+        for chosen in settings
+        if not (case.regression_only and chosen[0] in CLASSIFIERS)
+    ]
+    return pytest.mark.parametrize(("name", "cls", "criterion", "dtype", "selection_rows"), combined, ids=name_of)
+
+
+@with_cases(QUICK)
 def test_hard_data(name: str, cls: Any, criterion: str, dtype: str, selection_rows: int | None) -> None:
     train(CASES[name], cls, criterion, dtype, selection_rows)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("cls", "criterion", "dtype", "selection_rows"), THOROUGH, ids=name_of)
-@pytest.mark.parametrize("name", CASES)
+@with_cases(THOROUGH)
 def test_hard_data_with_other_settings(
     name: str, cls: Any, criterion: str, dtype: str, selection_rows: int | None
 ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -65,15 +66,22 @@ def check_ranges(loaded: LoadAnswer, dtype: str, *, standardize: bool, names: Se
     DataError
         ``overflow`` or ``underflow``; names the feature or the target.
     """
-    if loaded.features.count > LARGEST_WEIGHT:
+    if not loaded.features.count <= LARGEST_WEIGHT:
         raise DataError(
             f"the row weights sum to {loaded.features.count:g}, and {LARGEST_WEIGHT:g} is the most: scale "
             "sample_weight so that an ordinary row counts 1",
             kind="overflow",
         )
+    for moments, name in ((loaded.features, partial(column_name, names=names)), (loaded.targets, _target_name)):
+        if moments is not None and not np.isfinite(moments.m2).all():
+            column = int(np.flatnonzero(~np.isfinite(moments.m2))[0])
+            raise DataError(
+                f"{name(column)} holds values so far apart that their squares overflow: scale it to ordinary sizes",
+                kind="overflow",
+            )
     if loaded.targets is not None:
         for target, spread in enumerate(loaded.targets.std()):
-            _check(f"target {target} (counted from 0)", loaded.targets, target, spread, dtype, LARGEST_TARGET[dtype])
+            _check(_target_name(target), loaded.targets, target, spread, dtype, LARGEST_TARGET[dtype])
     features = loaded.features
     if standardize:
         for feature in np.flatnonzero(features.std() < SMALLEST["float64"]):
@@ -81,7 +89,12 @@ def check_ranges(loaded: LoadAnswer, dtype: str, *, standardize: bool, names: Se
         return
     widest = int(np.argmax(features.std()))
     spread = float(np.linalg.norm(features.std()))
-    _check(column_name(widest, names), features, widest, spread, dtype, LARGEST[dtype], "; standardize=True does that")
+    hint = "; standardize=True does that" if spread >= SMALLEST["float64"] else ""
+    _check(column_name(widest, names), features, widest, spread, dtype, LARGEST[dtype], hint)
+
+
+def _target_name(target: int) -> str:
+    return f"target {target} (counted from 0)"
 
 
 def _check(what: str, moments: Moments, column: int, spread: float, dtype: str, largest: float, hint: str = "") -> None:

@@ -353,12 +353,6 @@ def check_statistics(loaded: LoadAnswer, source: BlockSource, job: TrainingJob) 
             "at least 2 are needed",
             kind="too-few-rows",
         )
-    moments = [loaded.features] + ([] if loaded.targets is None else [loaded.targets])
-    if not all(np.isfinite(m.m2).all() and np.isfinite(m.count) for m in moments):
-        raise DataError(
-            "the squares of the features, targets or row weights overflow: scale them to ordinary sizes",
-            kind="overflow",
-        )
     check_ranges(loaded, job.dtype, standardize=job.standardize, names=feature_names(source))
     if not (loaded.features.m2 > 0).any():
         raise DataError(

@@ -283,6 +283,29 @@ def test_a_prediction_that_overflows_names_the_feature(dtype: str) -> None:
     assert caught.value.kind == "overflow"
 
 
+@pytest.mark.parametrize("standardize", [True, False])
+def test_what_overflows_is_named(standardize: bool) -> None:
+    X, y = easy()
+    wide, targets = X.copy(), np.column_stack([y, y])
+    wide[3, 1], targets[3, 1] = 1e200, 1e200
+    model = dk.OROLSRegressor(standardize=standardize)
+    with pytest.raises(dk.DataError, match="column 1 .* squares overflow"):
+        model.fit(wide, y)
+    with pytest.raises(dk.DataError, match="target 1 .* squares overflow"):
+        model.fit(X, targets)
+
+
+def test_a_knob_is_named_only_where_it_helps() -> None:
+    X, y = easy()
+    model = dk.OROLSRegressor(standardize=False, dtype="float32")
+    with pytest.raises(
+        dk.DataError, match=r"1e\+15 is the most before products overflow in float32: .*standardize=True"
+    ):
+        model.fit(1e20 * X, y)
+    with pytest.raises(dk.DataError, match="scale it to ordinary sizes$"):
+        model.fit(1e-200 * X, y)
+
+
 def test_the_message_about_a_tiny_feature_names_it_and_the_limit() -> None:
     import pandas as pd
 

@@ -289,9 +289,9 @@ def test_what_overflows_is_named(standardize: bool) -> None:
     wide, targets = X.copy(), np.column_stack([y, y])
     wide[3, 1], targets[3, 1] = 1e200, 1e200
     model = dk.OROLSRegressor(standardize=standardize)
-    with pytest.raises(dk.DataError, match="column 1 .* squares overflow"):
+    with pytest.raises(dk.DataError, match=r"column 1 .* squares overflow"):
         model.fit(wide, y)
-    with pytest.raises(dk.DataError, match="target 1 .* squares overflow"):
+    with pytest.raises(dk.DataError, match=r"target 1 .* squares overflow"):
         model.fit(X, targets)
 
 
@@ -302,7 +302,7 @@ def test_a_knob_is_named_only_where_it_helps() -> None:
         dk.DataError, match=r"1e\+15 is the most before products overflow in float32: .*standardize=True"
     ):
         model.fit(1e20 * X, y)
-    with pytest.raises(dk.DataError, match="scale it to ordinary sizes$"):
+    with pytest.raises(dk.DataError, match=r"scale it to ordinary sizes$"):
         model.fit(1e-200 * X, y)
 
 

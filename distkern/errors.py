@@ -8,7 +8,7 @@
     │   └── DataTypeError (TypeError) 3  the data is of a type that cannot be trained on
     ├── BudgetError   (ValueError)    4  the job does not fit the memory it may use
     ├── ClusterError  (RuntimeError)  5  workers could not be had, or kept dying
-    ├── RunError      (RuntimeError)  6  a run directory is unusable
+    ├── RunError      (RuntimeError)  6  a run cannot be kept, or cannot go on
     ├── StoreError    (OSError)       6  a model store is unusable
     └── Cancelled     (RuntimeError) 130  someone asked the training to end
 
@@ -85,7 +85,7 @@ class ClusterError(DistkernError, RuntimeError):
 
 
 class RunError(DistkernError, RuntimeError):
-    """A run directory is unusable."""
+    """A run cannot be kept, or cannot go on: its directory, its scratch, or another driver is in the way."""
 
     exit_code = 6
 

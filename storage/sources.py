@@ -8,6 +8,7 @@ defines so, and is told of; in a dataset it is damage and refused.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,14 @@ from distkern.errors import DataError
 from distkern.redaction import redact
 from distkern.storage.absent import absent_chunks, chunk_shape, holds_chunks
 from distkern.storage.blocks import block_boundaries, block_rows, memory_block_rows
-from distkern.storage.checks import check_rows_agree, check_weights, numeric_dtype, require_finite, to_numeric
+from distkern.storage.checks import (
+    check_rows_agree,
+    check_weights,
+    numeric_dtype,
+    require_extent,
+    require_finite,
+    to_numeric,
+)
 from distkern.storage.chunks import read_rows, read_slab, require_checksums
 from distkern.storage.labels import as_targets
 from distkern.storage.retries import RetryPolicy, note_absent
@@ -53,6 +61,8 @@ class ArraySource:
         Sorted class labels, where y holds codes.
     boundaries : tuple of int, optional
         Block boundaries; by default up to 32 blocks of 512 rows or more and at most 4 MiB.
+    feature_names : sequence of str, optional
+        Names of the columns of X, for messages.
 
     Raises
     ------
@@ -70,7 +80,9 @@ class ArraySource:
         weights: Any = None,
         classes: NDArray[Any] | None = None,
         boundaries: tuple[int, ...] | None = None,
+        feature_names: Sequence[str] | None = None,
     ) -> None:
+        self.feature_names = feature_names
         self.X = _two_dimensional(to_numeric(X, "X"))
         self.y = _targets_allowed(as_targets(y))
         self.n_rows, self.n_features = self.X.shape
@@ -207,6 +219,7 @@ class ZarrSource(ZarrRows):
         policy: RetryPolicy | None = None,
     ) -> None:
         super().__init__(X, policy)
+        require_extent(self.n_rows, self.n_features)
         for array, what in ((y, "y"), (weights, "sample_weight")):
             if isinstance(array, zarr.Array):
                 require_known_codecs(array, what)
@@ -273,6 +286,7 @@ class DatasetSource(ZarrSource):
     def __init__(self, dataset: Dataset, weights: Any = None, policy: RetryPolicy | None = None) -> None:
         super().__init__(dataset.X, dataset.y, weights, classes=dataset.class_labels, policy=policy)
         self.path = dataset.path
+        self.feature_names = dataset.feature_names
         self._content = dataset.fingerprint()
         self.place = redact(dataset.path)
         self._checksums = dataset.checksums

@@ -10,7 +10,7 @@ from fits import ALL, CLASSIFIERS, REGRESSORS, assert_equal_models, classes, dat
 from references import gaussian_gram
 
 import distkern as dk
-from distkern.events import Event, RoundDone, RunEnded, RunStarted
+from distkern.events import Event, ExchangeDone, RoundDone, RunEnded, RunStarted
 
 HISTORY = {
     "center": np.int64,
@@ -362,14 +362,15 @@ def test_a_fixed_lambda_is_kept() -> None:
 def test_callbacks_hear_start_rounds_and_end(cls: Any, criterion: str) -> None:
     events: list[Event] = []
     model = fitted(cls, criterion=criterion, panel=4, max_centers=12, stop=None, callbacks=[events.append])
-    start, *rounds, end = events
+    loaded, start, *rounds, end = events
+    assert isinstance(loaded, ExchangeDone)
     assert isinstance(start, RunStarted)
     assert (start.n_rows, start.n_features, start.max_centers, start.workers) == (120, 2, 12, 1)
     assert (start.n_problems, start.n_blocks) == (1, 1)
     assert isinstance(end, RunEnded)
     assert (end.n_centers, end.stop_reason) == (12, "max-centers")
     counts = [e.n_centers for e in rounds if isinstance(e, RoundDone)]
-    assert len(counts) == len(rounds)
+    assert len(counts) + sum(isinstance(e, ExchangeDone) for e in rounds) == len(rounds)
     assert counts == sorted(counts)
     assert all(np.isfinite(e.gcv) and e.seconds >= 0 for e in rounds if isinstance(e, RoundDone))
     assert [e.timestamp for e in events] == sorted(e.timestamp for e in events)

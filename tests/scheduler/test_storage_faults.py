@@ -160,7 +160,9 @@ def test_slow_storage_changes_nothing(store: Path) -> None:
 @pytest.mark.parametrize("where", ["serial", "dask"])
 def test_data_that_changes_before_the_final_pass(store: Path, client: Any, where: str, name: str) -> None:
     events = Recorder(2, lambda: change(store, name))
-    with pytest.raises(DataError, match=rf"^{name} changed while the training ran: rows 80 to 119 \(block 2\)") as caught:
+    with pytest.raises(
+        DataError, match=rf"^{name} changed while the training ran: rows 80 to 119 \(block 2\)"
+    ) as caught:
         fit(stored(store), events, client if where == "dask" else None, SAMPLED)
     assert caught.value.kind == "changed"
     assert str(store / "X") in str(caught.value)
@@ -184,7 +186,7 @@ def test_arrays_in_memory_that_change() -> None:
         rows.weights[199] = 2.0
         rows.X[199, 0] += 1
 
-    with pytest.raises(DataError, match="^X and sample_weight changed .* rows 160 to 199 .*arrays in memory"):
+    with pytest.raises(DataError, match=r"^X and sample_weight changed .* rows 160 to 199 .*arrays in memory"):
         fit(rows, Recorder(2, meddle), None, SAMPLED)
 
 
@@ -240,7 +242,7 @@ def test_a_run_that_goes_on_knows_its_data(store: Path, client: Any, where: str)
         assert second.exchange(load).load.checksums == loaded.checksums
         change(store, "y", first=120)
         third.expect(loaded.checksums)
-        with pytest.raises(DataError, match="^y changed .* rows 120 to 159"):
+        with pytest.raises(DataError, match=r"^y changed .* rows 120 to 159"):
             third.exchange(load)
     finally:
         for each in (first, second, third):

@@ -147,7 +147,9 @@ def test_chunks_across_blocks_count_once(tmp_path: Path) -> None:
     y = np.zeros(60)
     y[40:] = 1.0
     source = ZarrSource(
-        faulty(write_array(tmp_path / "X", X, (10, 3)))[0], faulty(write_array(tmp_path / "y", y, (20,)))[0], policy=SOON
+        faulty(write_array(tmp_path / "X", X, (10, 3)))[0],
+        faulty(write_array(tmp_path / "y", y, (20,)))[0],
+        policy=SOON,
     )
     with collect_report() as report:
         for block in range(6):

@@ -24,7 +24,7 @@ _BARE = re.compile(r"(?<![\w/.-])[^\s'\"/:@(),<>=]{1,256}:(?!//|:)[^\s'\"@()<>]+
 _URL_QUERY = re.compile(r"(://[^\s'\"?#]*)([?#][^\s'\"]*)")
 _PARAMETER = re.compile(r"([?&;#][^=&;#\s]*=)[^&;#\s]*")
 _NAMED = re.compile(
-    r"(?i)([\w.-]{0,64}(?:secret|token|passw(?:or)?d|pwd|signature|credential|api[_-]?key|access[_-]?key|account[_-]?key)"
+    r"(?i)((?:secret|token|passw(?:or)?d|pwd|signature|credential|api[_-]?key|access[_-]?key|account[_-]?key)"
     r"[\w.-]{0,64}[\"']?\s*[=:]\s*[\"']?)(?!//)([^\s\"',;&)}\]]+)"
 )
 _AUTHORIZATION = re.compile(
@@ -79,7 +79,7 @@ def redact_values(value: Any) -> Any:
 
 
 def _redact_item(key: str, item: Any) -> Any:
-    if isinstance(item, str) and item and _NAMED.fullmatch(f"{key}=x"):
+    if isinstance(item, str) and item and _NAMED.search(f"{key}=x"):
         return HIDDEN
     return redact_values(item)
 

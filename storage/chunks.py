@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from zarr.buffer.cpu import NDBuffer
 from zarr.codecs import BloscCodec
 
-from distkern.errors import DataError, DistkernError
+from distkern.errors import BudgetError, DataError, DistkernError
 from distkern.redaction import displayed_cause
 from distkern.storage.checks import numeric_dtype
 from distkern.storage.retries import RetryPolicy, read_patiently
@@ -157,6 +157,8 @@ def read_slab(
     ------
     DataError
         ``unreadable``: a chunk cannot be decoded; ``unreachable``: the store failed again and again.
+    BudgetError
+        ``memory``: the rows do not fit.
     """
     try:
         return read_patiently(
@@ -289,15 +291,28 @@ def _slab(array: zarr.Array[Any], start: int, stop: int, what: str) -> NDArray[A
     selection = (slice(start, stop), *(slice(None),) * (array.ndim - 1))
     if array.dtype.kind in "fiu" and array.dtype.isnative:
         # A given output halves the copying and fixes the memory order, which F-ordered arrays need.
-        out = np.empty((stop - start, *array.shape[1:]), dtype=array.dtype)
+        out = _room(array, start, stop, what)
         array.get_basic_selection(selection, out=NDBuffer.from_numpy_array(out))
         return _stored_form(out, what)
     return _stored_form(np.asarray(array.get_basic_selection(selection)), what)
 
 
+def _room(array: zarr.Array[Any], start: int, stop: int, what: str) -> NDArray[Any]:
+    shape = (stop - start, *array.shape[1:])
+    try:
+        return np.empty(shape, dtype=array.dtype)
+    except MemoryError:
+        nbytes = int(np.prod(shape, dtype=object)) * array.dtype.itemsize
+        raise BudgetError(
+            f"rows {start} to {stop - 1} of {what} ({array.store_path}) take {nbytes} bytes, more than this process "
+            f"can have: write the array again with fewer rows a chunk (now {array.chunks[0]})",
+            kind="memory",
+        ) from None
+
+
 def _unreadable(array: zarr.Array[Any], start: int, stop: int, what: str, cause: Exception) -> DataError:
     """Say which chunk cannot be read: the first in those rows that fails by itself."""
-    size = int((array.shards or array.chunks)[0])
+    size = max(1, int((array.shards or array.chunks)[0]))
     chunks = f"chunks {start // size} to {(stop - 1) // size}"
     for chunk in range(start // size, -(-stop // size)):
         first, last = max(start, chunk * size), min(stop, (chunk + 1) * size)

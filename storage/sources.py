@@ -24,7 +24,7 @@ from distkern.storage.checks import check_rows_agree, check_weights, numeric_dty
 from distkern.storage.chunks import read_rows, read_slab, require_checksums
 from distkern.storage.labels import as_targets
 from distkern.storage.retries import RetryPolicy, note_absent
-from distkern.storage.trust import require_known_codecs, require_plausible_blocks
+from distkern.storage.trust import require_plausible_blocks, trusted
 
 if TYPE_CHECKING:
     from distkern.storage.dataset import Dataset
@@ -125,10 +125,9 @@ class ZarrRows:
     """
 
     def __init__(self, X: zarr.Array[Any], policy: RetryPolicy | None = None) -> None:
-        self.X: zarr.Array[Any] = _anchored(_two_dimensional(X))
+        self.X: zarr.Array[Any] = _anchored(_two_dimensional(X), "X")
         self.policy = RetryPolicy.default() if policy is None else policy
         self.place = redact(str(self.X.store_path))
-        require_known_codecs(self.X, "X")
         self.n_rows, self.n_features = (int(size) for size in self.X.shape)
         self.feature_dtype: np.dtype[Any] = numeric_dtype(self.X.dtype, "X")
         chunk_rows = max(1, chunk_shape(self.X)[0])
@@ -202,16 +201,13 @@ class ZarrSource(ZarrRows):
         policy: RetryPolicy | None = None,
     ) -> None:
         super().__init__(X, policy)
-        for array, what in ((y, "y"), (weights, "sample_weight")):
-            if isinstance(array, zarr.Array):
-                require_known_codecs(array, what)
-        self.y = _targets_allowed(_anchored(y) if isinstance(y, zarr.Array) else as_targets(y))
+        self.y = _targets_allowed(_anchored(y, "y") if isinstance(y, zarr.Array) else as_targets(y))
         check_rows_agree(self.n_rows, self.y.shape[0])
         self.target_shape: tuple[int, ...] = tuple(self.y.shape[1:])
         self.classes = classes
         if isinstance(weights, zarr.Array):
             check_rows_agree(self.n_rows, weights.shape[0] if weights.ndim == 1 else 0, "sample_weight")
-            self.weights: Any = _anchored(weights)
+            self.weights: Any = _anchored(weights, "sample_weight")
         else:
             self.weights = None if weights is None else check_weights(weights, self.n_rows)
         stored = (self.X, self.y, self.weights)
@@ -361,14 +357,13 @@ def _checked_rows(rows: NDArray[np.int64], n_rows: int) -> NDArray[np.int64]:
     return rows
 
 
-def _anchored(array: Any) -> Any:
-    """Open a local array again by absolute path: a worker may run in another directory."""
-    if not isinstance(array.store, LocalStore):
+def _anchored(array: Any, what: str) -> Any:
+    """Return an array to be read with care; a local one by absolute path, as a worker may run in another directory."""
+    array = trusted(array, what)
+    if not isinstance(array.store, LocalStore) or array.store.root.is_absolute():
         return array
-    root = os.path.abspath(array.store.root)
-    return zarr.open_array(
-        LocalStore(root, read_only=True), path=array.path, mode="r", zarr_format=array.metadata.zarr_format
-    )
+    store = LocalStore(os.path.abspath(array.store.root), read_only=True)
+    return trusted(zarr.open_array(store, path=array.path, mode="r", zarr_format=array.metadata.zarr_format), what)
 
 
 def _in_process(store: Any) -> bool:

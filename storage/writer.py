@@ -24,6 +24,7 @@ from distkern.storage.formats import ATTRIBUTE, has_kind
 from distkern.storage.json_files import MAX_JSON_BYTES, dump_json
 from distkern.storage.labels import CODE_DTYPE, TargetRecorder, as_targets
 from distkern.storage.publish import publish_directory
+from distkern.storage.trust import trusted
 
 __all__ = ["DatasetWriter", "write_dataset"]
 
@@ -274,8 +275,8 @@ def write_dataset(
     DataError, JobError
         As for `DatasetWriter`.
     """
-    X = X if isinstance(X, zarr.Array) else to_numeric(X, "X")
-    y = y if isinstance(y, zarr.Array) else as_targets(y)
+    X = trusted(X, "X") if isinstance(X, zarr.Array) else to_numeric(X, "X")
+    y = trusted(y, "y") if isinstance(y, zarr.Array) else as_targets(y)
     if X.ndim != 2:
         raise DataError(f"X has shape {X.shape}: it must have two dimensions, rows and features", kind="shape-mismatch")
     check_rows_agree(X.shape[0], y.shape[0] if y.ndim else 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from faulty import SOON, faulty, rows, write_array
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from numcodecs import Blosc
+from zarr.codecs import BloscCodec
 from zarr.storage import LocalStore, MemoryStore
 
 from distkern.errors import DataError
@@ -214,3 +217,28 @@ def test_checksums_of_text_and_of_parts() -> None:
     assert differing_arrays(whole, rows_checksum(None, labels, None)) == []
     assert differing_arrays(whole, rows_checksum(X, labels[::-1], None)) == ["y"]
     assert differing_arrays(whole, rows_checksum(2 * X, labels[::-1], np.ones(3))) == ["X", "y"]
+
+
+@pytest.mark.parametrize("layout", ["v3", "v2", "shards"])
+def test_blosc_chunks_that_state_another_length(tmp_path: Path, layout: str) -> None:
+    """The C library would read beyond them and end the process."""
+    options: dict[str, Any] = {
+        "v3": {"compressors": BloscCodec(cname="lz4")},
+        "v2": {"zarr_format": 2, "compressors": Blosc("lz4")},
+        "shards": {"shards": (16, 2), "compressors": BloscCodec(cname="lz4")},
+    }[layout]
+    values = np.full((32, 2), 0.5)
+    array = zarr.create_array(tmp_path / "X", shape=values.shape, chunks=(8, 2), dtype="f8", **options)
+    array[...] = values
+    chunk = tmp_path / "X" / {"v2": "1.0"}.get(layout, "c/1/0")
+    good = chunk.read_bytes()
+    source = pickle.loads(pickle.dumps(ZarrRows(zarr.open_array(tmp_path / "X", mode="r"), policy=SOON)))
+    assert source.read_features(1).all()
+    for place, value in ((12, 2**30 + 44), (4, 2**31 - 1), (8, 2**31 - 1), (8, 0), (12, 0)):
+        chunk.write_bytes(good[:place] + value.to_bytes(4, "little") + good[place + 4 :])
+        with pytest.raises(DataError, match=r"blosc chunk .*damaged") as caught:
+            source.read_features(1)
+        assert caught.value.kind == "unreadable"
+        assert "(chunk 1 of" in str(caught.value)
+    chunk.write_bytes(good)
+    assert source.read_features(1).all()

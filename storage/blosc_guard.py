@@ -45,27 +45,28 @@ class GuardedBlosc(BloscCodec):
     """`BloscCodec` of zarr 3 that checks chunks before it decodes them."""
 
     async def _decode_single(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
-        _check(chunk_bytes.as_numpy_array(), _most_bytes(chunk_spec))
+        _check(chunk_bytes.as_numpy_array(), _most_bytes(chunk_spec.dtype.to_native_dtype(), chunk_spec.shape))
         return await super()._decode_single(chunk_bytes, chunk_spec)
 
     def _decode_sync(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
-        _check(chunk_bytes.as_numpy_array(), _most_bytes(chunk_spec))
+        _check(chunk_bytes.as_numpy_array(), _most_bytes(chunk_spec.dtype.to_native_dtype(), chunk_spec.shape))
         return super()._decode_sync(chunk_bytes, chunk_spec)
 
 
-def _most_bytes(chunk_spec: Any) -> int | None:
-    item = chunk_spec.dtype.to_native_dtype()
+def _most_bytes(item: np.dtype[Any], shape: tuple[int, ...]) -> int | None:
     if item.kind in "OT":  # text of any length
         return None
-    return 2 * int(item.itemsize) * int(np.prod(chunk_spec.shape, dtype=object)) + _SLACK
+    return 2 * item.itemsize * int(np.prod(shape, dtype=object)) + _SLACK
 
 
 class GuardedBlosc2(Blosc):  # type: ignore[misc]
     """Blosc as zarr 2 has it, which checks chunks before it decodes them."""
 
+    _largest: int | None = None
+
     def decode(self, buf: Any, out: Any = None) -> Any:
         """Decode a chunk."""
-        _check(buf)
+        _check(buf, self._largest)
         return super().decode(buf, out)
 
 
@@ -78,7 +79,7 @@ class GuardedSharding(ShardingCodec):
 
     def _guard(self) -> None:
         for name in ("codecs", "index_codecs"):
-            object.__setattr__(self, name, tuple(_guard(codec) for codec in getattr(self, name)))
+            object.__setattr__(self, name, _guard_all(getattr(self, name)))
 
 
 def guarded(array: zarr.Array[Any]) -> zarr.Array[Any]:
@@ -90,21 +91,28 @@ def guarded(array: zarr.Array[Any]) -> zarr.Array[Any]:
         Array of any format.
     """
     metadata = copy.copy(array.metadata)
+    largest = _most_bytes(np.dtype(array.dtype), tuple(array.chunks))
     names = ("codecs",) if metadata.zarr_format == 3 else ("compressor", "filters")
     for name in names:
         codecs = getattr(metadata, name)
-        changed = tuple(_guard(codec) for codec in codecs) if isinstance(codecs, tuple) else _guard(codecs)
+        changed = _guard_all(codecs, largest) if isinstance(codecs, tuple) else _guard(codecs, largest)
         object.__setattr__(metadata, name, changed)
     inner = array.async_array
     return type(array)(type(inner)(metadata=metadata, store_path=inner.store_path, config=inner.config))
 
 
-def _guard(codec: Any) -> Any:
+def _guard_all(codecs: tuple[Any, ...], largest: int | None = None) -> tuple[Any, ...]:
+    return tuple(_guard(codec, largest) for codec in codecs)
+
+
+def _guard(codec: Any, largest: int | None = None) -> Any:
     if type(codec) is BloscCodec:
         settings = {name: getattr(codec, name) for name in ("typesize", "cname", "clevel", "shuffle", "blocksize")}
         return GuardedBlosc(**settings)
     if type(codec) is Blosc:
-        return GuardedBlosc2(**{name: value for name, value in codec.get_config().items() if name != "id"})
+        plain = GuardedBlosc2(**{name: value for name, value in codec.get_config().items() if name != "id"})
+        plain._largest = largest
+        return plain
     if type(codec) is ShardingCodec:
         settings = {name: getattr(codec, name) for name in ("chunk_shape", "codecs", "index_codecs", "index_location")}
         sharding = GuardedSharding(**settings)

@@ -13,6 +13,7 @@ from benchmarks import (
     accuracy_time,
     datasets,
     driver_time,
+    faults,
     gemm_share,
     generated,
     memory,
@@ -222,6 +223,17 @@ def speech_size_command(
 @_number("--centers", 1000)
 def driver_time_command(path: Path | None, workers: int, centers: int) -> None:
     tables.report(driver_time.run(workers, centers), path)
+
+
+@main.command("faults", help="Trainings that lose workers, drivers and reads, held against an undisturbed one.")
+@_json
+@_number("--runs", 40, "Trainings.")
+@_number("--seed", 0, "Seed of the first one; the others follow.")
+@_number("--rows", 40_000)
+@_number("--features", 8)
+@_number("--centers", 400)
+def faults_command(path: Path | None, runs: int, seed: int, rows: int, features: int, centers: int) -> None:
+    tables.report(faults.campaign(runs, seed, rows, features, centers), path)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ _HOMES = {
     "ClusterError": "distkern.errors",
     "RunError": "distkern.errors",
     "StoreError": "distkern.errors",
+    "Cancelled": "distkern.errors",
 }
 
 __all__ = [*_HOMES, "__version__"]

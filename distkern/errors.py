@@ -8,7 +8,8 @@
     ├── BudgetError   (ValueError)    4  the job does not fit the memory it may use
     ├── ClusterError  (RuntimeError)  5  workers could not be had, or kept dying
     ├── RunError      (RuntimeError)  6  a run directory is unusable
-    └── StoreError    (OSError)       6  a model store is unusable
+    ├── StoreError    (OSError)       6  a model store is unusable
+    └── Cancelled     (RuntimeError) 130  someone asked the training to end
 
 The number is the exit code of the command line. ``kind`` names the exact cause and never changes once
 published, so that scripts can match on it.
@@ -85,3 +86,9 @@ class StoreError(DistkernError, OSError):
     """A model store is unusable."""
 
     exit_code = 6
+
+
+class Cancelled(DistkernError, RuntimeError):
+    """Someone asked the training to end; a callback may raise it, and a run directory keeps what was done."""
+
+    exit_code = 130

@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, field
 from time import time
 from typing import Any
 
+from distkern.errors import Cancelled
+
 logger = logging.getLogger(__name__)
 
 
@@ -47,6 +49,28 @@ class RunStarted(Event):
     """Most centres any problem may select."""
     workers: int
     """Workers at the start (1 for the serial executor)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResumed(Event):
+    """What an earlier process recorded was taken over; training goes on from there."""
+
+    run_id: str
+    """Name of the run."""
+    exchanges: int
+    """Exchanges that need not be made again."""
+    seconds: float
+    """Seconds of training that they took."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExchangeDone(Event):
+    """Workers have answered a message."""
+
+    name: str
+    """What the message asked for, as in the keys of the tasks."""
+    seconds: float
+    """Seconds it took."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,20 +155,38 @@ Subscriber = Callable[[Event], None]
 class EventBus:
     """Hands each event to all subscribers; a subscriber that fails is logged and dropped.
 
+    A subscriber that raises `Cancelled` ends the training.
+
     Parameters
     ----------
     subscribers : iterable of callable
         Called in order with each event.
+
+    Attributes
+    ----------
+    muted : bool
+        Whether events are kept back but for `RunStarted`, since what they tell was told before.
     """
 
     def __init__(self, subscribers: Iterable[Subscriber] = ()) -> None:
         self._subscribers = list(subscribers)
+        self.muted = False
 
     def emit(self, event: Event) -> None:
-        """Deliver `event`."""
+        """Deliver `event`.
+
+        Raises
+        ------
+        Cancelled
+            A subscriber asks for the end.
+        """
+        if self.muted and not isinstance(event, RunStarted):
+            return
         for subscriber in tuple(self._subscribers):
             try:
                 subscriber(event)
+            except Cancelled:
+                raise
             except Exception:
                 logger.exception("subscriber %r failed and gets no more events", subscriber)
                 self._subscribers.remove(subscriber)

@@ -7,13 +7,23 @@ the model has the same bits.
 from __future__ import annotations
 
 from dataclasses import replace
+from time import perf_counter
 from typing import Protocol
 
 import numpy as np
 
+from distkern.events import EventBus, ExchangeDone
 from distkern.scheduler.answers import Answer
 from distkern.scheduler.executors import Executor, SerialExecutor
-from distkern.scheduler.messages import Accumulate, Columns, FetchRows, KernelColumns, Message, Step
+from distkern.scheduler.messages import (
+    Accumulate,
+    Columns,
+    FetchRows,
+    KernelColumns,
+    Message,
+    Step,
+    message_name,
+)
 from distkern.scheduler.row_matrix import MemoryBudget
 from distkern.storage import ReadReport
 from distkern.storage.source import BlockSource
@@ -22,11 +32,21 @@ from distkern.storage.source import BlockSource
 class Backend(Protocol):
     """Runs the messages of one training."""
 
-    exchanges: int
-    """Driver-workers-driver exchanges so far."""
+    @property
+    def exchanges(self) -> int:
+        """Driver-workers-driver exchanges so far."""
+        ...
 
     def exchange(self, message: Message) -> Answer:
         """Send the next message and return the sum of the answers, drawn rows with their features."""
+        ...
+
+    def skip(self, message: Message, answer: Answer) -> None:
+        """Take note of the next message and its answer; its effect comes before the next exchange."""
+        ...
+
+    def finish(self) -> None:
+        """Hear that no message follows."""
         ...
 
 
@@ -41,6 +61,49 @@ class WorkerFactors:
         """Send the next message."""
         self.exchanges += 1
         return self._executor.exchange(message)
+
+    def skip(self, message: Message, answer: Answer) -> None:
+        """Take note of the next message."""
+        self._executor.skip(message, answer)
+
+    def finish(self) -> None:
+        """Do nothing."""
+
+
+class AnnouncingBackend:
+    """Tells subscribers of every exchange.
+
+    Parameters
+    ----------
+    backend : Backend
+        Where messages go.
+    events : EventBus
+        Told of exchanges.
+    """
+
+    def __init__(self, backend: Backend, events: EventBus) -> None:
+        self._backend = backend
+        self._events = events
+
+    @property
+    def exchanges(self) -> int:
+        """Exchanges so far."""
+        return self._backend.exchanges
+
+    def exchange(self, message: Message) -> Answer:
+        """Send the next message."""
+        started = perf_counter()
+        answer = self._backend.exchange(message)
+        self._events.emit(ExchangeDone(name=message_name(message), seconds=perf_counter() - started))
+        return answer
+
+    def skip(self, message: Message, answer: Answer) -> None:
+        """Take note of the next message."""
+        self._backend.skip(message, answer)
+
+    def finish(self) -> None:
+        """Hear that no message follows."""
+        self._backend.finish()
 
 
 class DriverFactors:
@@ -59,20 +122,19 @@ class DriverFactors:
     def __init__(self, executor: Executor, source: BlockSource, budget: MemoryBudget | None = None) -> None:
         self._remote = executor
         self._local = SerialExecutor(source, with_features=False, budget=budget)
+        self._skipped: list[Step] = []
         self.exchanges = 0
 
     def exchange(self, message: Message) -> Answer:
         """Split the message: kernel columns and features from the workers, the rest here."""
-        handed_in = None
+        skipped, self._skipped = self._skipped, []
+        for step in skipped:
+            self._step(step)
         if isinstance(message, Accumulate):
             self.exchanges += 1
             return self._remote.exchange(message)
         if isinstance(message, Step):
-            wanted: tuple[Columns | None, ...] = tuple(None if p is None else p.columns for p in message.problems)
-            if any(columns is not None for columns in wanted):
-                self.exchanges += 1
-                handed_in = self._remote.query(KernelColumns(wanted)).columns
-            answer = self._local.exchange(message, handed_in)
+            answer = self._step(message)
         else:
             self.exchanges += 1
             remote = self._remote.exchange(message)
@@ -83,6 +145,26 @@ class DriverFactors:
                 answer.report = remote.report.merge(ReadReport(retries=answer.report.retries))
         self._fetch_drawn(answer)
         return answer
+
+    def skip(self, message: Message, answer: Answer) -> None:
+        """Take note of the next message; a step's kernel columns are asked for when it takes effect."""
+        if isinstance(message, Step):
+            self._skipped.append(message)
+            return
+        self._remote.skip(message, answer)
+        if not isinstance(message, Accumulate):
+            self._local.skip(message, None)
+
+    def finish(self) -> None:
+        """Do nothing."""
+
+    def _step(self, message: Step) -> Answer:
+        wanted: tuple[Columns | None, ...] = tuple(None if p is None else p.columns for p in message.problems)
+        handed_in = None
+        if any(columns is not None for columns in wanted):
+            self.exchanges += 1
+            handed_in = self._remote.query(KernelColumns(wanted)).columns
+        return self._local.exchange(message, handed_in)
 
     def _fetch_drawn(self, answer: Answer) -> None:
         parts = [part for p in answer.problems for part in (p.drawn, p.leaders)]

@@ -104,6 +104,10 @@ class DaskExecutor:
         Bytes of row matrices that each worker may keep in memory.
     fan_in : int
         With more workers than this, answers are summed by tasks before they are fetched.
+    run_id : str, optional
+        Name of the run; a new one by default.
+    incarnation : int
+        Which driver of the run this is; workers refuse one that is older than another they have heard.
 
     Raises
     ------
@@ -121,6 +125,8 @@ class DaskExecutor:
         worker_wait: float = WORKER_WAIT_SECONDS,
         room: int | None = None,
         fan_in: int = FAN_IN,
+        run_id: str | None = None,
+        incarnation: int = 1,
     ) -> None:
         self._client = client
         self._source = source
@@ -129,7 +135,8 @@ class DaskExecutor:
         self._worker_wait = worker_wait
         self._room = room
         self._fan_in = fan_in
-        self._run_id = uuid.uuid4().hex
+        self._run_id = run_id or uuid.uuid4().hex
+        self._incarnation = incarnation
         self._log = RunLog()
         self._n_blocks = len(source.boundaries) - 1
         self._epoch = 0
@@ -176,6 +183,12 @@ class DaskExecutor:
     def expect(self, checksums: Mapping[int, int]) -> None:
         """Have blocks refused that read other than these checksums say, wherever they are loaded from now on."""
         self._checksums.update(checksums)
+
+    def skip(self, message: Message, answer: Answer | None) -> None:
+        """Add a message to the log; workers that are behind are brought up to it."""
+        self._log.append(canonical(message))
+        if answer is not None and answer.load is not None:
+            self.expect(answer.load.checksums)
 
     def query(self, query: Query) -> Answer:
         """Ask without changing anything."""
@@ -365,7 +378,7 @@ class DaskExecutor:
         return Fence(
             run_id=self._run_id,
             worker=worker,
-            token=(1, self._epoch),
+            token=(self._incarnation, self._epoch),
             keep=blocks_of(self._homes, worker),
             n_blocks=self._n_blocks,
         )

@@ -97,6 +97,9 @@ class DaskArraySource:
         require_finite(values, "y", self.boundaries[block])
         return values
 
+    def fingerprint(self) -> None:
+        """Say nothing: only computing the arrays would tell."""
+
     def read_weights(self, block: int) -> NDArray[np.float64] | None:
         """Row weights of one block, or None."""
         if self._weights is None:

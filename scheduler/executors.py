@@ -28,6 +28,10 @@ class Executor(Protocol):
         """Send the next message of the log and return the sum of the answers."""
         ...
 
+    def skip(self, message: Message, answer: Answer | None) -> None:
+        """Add a message to the log; blocks take its effect later, and hold what they read against a known answer."""
+        ...
+
     def query(self, query: Query) -> Answer:
         """Ask without changing anything."""
         ...
@@ -65,16 +69,30 @@ class SerialExecutor:
             Block(source, number, with_features=with_features, budget=budget)
             for number in range(len(source.boundaries) - 1)
         ]
+        self._skipped: list[Message] = []
 
     def exchange(self, message: Message, handed_in: HandedIn | None = None) -> Answer:
         """Apply the next message to all blocks and return the sum of the answers."""
+        self._catch_up()
         numbers = range(len(self._blocks))
         nodes = rounds.apply_message(self._blocks, canonical(message), numbers, len(numbers), handed_in)
         return total(nodes, len(numbers))
 
+    def skip(self, message: Message, answer: Answer | None) -> None:
+        """Remember a message; it takes effect before the next exchange."""
+        self._skipped.append(canonical(message))
+        if answer is not None and answer.load is not None:
+            self.expect(answer.load.checksums)
+
     def query(self, query: Query) -> Answer:
         """Ask without changing anything."""
+        self._catch_up()
         return rounds.ask(self._blocks, canonical(query))
+
+    def _catch_up(self) -> None:
+        if self._skipped:
+            skipped, self._skipped = self._skipped, []
+            rounds.replay(self._blocks, skipped)
 
     def expect(self, checksums: Mapping[int, int]) -> None:
         """Have blocks refused that read other than these checksums say."""

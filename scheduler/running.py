@@ -10,15 +10,17 @@ from typing import Any
 
 from distkern.errors import BudgetError, JobError
 from distkern.events import EventBus, Subscriber
-from distkern.scheduler.backends import Backend, DriverFactors, WorkerFactors
+from distkern.scheduler.backends import AnnouncingBackend, Backend, DriverFactors, WorkerFactors
 from distkern.scheduler.executors import Executor, SerialExecutor
 from distkern.scheduler.memory import BASELINE, SHARE_OF_AVAILABLE, Workload, available_memory
 from distkern.scheduler.plan import TrainingPlan, plan_training
 from distkern.scheduler.row_matrix import MemoryBudget
+from distkern.scheduler.run_store import RecordingBackend, RunStore
 from distkern.scheduler.settings import SelectionSettings
 from distkern.scheduler.threads import available_cores
 from distkern.scheduler.training import TrainingJob, TrainingResult, train
 from distkern.scheduler.workers import WorkerFacts, worker_facts
+from distkern.storage import RunDirectory
 from distkern.storage.source import BlockSource
 
 DRIVER_FACTOR_BYTES = 256 << 20
@@ -36,6 +38,7 @@ def run_training(
     factors: str = "auto",
     memory_limit: int | None = None,
     subscribers: Iterable[Subscriber] = (),
+    run: RunDirectory | None = None,
 ) -> TrainingResult:
     """Train on this process, or on the workers of a dask client.
 
@@ -54,6 +57,8 @@ def run_training(
         this process, or dask's limit for a worker, has left.
     subscribers : iterable of callable
         Take the events.
+    run : RunDirectory, optional
+        Where every exchange is recorded; what is on record there already is not computed again.
 
     Returns
     -------
@@ -64,6 +69,10 @@ def run_training(
     ------
     BudgetError
         ``memory``: the job does not fit, whatever goes to scratch. ``out-of-memory``: less was there than planned for.
+    RunError
+        The run is of another job, other data or other software; it cannot be written; another driver took it over.
+    Cancelled
+        A subscriber asked for the end.
     """
     if factors not in ("auto", "driver", "workers"):
         raise JobError(f"factors={factors!r}: it must be 'auto', 'driver' or 'workers'", kind="invalid-parameter")
@@ -71,24 +80,47 @@ def run_training(
     facts = None if client is None else worker_facts(client)
     plan = plan_job(job, workload(job, source), facts, factors=factors, memory_limit=memory_limit)
     plan.require_fit()
-    if client is None:
-        serial = SerialExecutor(source, budget=MemoryBudget(plan.worker.room))
-        return _run(job, source, serial, WorkerFactors(serial), events, plan)
+    store = None if run is None else RunStore(run, job, source)
+    try:
+        if client is None:
+            serial = SerialExecutor(source, budget=MemoryBudget(plan.worker.room))
+            return _run(job, source, serial, WorkerFactors(serial), events, plan, store)
 
-    from distkern.scheduler.cluster import DaskExecutor
+        from distkern.scheduler.cluster import DaskExecutor
 
-    executor = DaskExecutor(client, source, events, with_factors=not plan.in_driver, room=plan.worker_room)
-    backend: Backend = WorkerFactors(executor)
-    if plan.in_driver:
-        backend = DriverFactors(executor, source, MemoryBudget(plan.driver_room))
-    return _run(job, source, executor, backend, events, plan)
+        executor = DaskExecutor(
+            client,
+            source,
+            events,
+            with_factors=not plan.in_driver,
+            room=plan.worker_room,
+            run_id=None if store is None else store.run_id,
+            incarnation=1 if store is None else store.incarnation,
+        )
+        backend: Backend = WorkerFactors(executor)
+        if plan.in_driver:
+            backend = DriverFactors(executor, source, MemoryBudget(plan.driver_room))
+        return _run(job, source, executor, backend, events, plan, store)
+    finally:
+        if store is not None:
+            store.close()
 
 
 def _run(
-    job: TrainingJob, source: BlockSource, executor: Executor, backend: Backend, events: EventBus, plan: TrainingPlan
+    job: TrainingJob,
+    source: BlockSource,
+    executor: Executor,
+    backend: Backend,
+    events: EventBus,
+    plan: TrainingPlan,
+    store: RunStore | None,
 ) -> TrainingResult:
+    run_id = clock = None
+    if store is not None:
+        recording = RecordingBackend(backend, store, events)
+        run_id, clock, backend = store.run_id, recording.seconds, recording
     try:
-        result = train(job, source, backend, events, executor.n_workers)
+        result = train(job, source, AnnouncingBackend(backend, events), events, executor.n_workers, run_id, clock)
         peak_worker = executor.peak_rss()
     except MemoryError as error:
         raise BudgetError(

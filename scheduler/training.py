@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -135,7 +136,13 @@ class TrainingResult:
 
 
 def train(
-    job: TrainingJob, source: BlockSource, backend: Backend, events: EventBus, n_workers: int = 1
+    job: TrainingJob,
+    source: BlockSource,
+    backend: Backend,
+    events: EventBus,
+    n_workers: int = 1,
+    run_id: str | None = None,
+    clock: Callable[[], float] | None = None,
 ) -> TrainingResult:
     """Run one training.
 
@@ -151,6 +158,10 @@ def train(
         Told of rounds.
     n_workers : int
         For the first event.
+    run_id : str, optional
+        Name of the run, for the same; a new one by default.
+    clock : callable, optional
+        Seconds of training so far; counted from now by default.
 
     Returns
     -------
@@ -162,11 +173,23 @@ def train(
         The rows cannot be trained on.
     """
     with single_threaded_blas():
-        return _train(job, source, backend, events, n_workers)
+        return _train(job, source, backend, events, n_workers, run_id or uuid.uuid4().hex, clock or _new_clock())
 
 
-def _train(job: TrainingJob, source: BlockSource, backend: Backend, events: EventBus, n_workers: int) -> TrainingResult:
+def _new_clock() -> Callable[[], float]:
     started = perf_counter()
+    return lambda: perf_counter() - started
+
+
+def _train(
+    job: TrainingJob,
+    source: BlockSource,
+    backend: Backend,
+    events: EventBus,
+    n_workers: int,
+    run_id: str,
+    clock: Callable[[], float],
+) -> TrainingResult:
     load = Load(
         classification=job.classification,
         sample_rows=MEDIAN_SAMPLE if job.sigma == "median" else 0,
@@ -204,7 +227,7 @@ def _train(job: TrainingJob, source: BlockSource, backend: Backend, events: Even
     )
     events.emit(
         RunStarted(
-            run_id=uuid.uuid4().hex[:8],
+            run_id=run_id,
             n_rows=source.n_rows,
             n_features=source.n_features,
             n_targets=n_targets,
@@ -220,7 +243,7 @@ def _train(job: TrainingJob, source: BlockSource, backend: Backend, events: Even
     ]
     for selector, answer in zip(selectors, backend.exchange(begin).problems, strict=True):
         selector.begin(answer)
-    kernel_columns, rounds = run_steps(selectors, backend, events, started)
+    kernel_columns, rounds = run_steps(selectors, backend, events, clock)
     paths = [make_path(selector, source.n_features) for selector in selectors]
     histories = [np.array(selector.history, dtype=HISTORY_DTYPE) for selector in selectors]
     passes, bytes_read = 1, loaded.bytes_read
@@ -230,7 +253,8 @@ def _train(job: TrainingJob, source: BlockSource, backend: Backend, events: Even
         passes, bytes_read = passes + refitted.passes, bytes_read + refitted.bytes_read
         tell_of_reads(ReadReport(retries=refitted.report.retries), source, events)
     reason = max(zip(selectors, paths, strict=True), key=lambda pair: pair[0].n_centers)[1].reason
-    seconds = perf_counter() - started
+    backend.finish()
+    seconds = clock()
     n_union = len(np.unique(np.concatenate([path.rows[: path.n_centers] for path in paths])))
     events.emit(RunEnded(n_centers=n_union, stop_reason=str(reason), seconds=seconds))
     return TrainingResult(
@@ -271,7 +295,9 @@ def tell_of_reads(report: ReadReport, source: BlockSource, events: EventBus) -> 
         events.emit(ChunksAbsent(array=array, count=count, chunks=chunks))
 
 
-def run_steps(selectors: list[Selector], backend: Backend, events: EventBus, started: float) -> tuple[int, int]:
+def run_steps(
+    selectors: list[Selector], backend: Backend, events: EventBus, clock: Callable[[], float]
+) -> tuple[int, int]:
     """Step all problems in lockstep until each has ended; return kernel columns and rounds."""
     kernel_columns = told = 0
     while True:
@@ -286,7 +312,7 @@ def run_steps(selectors: list[Selector], backend: Backend, events: EventBus, sta
         accepted = sum(selector.n_centers for selector in selectors)
         if accepted > told and not any(s.mid_round for s in selectors if s.reason is None):
             told = accepted
-            events.emit(_round_event(selectors, perf_counter() - started))
+            events.emit(_round_event(selectors, clock()))
     return kernel_columns, max(selector.round for selector in selectors)
 
 

@@ -5,6 +5,7 @@ from distkern.storage.checks import check_rows_agree, check_weights, numeric_dty
 from distkern.storage.checksums import differing_arrays, rows_checksum
 from distkern.storage.dataset import Dataset, open_dataset
 from distkern.storage.ingest import ingest
+from distkern.storage.journal import Journal, recorded
 from distkern.storage.kinds import describe
 from distkern.storage.labels import as_targets, plain_labels
 from distkern.storage.model_store import check_model_destination, read_model, write_model
@@ -28,6 +29,7 @@ __all__ = [
     "DatasetWriter",
     "Fault",
     "FaultyStore",
+    "Journal",
     "PredictionWriter",
     "Predictions",
     "ReadReport",
@@ -59,6 +61,7 @@ __all__ = [
     "read_model",
     "read_patiently",
     "read_predictions",
+    "recorded",
     "require_finite",
     "rows_checksum",
     "to_numeric",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,10 @@ class Dataset:
     def nbytes(self) -> int:
         """Bytes of X and y without compression."""
         return int(self.X.nbytes + self.y.nbytes)
+
+    def fingerprint(self) -> str:
+        """Name the content by the checksums made when it was written."""
+        return blake2b(repr(sorted(self.checksums.items())).encode(), digest_size=16).hexdigest()
 
     def targets(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
         """Read targets, class labels as they were given.

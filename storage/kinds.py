@@ -9,6 +9,7 @@ from typing import Any
 from distkern.errors import DataError
 from distkern.storage.dataset import open_dataset
 from distkern.storage.formats import appearance, identify, store_attributes
+from distkern.storage.journal import recorded
 from distkern.storage.model_store import read_model
 from distkern.storage.opening import open_arrays
 from distkern.storage.run_directory import RunDirectory
@@ -99,7 +100,18 @@ def _run(path: str | os.PathLike[str]) -> dict[str, Any]:
     count = 0
     for last in run.events():  # noqa: B007
         count += 1
-    return {"job": run.job, "n_events": count, "last_event": last, "summary": run.summary}
+    places, drivers = recorded(run.path)
+    return {
+        "job": run.job,
+        "n_events": count,
+        "last_event": last,
+        "recorded": {
+            "exchanges": len(places),
+            "bytes": sum(place.size for place in places),
+            "drivers": len(drivers),
+        },
+        "summary": run.summary,
+    }
 
 
 def _array(path: str | os.PathLike[str]) -> dict[str, Any]:

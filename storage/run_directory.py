@@ -1,13 +1,15 @@
 """Run directories: what was asked for, what happened, and how it ended.
 
-``job.json`` is written once, ``events.jsonl`` grows by a line an event, ``summary.json`` appears at the end.
-A process that is killed leaves at most one torn line, which readers skip and the next writer closes.
+``job.json`` says what was asked for and ``training.json`` what decides the model, ``events.jsonl`` grows by a line an
+event, ``summary.json`` appears at the end; `distkern.storage.journal` keeps the exchanges. A process that is killed
+leaves at most one torn line, which readers skip and the next writer closes.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -21,7 +23,7 @@ from distkern.storage.publish import disk_full, is_disk_full, publish_directory
 __all__ = ["RunDirectory", "is_run"]
 
 FORMAT_VERSION = 1
-_JOB, _EVENTS, _SUMMARY = "job.json", "events.jsonl", "summary.json"
+_JOB, _TRAINING, _EVENTS, _SUMMARY = "job.json", "training.json", "events.jsonl", "summary.json"
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:
@@ -75,9 +77,7 @@ class RunDirectory:
             ``exists``, ``foreign``, ``not-writable`` or ``disk-full``.
         """
         with publish_directory(path, overwrite, RunError, is_run) as folder:
-            # Credentials in URLs stay where they came from.
-            document = {"format_version": FORMAT_VERSION, "kind": "run", "job": redact_values(job)}
-            write_json(folder / _JOB, document)
+            write_json(folder / _JOB, _description(job))
             (folder / _EVENTS).touch()
         return cls.open(path)
 
@@ -113,6 +113,55 @@ class RunDirectory:
             raise RunError(f"{path} is damaged: {_JOB} cannot be read; start the run again", kind="corrupt")
         require_version(path, description, FORMAT_VERSION, RunError)
         return cls(folder, description["job"])
+
+    def restart(self) -> None:
+        """Note that the run goes on, with the job that `job` says now.
+
+        Raises
+        ------
+        RunError
+            ``not-writable``.
+        """
+        try:
+            (self.path / _SUMMARY).unlink(missing_ok=True)
+        except OSError as cause:
+            raise self._not_writable(_SUMMARY, cause, 0) from cause
+        self._replace(_JOB, _description(self.job))
+
+    def discard(self) -> bool:
+        """Remove the directory if no round of a training has ended in it; return whether it was removed."""
+        if any(event.get("event") == "RoundDone" for event in self.events()):
+            return False
+        shutil.rmtree(self.path, ignore_errors=True)
+        return True
+
+    @property
+    def training(self) -> dict[str, Any] | None:
+        """What decides the model, as the first driver wrote it; None where no training has begun."""
+        if not (self.path / _TRAINING).exists():
+            return None
+        training = read_json(self.path / _TRAINING)
+        if not isinstance(training, dict):
+            raise RunError(
+                f"{self.path} is damaged: {_TRAINING} cannot be read; start the run again with --overwrite",
+                kind="corrupt",
+            )
+        return training
+
+    def write_training(self, training: Mapping[str, Any]) -> None:
+        """Write what decides the model, in one step.
+
+        Parameters
+        ----------
+        training : mapping
+            JSON values.
+
+        Raises
+        ------
+        RunError
+            ``not-writable``.
+        """
+        self._replace(_TRAINING, dict(training))
 
     def record(self, event: Mapping[str, Any]) -> None:
         """Append one event as a line of JSON.
@@ -165,16 +214,19 @@ class RunDirectory:
         RunError
             ``not-writable`` or ``disk-full``.
         """
-        try:
-            write_json(self.path / _SUMMARY, redact_values(dict(summary)))
-        except OSError as cause:
-            raise self._not_writable(_SUMMARY, cause, len(dump_json(dict(summary)))) from cause
+        self._replace(_SUMMARY, redact_values(dict(summary)))
 
     @property
     def summary(self) -> dict[str, Any] | None:
         """How the run ended; None while it runs or where it was cut short."""
         summary = read_json(self.path / _SUMMARY)
         return summary if isinstance(summary, dict) else None
+
+    def _replace(self, name: str, value: Any) -> None:
+        try:
+            write_json(self.path / name, value)
+        except OSError as cause:
+            raise self._not_writable(name, cause, len(dump_json(value))) from cause
 
     def _not_writable(self, name: str, cause: OSError, nbytes: int) -> DistkernError:
         if is_disk_full(cause):
@@ -183,6 +235,11 @@ class RunDirectory:
 
     def __repr__(self) -> str:
         return f"<RunDirectory {self.path.name!r}: {'running or cut short' if self.summary is None else 'done'}>"
+
+
+def _description(job: dict[str, Any]) -> dict[str, Any]:
+    # Credentials in URLs stay where they came from.
+    return {"format_version": FORMAT_VERSION, "kind": "run", "job": redact_values(job)}
 
 
 def _ends_line(stream: Any) -> bool:

@@ -54,3 +54,7 @@ class BlockSource(Protocol):
     def read_weights(self, block: int) -> NDArray[np.float64] | None:
         """Row weights of one block, array of shape (rows,), or None where every weight is one."""
         ...
+
+    def fingerprint(self) -> str | None:
+        """Name the content as well as can be done without reading stored rows; None where that says nothing."""
+        ...

@@ -8,6 +8,7 @@ defines so, and is told of; in a dataset it is damage and refused.
 from __future__ import annotations
 
 import os
+from hashlib import blake2b
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +101,10 @@ class ArraySource:
     def read_rows(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """Single rows of X in the order given, shape (n, n_features)."""
         return np.ascontiguousarray(self.X[_checked_rows(rows, self.n_rows)])
+
+    def fingerprint(self) -> str:
+        """Name the content."""
+        return _digest(self.X, self.y, self.weights)
 
     def __repr__(self) -> str:
         return f"<ArraySource: {self.n_rows} rows x {self.n_features} features {self.feature_dtype}>"
@@ -236,6 +241,11 @@ class ZarrSource(ZarrRows):
             values = np.array(self.weights[span], order="C")
         return check_weights(values, span.stop - span.start, span.start)
 
+    def fingerprint(self) -> str | None:
+        """Name the form of stored arrays, and the content of others."""
+        arrays = (self.X, self.y, self.weights)
+        return _digest(*(a.metadata.to_dict() if isinstance(a, zarr.Array) else a for a in arrays))
+
 
 class DatasetSource(ZarrSource):
     """Rows of a dataset; targets of a classification are codes into `classes`.
@@ -259,6 +269,7 @@ class DatasetSource(ZarrSource):
     def __init__(self, dataset: Dataset, weights: Any = None, policy: RetryPolicy | None = None) -> None:
         super().__init__(dataset.X, dataset.y, weights, classes=dataset.class_labels, policy=policy)
         self.path = dataset.path
+        self._content = dataset.fingerprint()
         self.place = redact(dataset.path)
         self._checksums = dataset.checksums
 
@@ -269,6 +280,10 @@ class DatasetSource(ZarrSource):
         """Single rows of X in the order given, shape (n, n_features); chunks are not held against checksums."""
         self._require_chunks(self.X, np.unique(_checked_rows(rows, self.n_rows) // self.X.chunks[0]), "X")
         return super().read_rows(rows)
+
+    def fingerprint(self) -> str:
+        """Name the content as it was written."""
+        return f"{self._content} {super().fingerprint() if self.weights is not None else ''}".strip()
 
     def _read_block(self, array: zarr.Array[Any], span: slice, what: str) -> NDArray[Any]:
         size = array.chunks[0]
@@ -319,6 +334,20 @@ def require_room(stored: int | None, array: zarr.Array[Any], chunk: int, what: s
             "the store again",
             kind="unreadable",
         )
+
+
+def _digest(*parts: Any) -> str:
+    state = blake2b(digest_size=16)
+    for part in parts:
+        if not isinstance(part, np.ndarray):
+            state.update(repr(part).encode())
+            continue
+        state.update(f"{part.dtype.str} {part.shape}".encode())
+        if part.dtype.kind in "OT":
+            state.update(repr(part.tolist()).encode())
+        else:
+            state.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
+    return state.hexdigest()
 
 
 def _span(boundaries: tuple[int, ...], block: int) -> slice:

@@ -8,7 +8,16 @@ import pickle
 import pytest
 
 from distkern import errors
-from distkern.errors import BudgetError, ClusterError, DataError, DistkernError, JobError, RunError, StoreError
+from distkern.errors import (
+    BudgetError,
+    Cancelled,
+    ClusterError,
+    DataError,
+    DistkernError,
+    JobError,
+    RunError,
+    StoreError,
+)
 
 TREE = [
     (JobError, ValueError, 2),
@@ -17,6 +26,7 @@ TREE = [
     (ClusterError, RuntimeError, 5),
     (RunError, RuntimeError, 6),
     (StoreError, OSError, 6),
+    (Cancelled, RuntimeError, 130),
 ]
 
 

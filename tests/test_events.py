@@ -8,7 +8,20 @@ from dataclasses import FrozenInstanceError, fields
 
 import pytest
 
-from distkern.events import BlocksReplayed, Event, EventBus, RoundDone, RunEnded, RunStarted, WorkerLost
+from distkern.errors import Cancelled
+from distkern.events import (
+    BlocksReplayed,
+    ChunksAbsent,
+    Event,
+    EventBus,
+    ExchangeDone,
+    RoundDone,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    StorageRetried,
+    WorkerLost,
+)
 
 EVENTS = [
     RunStarted(run_id="a1", n_rows=9, n_features=2, n_targets=1, n_problems=1, n_blocks=3, max_centers=5, workers=1),
@@ -16,6 +29,10 @@ EVENTS = [
     RoundDone(round=1, n_centers=8, lambda_=0.5, gcv=0.25, residual_max=1.0, seconds=0.2, validation=0.125),
     WorkerLost(worker="tcp://here:1", blocks=(0, 2)),
     BlocksReplayed(worker="tcp://here:2", blocks=(0, 2), messages=17),
+    ExchangeDone(name="kernel-columns", seconds=0.1),
+    RunResumed(run_id="a1", exchanges=12, seconds=3.5),
+    StorageRetried(array="X", count=2),
+    ChunksAbsent(array="X", count=3, chunks=((0, 0), (1, 0))),
     RunEnded(n_centers=8, stop_reason="max-centers", seconds=0.3),
 ]
 
@@ -48,6 +65,26 @@ def test_the_bus_hands_every_event_to_every_subscriber_in_order() -> None:
     bus.emit(EVENTS[0])
     bus.emit(EVENTS[1])
     assert heard == [("a", EVENTS[0]), ("b", EVENTS[0]), ("a", EVENTS[1]), ("b", EVENTS[1])]
+
+
+def test_while_muted_only_the_start_is_told() -> None:
+    heard: list[Event] = []
+    bus = EventBus([heard.append])
+    bus.muted = True
+    for event in EVENTS:
+        bus.emit(event)
+    assert heard == [EVENTS[0]]
+    bus.muted = False
+    bus.emit(EVENTS[1])
+    assert heard == EVENTS[:2]
+
+
+def test_a_subscriber_may_cancel_the_training() -> None:
+    def cancel(event: Event) -> None:
+        raise Cancelled("enough", kind="interrupted")
+
+    with pytest.raises(Cancelled, match="enough"):
+        EventBus([cancel]).emit(EVENTS[1])
 
 
 def test_a_subscriber_that_fails_is_logged_and_dropped(caplog: pytest.LogCaptureFixture) -> None:

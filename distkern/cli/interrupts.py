@@ -1,11 +1,18 @@
-"""Keeps Ctrl-C to the driver: worker processes end when it closes them, not in the middle of a message."""
+"""What Ctrl-C and SIGTERM do: the driver ends after the exchange under way, worker processes when it closes them."""
 
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
+from types import FrameType
+
+import click
+
+from distkern.errors import Cancelled
+from distkern.events import Event, Subscriber
 
 
 @contextmanager
@@ -22,3 +29,38 @@ def interrupts_held() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, previous)
+
+
+@contextmanager
+def cancelled_by_signals() -> Iterator[Subscriber]:
+    """Yield a subscriber that ends the training after a SIGINT or SIGTERM; a second signal interrupts at once.
+
+    Yields
+    ------
+    callable
+        Takes each event of a training.
+    """
+    heard: list[int] = []
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        del frame
+        heard.append(number)
+        if len(heard) > 1:
+            raise KeyboardInterrupt
+        click.echo("ending after the exchange under way; the same again ends at once", err=True)
+
+    def watch(event: Event) -> None:
+        del event
+        if heard:
+            raise Cancelled("interrupted", kind="interrupted")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield watch
+        return
+    signals = (signal.SIGINT, signal.SIGTERM)
+    previous = {number: signal.signal(number, hear) for number in signals}
+    try:
+        yield watch
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distkern.cli.cluster import open_client
+from distkern.cli.interrupts import cancelled_by_signals
 from distkern.cli.job import Job, OutputSection
 from distkern.cli.parameters import build
 from distkern.cli.plan import plan_of
@@ -20,16 +20,15 @@ from distkern.cli.result import TrainingResult
 from distkern.cli.rows import PlainArrays, open_rows, source_of, task_of
 from distkern.cli.scoring import score_model
 from distkern.cli.terminal import Terminal
-from distkern.errors import BudgetError, DataError, JobError, RunError
+from distkern.errors import BudgetError, Cancelled, DataError, JobError, RunError
 
 if TYPE_CHECKING:
-    from distkern.events import Event, Subscriber
     from distkern.storage import RunDirectory
 
 logger = logging.getLogger(__name__)
 
 
-def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False) -> TrainingResult:
+def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False, resume: bool = False) -> TrainingResult:
     """Train, save and test as a job says.
 
     Parameters
@@ -40,6 +39,8 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False) -> Trainin
         Where progress goes.
     overwrite : bool
         Replace the outputs where they exist.
+    resume : bool
+        Go on with the run that is there.
 
     Returns
     -------
@@ -49,6 +50,8 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False) -> Trainin
     from distkern.scheduler import workload
 
     refuse_nested(job)
+    resumed = find_resumed(job, overwrite=overwrite) if resume else None
+    overwrite = overwrite or resumed is not None
     refuse_existing(job.output, overwrite=overwrite)
     rows, test_rows = open_rows(job.data)
     task = task_of(job.data, rows)
@@ -57,12 +60,17 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False) -> Trainin
         # Before workers are started for nothing; a running cluster is asked by the training itself.
         plan_of(job, training, workload(training, source_of(rows))).require_fit()
     with (
+        cancelled_by_signals() as watch,
         open_client(job.cluster) as client,
-        _run_directory(job, overwrite=overwrite) as run,
+        _run_directory(job, resumed, overwrite=overwrite) as run,
         show_progress(terminal) as show,
     ):
-        subscribers = (show,) if run is None else (show, _recorder(run))
-        surroundings = {"client": client, "memory_limit": job.cluster.memory, "callbacks": subscribers}
+        surroundings = {
+            "client": client,
+            "memory_limit": job.cluster.memory,
+            "run_dir": run,
+            "callbacks": (show, watch),
+        }
         model = build(job.model.method, task, job.model.parameters(), surroundings)
         model = model.fit(rows.X, rows.y) if isinstance(rows, PlainArrays) else model.fit(rows)
         if job.output.model is not None:
@@ -126,28 +134,58 @@ def refuse_existing(output: OutputSection, *, overwrite: bool) -> None:
         )
 
 
+def find_resumed(job: Job, *, overwrite: bool) -> RunDirectory | None:
+    """Open the run that is to go on; None where it has not begun.
+
+    Raises
+    ------
+    JobError
+        The job names no run, or the flags contradict each other.
+    RunError
+        What is there is no run.
+    """
+    from distkern.storage import RunDirectory
+
+    if overwrite:
+        raise JobError("--resume and --overwrite exclude each other: go on with the run, or replace it", kind="usage")
+    if job.output.run is None:
+        raise JobError(
+            "[output] run is not set, and only a run that has a directory can be resumed: name one, as in "
+            '[output] run = "letter.run"',
+            kind="no-run",
+        )
+    if not os.path.lexists(job.output.run):
+        return None
+    run = RunDirectory.open(job.output.run)
+    run.job = job.model_dump(mode="json", exclude_unset=True)
+    return run
+
+
 @contextmanager
-def _run_directory(job: Job, *, overwrite: bool) -> Iterator[RunDirectory | None]:
+def _run_directory(job: Job, resumed: RunDirectory | None, *, overwrite: bool) -> Iterator[RunDirectory | None]:
     """Yield the record of the run; that of a job that could never have run is taken back."""
     if job.output.run is None:
-        yield None
+        try:
+            yield None
+        except (Cancelled, KeyboardInterrupt) as error:
+            raise Cancelled(
+                "interrupted, and nothing is kept: a run that [output] run names could be resumed", kind="interrupted"
+            ) from error
         return
     from distkern.storage import RunDirectory
 
     document = job.model_dump(mode="json", exclude_unset=True)
-    run = RunDirectory.create(job.output.run, document, overwrite=overwrite)
+    run = resumed or RunDirectory.create(job.output.run, document, overwrite=overwrite)
     try:
         yield run
     except (JobError, DataError, BudgetError):
-        shutil.rmtree(run.path, ignore_errors=True)
+        if resumed is None:
+            run.discard()
         raise
+    except (Cancelled, KeyboardInterrupt) as error:
+        raise Cancelled(
+            f"interrupted; the run is kept in {job.output.run}: go on with --resume", kind="interrupted"
+        ) from error
     except BaseException:
-        logger.warning("the training was cut short; its record stays in %s", job.output.run)
+        logger.warning("the training was cut short; the run is kept in %s: go on with --resume", job.output.run)
         raise
-
-
-def _recorder(run: RunDirectory) -> Subscriber:
-    def record(event: Event) -> None:
-        run.record(plain(event.as_record()))
-
-    return record

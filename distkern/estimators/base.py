@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from distkern.errors import DataError, JobError, RunError
+from distkern.errors import BudgetError, DataError, JobError, RunError
 from distkern.estimators.assembly import assemble, prefix_lengths
 from distkern.estimators.parameters import byte_count, check_parameters
 from distkern.events import Event, Subscriber
@@ -43,6 +43,7 @@ from distkern.storage import (
     ZarrRows,
     as_source,
     as_targets,
+    is_run,
     is_zarr_array,
     memory_array,
     require_finite,
@@ -161,30 +162,43 @@ class KernelLeastSquares(BaseEstimator, ABC):
         if client is None and not isinstance(source, ArraySource):
             client = current_client()
         subscribers: list[Subscriber] = list(self.callbacks or ())
-        run = None
-        if self.run_dir is not None:
-            run = self._run_directory()
-            subscribers.append(_Recorder(run))
-        result = run_training(
-            self.training_job(),
-            source,
-            client=client,
-            factors=self.factors,
-            memory_limit=byte_count("memory_limit", self.memory_limit),
-            subscribers=subscribers,
-        )
-        self._take(result, [path.n_centers for path in result.paths])
+        run, is_new = self._run_directory()
         if run is not None:
+            subscribers.append(_Recorder(run))
+        try:
+            result = run_training(
+                self.training_job(),
+                source,
+                client=client,
+                factors=self.factors,
+                memory_limit=byte_count("memory_limit", self.memory_limit),
+                subscribers=subscribers,
+                run=run,
+            )
+        except (JobError, DataError, BudgetError):
+            if run is not None and is_new:
+                run.discard()
+            raise
+        self._take(result, [path.n_centers for path in result.paths])
+        if run is not None and run is not self.run_dir:
             run.write_summary(self.summary_ | {"stop_reason": str(self.stop_reason_)})
         return result
 
-    def _run_directory(self) -> RunDirectory:
+    def _run_directory(self) -> tuple[RunDirectory | None, bool]:
+        """Make or reopen the run directory, and tell which; a caller that gives one as it is looks after it."""
+        if self.run_dir is None or isinstance(self.run_dir, RunDirectory):
+            return self.run_dir, False
         parameters = {
             name: value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
             for name, value in self.get_params(deep=False).items()
             if name not in _BY_REFERENCE
         }
-        return RunDirectory.create(self.run_dir, {"estimator": type(self).__name__, "parameters": parameters})
+        document = {"estimator": type(self).__name__, "parameters": parameters}
+        if not is_run(self.run_dir):
+            return RunDirectory.create(self.run_dir, document), True
+        run = RunDirectory.open(self.run_dir)
+        run.job = document
+        return run, False
 
     def _take(self, result: TrainingResult, n_centers: list[int]) -> None:
         """Set the fitted attributes from one prefix of every path."""

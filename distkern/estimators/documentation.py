@@ -86,7 +86,9 @@ PARAMETERS = {
             dask's limit for a worker.""",
     "run_dir": """
         path-like, optional
-            Directory to make for the events and the summary of the run.""",
+            Directory that keeps every exchange of the training, its events and its summary. If the run is there
+            already, `fit` goes on where it was cut short, or returns the finished model; `max_centers` may differ,
+            and anything else that would change the model is refused.""",
     "random_state": """
         int
             Key of the row draws.""",

@@ -11,7 +11,7 @@ import pytest
 from fits import ALL, assert_equal_models, fitted, regression
 
 import distkern as dk
-from distkern.events import Event
+from distkern.events import Event, RoundDone, RunResumed
 from distkern.storage import RunDirectory
 
 
@@ -19,7 +19,13 @@ from distkern.storage import RunDirectory
 def test_a_run_directory_holds_job_events_and_summary(cls: Any, tmp_path: Path) -> None:
     heard: list[Event] = []
     model = fitted(cls, run_dir=tmp_path / "run", callbacks=[heard.append], tol=0.01, kernel=dk.Gaussian(1.0))
-    assert {file.name for file in (tmp_path / "run").iterdir()} == {"job.json", "events.jsonl", "summary.json"}
+    assert {file.name for file in (tmp_path / "run").iterdir()} == {
+        "job.json",
+        "training.json",
+        "log-0001.bin",
+        "events.jsonl",
+        "summary.json",
+    }
     run = RunDirectory.open(tmp_path / "run")
 
     assert run.job["estimator"] == cls.__name__
@@ -32,9 +38,10 @@ def test_a_run_directory_holds_job_events_and_summary(cls: Any, tmp_path: Path) 
 
     assert list(run.events()) == [json.loads(json.dumps(event.as_record())) for event in heard]
     kinds = [record["event"] for record in run.events()]
-    assert kinds[0] == "RunStarted"
+    assert kinds[0] == "ExchangeDone"  # rows are loaded
+    assert kinds[1] == "RunStarted"
     assert kinds[-1] == "RunEnded"
-    assert set(kinds[1:-1]) <= {"RoundDone"}
+    assert set(kinds[2:-1]) == {"RoundDone", "ExchangeDone"}
 
     summary = run.summary
     assert summary is not None
@@ -47,13 +54,48 @@ def test_the_run_directory_changes_nothing(tmp_path: Path) -> None:
     assert_equal_models(fitted(dk.OROLSRegressor, run_dir=tmp_path / "run"), fitted(dk.OROLSRegressor))
 
 
-def test_a_second_run_needs_a_directory_of_its_own(tmp_path: Path) -> None:
-    model = fitted(dk.OROLSRegressor, run_dir=tmp_path / "run")
-    events = (tmp_path / "run" / "events.jsonl").read_bytes()
+@pytest.mark.parametrize("change", [{"sigma": 2.0}, {"standardize": False}, {"random_state": 1}, {"dtype": "float32"}])
+def test_another_training_needs_a_directory_of_its_own(change: dict[str, Any], tmp_path: Path) -> None:
+    fitted(dk.OROLSRegressor, run_dir=tmp_path / "run")
+    before = {file.name: file.read_bytes() for file in (tmp_path / "run").iterdir()}
     with pytest.raises(dk.RunError) as caught:
-        model.fit(*regression())
+        fitted(dk.OROLSRegressor, run_dir=tmp_path / "run", **change)
+    assert caught.value.kind == "changed"
+    name = {"random_state": "seed"}.get(next(iter(change)), next(iter(change)))
+    assert f"model.{name} was" in str(caught.value)
+    assert {file.name: file.read_bytes() for file in (tmp_path / "run").iterdir()} == before
+
+
+def test_other_data_need_a_directory_of_their_own(tmp_path: Path) -> None:
+    X, y = regression()
+    model = dk.OROLSRegressor(run_dir=tmp_path / "run", max_centers=5).fit(X, y)
+    for other in ((X, y + 1), (X[1:], y[1:]), (X.astype(np.float32), y), (X, y, np.full(len(y), 2.0))):
+        with pytest.raises(dk.RunError) as caught:
+            model.fit(*other)
+        assert caught.value.kind == "changed"
+        assert "data." in str(caught.value)
+
+
+def test_a_finished_run_gives_its_model_again(tmp_path: Path) -> None:
+    first = fitted(dk.OROLSRegressor, run_dir=tmp_path / "run")
+    again = fitted(dk.OROLSRegressor, run_dir=tmp_path / "run")
+    assert_equal_models(first, again)
+    events = list(RunDirectory.open(tmp_path / "run").events())
+    names = [event["event"] for event in events]
+    assert names[names.index("RunEnded") + 1 :] == ["RunStarted", "RunResumed", "RunEnded"]
+    assert again.summary_["exchanges"] == first.summary_["exchanges"]
+    # The time that the recorded exchanges took counts as time of the run; the last one is recorded before it is told.
+    taken = [event["seconds"] for event in events if event["event"] == "ExchangeDone"]
+    assert again.summary_["seconds"] >= sum(taken[:-1])
+
+
+def test_something_else_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine.txt").write_text("mine")
+    with pytest.raises(dk.RunError) as caught:
+        fitted(dk.OROLSRegressor, run_dir=tmp_path / "run")
     assert caught.value.kind == "exists"
-    assert (tmp_path / "run" / "events.jsonl").read_bytes() == events
+    assert [file.name for file in (tmp_path / "run").iterdir()] == ["mine.txt"]
 
 
 def test_input_that_is_refused_leaves_no_run(tmp_path: Path) -> None:
@@ -66,12 +108,27 @@ def test_input_that_is_refused_leaves_no_run(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_a_training_that_fails_leaves_a_run_without_summary(tmp_path: Path) -> None:
-    """What turns out in the first exchange: the run is there, and says that it did not end."""
+def test_a_training_that_could_never_run_leaves_nothing(tmp_path: Path) -> None:
+    """What turns out in the first exchange."""
     X, y = regression()
     with pytest.raises(dk.DataError):
         dk.OROLSRegressor(run_dir=tmp_path / "run").fit(np.ones_like(X), y)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_callback_may_end_a_training_and_the_next_fit_goes_on(tmp_path: Path) -> None:
+    def stop(event: Event) -> None:
+        if isinstance(event, RoundDone):
+            raise dk.Cancelled("enough for today")
+
+    with pytest.raises(dk.Cancelled, match="enough"):
+        fitted(dk.OROLSRegressor, run_dir=tmp_path / "run", callbacks=[stop], max_centers=60)
     assert RunDirectory.open(tmp_path / "run").summary is None
+    heard: list[Event] = []
+    model = fitted(dk.OROLSRegressor, run_dir=tmp_path / "run", callbacks=[heard.append], max_centers=60)
+    assert_equal_models(model, fitted(dk.OROLSRegressor, max_centers=60))
+    assert sum(isinstance(event, RunResumed) for event in heard) == 1
+    assert RunDirectory.open(tmp_path / "run").summary is not None
 
 
 def test_numpy_numbers_as_parameters(tmp_path: Path) -> None:

@@ -19,8 +19,9 @@ from distkern.scheduler import cluster as cluster_module
 from distkern.scheduler import memo, run_training
 from distkern.scheduler.answers import Answer
 from distkern.scheduler.backends import DriverFactors, WorkerFactors
-from distkern.scheduler.cluster import DaskExecutor, InlineBlocks
+from distkern.scheduler.cluster import DaskExecutor
 from distkern.scheduler.executors import Executor, SerialExecutor, total
+from distkern.scheduler.inline import InlineBlocks
 from distkern.scheduler.messages import Columns, FetchRows, KernelColumns, Load, ProblemStep, Step
 from distkern.scheduler.training import TrainingJob, TrainingResult, train
 from distkern.storage import ArraySource, BlockSource, ZarrSource

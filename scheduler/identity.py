@@ -1,0 +1,107 @@
+"""What decides a model's bits, in plain values: the job, the data and the software.
+
+Two runs with equal identities give equal models.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import scipy.linalg  # noqa: F401  its BLAS computes too, and must be loaded to be seen
+from threadpoolctl import ThreadpoolController
+
+import distkern
+from distkern.errors import RunError
+from distkern.kernels import Kernel
+from distkern.scheduler.training import TrainingJob
+from distkern.storage.source import BlockSource
+
+NUMERICS = 1
+"""Counts the changes of distkern that changed a model's bits."""
+
+EXTENSIBLE = "max_centers"
+"""The one setting that may change between a run and its continuation, as the path is nested."""
+
+
+def identity_of(job: TrainingJob, source: BlockSource) -> dict[str, Any]:
+    """Describe a training by what decides its result.
+
+    Parameters
+    ----------
+    job : TrainingJob
+        What to train; its `max_centers` is left out.
+    source : BlockSource
+        The rows.
+
+    Returns
+    -------
+    dict
+        JSON values in the sections "model", "data" and "software".
+    """
+    settings = {field.name: getattr(job, field.name) for field in fields(job) if field.name != EXTENSIBLE}
+    if isinstance(job.kernel, Kernel):
+        settings["kernel"] = {"name": job.kernel.name, **job.kernel.parameters()}
+    return {
+        "model": settings,
+        "data": {
+            "n_rows": source.n_rows,
+            "n_features": source.n_features,
+            "targets": list(source.target_shape),
+            "dtype": np.dtype(source.feature_dtype).str,
+            "blocks": len(source.boundaries) - 1,
+            "block_rows": source.boundaries[1] - source.boundaries[0] if len(source.boundaries) > 1 else 0,
+            "classes": None if source.classes is None else _digest(source.classes),
+            "content": source.fingerprint(),
+        },
+        "software": software(),
+    }
+
+
+def software() -> dict[str, Any]:
+    """Name what computes here, as far as it may change a bit."""
+    blas = [info for info in ThreadpoolController().info() if info["user_api"] == "blas"]
+    names = {f"{info['internal_api']} {info['version']} for {info.get('architecture', 'unknown')}" for info in blas}
+    return {"distkern": distkern.__version__, "numerics": NUMERICS, "numpy": np.__version__, "blas": sorted(names)}
+
+
+def require_same(kept: dict[str, Any], now: dict[str, Any], place: str) -> None:
+    """Refuse to go on with a run whose model another job, other data or other software would decide.
+
+    Parameters
+    ----------
+    kept, now : dict
+        What `identity_of` gave at the start and gives now.
+    place : str
+        The run, for the message.
+
+    Raises
+    ------
+    RunError
+        ``changed``: names what differs, with both values.
+    """
+    differences = []
+    for section in ("model", "data", "software"):
+        before, after = kept.get(section), now[section]
+        if not isinstance(before, dict):
+            raise RunError(
+                f"the description of the run in {place} is damaged; start the run again with --overwrite",
+                kind="corrupt",
+            )
+        differences += [
+            f"{section}.{name} was {before.get(name)!r} and is {after.get(name)!r}"
+            for name in sorted({*before, *after})
+            if before.get(name) != after.get(name)
+        ]
+    if differences:
+        raise RunError(
+            f"the run in {place} cannot go on, as something else would be trained: {'; '.join(differences)}. "
+            f"Restore that, or train anew under another name or with --overwrite; only {EXTENSIBLE} may change",
+            kind="changed",
+        )
+
+
+def _digest(values: np.ndarray[Any, Any]) -> str:
+    return hashlib.blake2b(repr(values.tolist()).encode(), digest_size=16).hexdigest()

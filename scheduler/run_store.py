@@ -1,0 +1,181 @@
+"""What a training keeps on disk while it runs, and how another process goes on with it.
+
+The answers to the driver's messages are all that the driver's state depends on. They are recorded in order, so a
+resumed run feeds the driver the recorded ones, in less time than the exchanges took, and then asks the workers
+for the rest; those rebuild their blocks from the messages as they do after a loss.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from time import perf_counter
+
+from distkern.errors import RunError
+from distkern.events import EventBus, RunResumed
+from distkern.scheduler.answer_records import Record, decode, encode
+from distkern.scheduler.answers import Answer
+from distkern.scheduler.backends import Backend
+from distkern.scheduler.identity import EXTENSIBLE, identity_of, require_same
+from distkern.scheduler.messages import Begin, Message, Step, digest
+from distkern.scheduler.training import TrainingJob
+from distkern.storage import Journal, RunDirectory, recorded
+from distkern.storage.journal import Place
+from distkern.storage.source import BlockSource
+
+
+class RunStore:
+    """The record of one run, claimed by this process.
+
+    Parameters
+    ----------
+    directory : RunDirectory
+        The run.
+    job : TrainingJob
+        What to train.
+    source : BlockSource
+        The rows.
+
+    Attributes
+    ----------
+    run_id : str
+        Name of the run, the same in every process that drives it.
+    incarnation : int
+        Which of these processes this is, from 1.
+
+    Raises
+    ------
+    RunError
+        ``changed``: the run is of another job, other data or other software. ``not-writable``, ``corrupt``.
+    """
+
+    def __init__(self, directory: RunDirectory, job: TrainingJob, source: BlockSource) -> None:
+        self.directory = directory
+        identity = identity_of(job, source)
+        kept = directory.training
+        if kept is None:
+            self.run_id = uuid.uuid4().hex
+            directory.write_training({"run_id": self.run_id, "identity": identity})
+        else:
+            described = kept.get("identity")
+            require_same(described if isinstance(described, dict) else {}, identity, str(directory.path))
+            self.run_id = str(kept.get("run_id"))
+            directory.restart()
+        self._note = {EXTENSIBLE: job.max_centers}
+        self._journal = Journal.claim(directory.path)
+        self.incarnation = self._journal.incarnation
+        try:
+            self._places, notes = recorded(directory.path)
+        except BaseException:
+            self.close()
+            raise
+        self.extends = any(note != self._note for note in notes)
+
+    @property
+    def places(self) -> list[Place]:
+        """Where the records of earlier processes lie."""
+        return self._places
+
+    def begin(self, continues: int) -> None:
+        """Start recording after the first `continues` records."""
+        self._journal.begin(continues, self._note)
+
+    def append(self, record: Record) -> None:
+        """Keep one exchange."""
+        self._journal.append(encode(record))
+
+    def close(self) -> None:
+        """Give the files back; idempotent."""
+        self._journal.close()
+
+
+class RecordingBackend:
+    """Records every exchange; those that are on record already are not made again.
+
+    Parameters
+    ----------
+    backend : Backend
+        Where messages go.
+    store : RunStore
+        The record.
+    events : EventBus
+        Muted while answers come from the record.
+    """
+
+    def __init__(self, backend: Backend, store: RunStore, events: EventBus) -> None:
+        self._backend = backend
+        self._store = store
+        self._events = events
+        self._recorded: Iterator[Record] | None = _read(store.places)
+        self._taken = 0
+        self._earlier_exchanges = 0
+        self._earlier_seconds = 0.0
+        self._started = perf_counter()
+        events.muted = bool(store.places)
+
+    @property
+    def exchanges(self) -> int:
+        """Exchanges so far, in all processes that drove the run."""
+        return self._earlier_exchanges + self._backend.exchanges
+
+    def seconds(self) -> float:
+        """Seconds of training so far, in all processes that drove the run."""
+        return self._earlier_seconds + perf_counter() - self._started
+
+    def exchange(self, message: Message) -> Answer:
+        """Return the recorded answer to the next message, or send it and record the answer."""
+        name = _content(message)
+        if self._recorded is not None:
+            record = next(self._recorded, None)
+            if record is not None and record.message == name:
+                self._taken += 1
+                self._earlier_exchanges, self._earlier_seconds = record.exchanges, record.seconds
+                self._backend.skip(message, record.answer)
+                return record.answer
+            if record is not None and not (self._store.extends and isinstance(message, Step)):
+                raise RunError(
+                    f"message {self._taken} of the run in {self._store.directory.path} is not what this machine "
+                    "computes: resume it on the kind of processor that it began on, or train anew with --overwrite",
+                    kind="differs",
+                )
+            self._go_live()
+        answer = self._backend.exchange(message)
+        self._store.append(Record(name, answer, self.exchanges, self.seconds()))
+        return answer
+
+    def skip(self, message: Message, answer: Answer) -> None:
+        """Pass on a message whose answer is known."""
+        self._backend.skip(message, answer)
+
+    def finish(self) -> None:
+        """Let events pass again if all answers came from the record."""
+        if self._recorded is not None:
+            self._go_live()
+
+    def _go_live(self) -> None:
+        self._recorded = None
+        self._store.begin(self._taken)
+        self._started = perf_counter()
+        self._events.muted = False
+        if self._taken:
+            self._events.emit(
+                RunResumed(run_id=self._store.run_id, exchanges=self._taken, seconds=self._earlier_seconds)
+            )
+
+
+def _content(message: Message) -> bytes:
+    """Name a message by content, apart from the room that is made for centres yet to come."""
+    return digest(replace(message, columns=0) if isinstance(message, Begin) else message)
+
+
+def _read(places: list[Place]) -> Iterator[Record]:
+    """Yield records up to the first that is not whole."""
+    for place in places:
+        payload = place.read()
+        if payload is None:
+            return
+        try:
+            yield decode(payload)
+        except ValueError:
+            return

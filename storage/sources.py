@@ -8,6 +8,7 @@ defines so, and is told of; in a dataset it is damage and refused.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -258,6 +259,10 @@ class DatasetSource(ZarrSource):
         The store.
     weights : zarr.Array or array-like, shape (n_rows,), optional
         Row weights, finite and at least 0.
+    policy : RetryPolicy, optional
+        How patient to be with the store.
+    thorough : bool
+        Compare hashes, not the faster CRC-32.
 
     Raises
     ------
@@ -266,12 +271,16 @@ class DatasetSource(ZarrSource):
         written, ``unreadable`` for one that is damaged or missing, ``unreachable``.
     """
 
-    def __init__(self, dataset: Dataset, weights: Any = None, policy: RetryPolicy | None = None) -> None:
+    def __init__(
+        self, dataset: Dataset, weights: Any = None, policy: RetryPolicy | None = None, *, thorough: bool = False
+    ) -> None:
         super().__init__(dataset.X, dataset.y, weights, classes=dataset.class_labels, policy=policy)
         self.path = dataset.path
         self._content = dataset.fingerprint()
         self.place = redact(dataset.path)
-        self._checksums = dataset.checksums
+        self._checksums: Mapping[str, Sequence[str | int]] = dataset.checksums
+        if dataset.crcs is not None and not thorough:
+            self._checksums = dataset.crcs
 
     def _require_written(self) -> None:
         """Leave it to the reads, which refuse any chunk that is missing."""

@@ -17,7 +17,7 @@ from distkern.redaction import displayed_cause, redact
 from distkern.storage.chunks import read_slab
 from distkern.storage.formats import ATTRIBUTE, appearance, identify, is_url, require_version
 from distkern.storage.json_files import MAX_JSON_BYTES
-from distkern.storage.retries import read_patiently
+from distkern.storage.retries import RetryPolicy, read_patiently
 from distkern.storage.source import BlockSource
 from distkern.storage.sources import DatasetSource
 from distkern.storage.trust import inside, labels_of, trusted
@@ -255,7 +255,10 @@ def _open_group(place: str) -> tuple[Mapping[str, Any], zarr.Group]:
     try:
         # Consolidated metadata would be a second description, which might differ.
         group = read_patiently(
-            lambda: zarr.open_group(place, mode="r", use_consolidated=False), "the dataset", redact(place)
+            lambda: zarr.open_group(place, mode="r", use_consolidated=False),
+            "the dataset",
+            redact(place),
+            RetryPolicy.default().at_start(),
         )
     except DistkernError:
         raise

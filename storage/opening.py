@@ -12,7 +12,7 @@ from distkern.redaction import displayed_cause
 from distkern.storage.chunks import read_slab
 from distkern.storage.dataset import Dataset
 from distkern.storage.formats import appearance, identify, is_url
-from distkern.storage.retries import read_patiently
+from distkern.storage.retries import RetryPolicy, read_patiently
 from distkern.storage.source import BlockSource
 from distkern.storage.sources import ArraySource, DatasetSource, ZarrSource
 from distkern.storage.trust import trusted
@@ -89,8 +89,9 @@ def _open_array(path: str | os.PathLike[str]) -> zarr.Array[Any]:
                 + (" (or the dataset as train =)" if identify(place) == "dataset" else ""),
                 kind="not-an-array",
             )
+    policy = RetryPolicy.default().at_start()
     try:
-        array = read_patiently(lambda: zarr.open_array(place, mode="r"), "the zarr array", place)
+        array = read_patiently(lambda: zarr.open_array(place, mode="r"), "the zarr array", place, policy)
     except DistkernError:
         raise
     except Exception as cause:  # whatever nonsense in metadata leads to

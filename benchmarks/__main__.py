@@ -18,6 +18,7 @@ from benchmarks import (
     generated,
     memory,
     profiling,
+    record_cost,
     reference_loop,
     scaling,
     speech_size,
@@ -223,6 +224,19 @@ def speech_size_command(
 @_number("--centers", 1000)
 def driver_time_command(path: Path | None, workers: int, centers: int) -> None:
     tables.report(driver_time.run(workers, centers), path)
+
+
+@main.command("record-cost", help="Training with and without a run directory.")
+@_json
+@_folder
+@_number("--rows", 200_000)
+@_number("--features", 10)
+@_number("--centers", 500)
+@_number("--repeats", 3)
+def record_cost_command(
+    path: Path | None, folder: Path | None, rows: int, features: int, centers: int, repeats: int
+) -> None:
+    tables.report(record_cost.run(rows, features, centers, repeats, folder), path)
 
 
 @main.command("faults", help="Trainings that lose workers, drivers and reads, held against an undisturbed one.")

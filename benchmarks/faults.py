@@ -62,6 +62,8 @@ class Outcome:
     """Times that blocks were rebuilt."""
     resumed: int
     """Exchanges that a resumed driver did not make again."""
+    retried: int
+    """Reads that failed and were tried again."""
     left: list[str]
     """What stayed behind on workers."""
 
@@ -128,6 +130,7 @@ class Campaign:
             lost=len(self._told(run, "WorkerLost")),
             replays=len(self._told(run, "BlocksReplayed")),
             resumed=sum(event["exchanges"] for event in self._told(run, "RunResumed")),
+            retried=sum(event["count"] for event in self._told(run, "StorageRetried")),
             left=self._left_behind(),
         )
 
@@ -250,6 +253,7 @@ def campaign(runs: int, seed: int, rows: int, features: int, centers: int) -> It
                 "lost": outcome.lost,
                 "replays": outcome.replays,
                 "resumed at": outcome.resumed,
+                "retried": outcome.retried,
                 "left": "; ".join(outcome.left),
                 "complaint": outcome.complaint,
             }

@@ -7,7 +7,7 @@
     ├── DataError     (ValueError)    3  the data cannot be trained on, or cannot be found
     ├── BudgetError   (ValueError)    4  the job does not fit the memory it may use
     ├── ClusterError  (RuntimeError)  5  workers could not be had, or kept dying
-    ├── RunError      (RuntimeError)  6  a run directory is unusable
+    ├── RunError      (RuntimeError)  6  a run cannot be kept, or cannot go on
     ├── StoreError    (OSError)       6  a model store is unusable
     └── Cancelled     (RuntimeError) 130  someone asked the training to end
 
@@ -77,7 +77,7 @@ class ClusterError(DistkernError, RuntimeError):
 
 
 class RunError(DistkernError, RuntimeError):
-    """A run directory is unusable."""
+    """A run cannot be kept, or cannot go on: its directory, its scratch, or another driver is in the way."""
 
     exit_code = 6
 

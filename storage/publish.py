@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import secrets
 import shutil
 import tempfile
@@ -22,6 +23,7 @@ from distkern.errors import DistkernError
 __all__ = ["check_destination", "disk_full", "is_disk_full", "publish_directory", "sync_file", "sync_folder"]
 
 _YOUNG_SECONDS = 60.0
+_SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -140,7 +142,8 @@ def publish_directory(
 
 def is_disk_full(cause: OSError) -> bool:
     """Tell whether an error of the system says that there is no room for more."""
-    return cause.errno in _FULL
+    # numpy says no more than how much of an array it could write.
+    return cause.errno in _FULL or (cause.errno is None and bool(_SHORT_WRITE.search(str(cause))))
 
 
 def disk_full(

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.errors import BudgetError
+from distkern.errors import BudgetError, RunError
 
 __all__ = ["ScratchFile"]
 
@@ -64,7 +64,7 @@ class ScratchFile:
 
         Raises
         ------
-        BudgetError
+        RunError
             ``scratch-full``: the disk has no room for it.
         """
         offset = self._size
@@ -76,12 +76,12 @@ class ScratchFile:
         self._size = offset + nbytes
         return offset
 
-    def _full(self, error: OSError, nbytes: int) -> OSError | BudgetError:
+    def _full(self, error: OSError, nbytes: int) -> OSError | RunError:
         """Return what to raise for an error of the system: that there is no room, with figures, or the error itself."""
         if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
             return error
         free = os.statvfs(self._directory)
-        return BudgetError(
+        return RunError(
             f"scratch needs {nbytes} more bytes and {self._directory} has {free.f_bavail * free.f_frsize} free: "
             "free some, name another directory (dask's temporary-directory, or TMPDIR), or allow more memory",
             kind="scratch-full",
@@ -108,7 +108,7 @@ class ScratchFile:
 
         Raises
         ------
-        BudgetError
+        RunError
             ``scratch-full``: the disk is full although the space was reserved, as some file systems have it.
         """
         view = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data.cast("B")

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from scratch_files import scratch_files
 from trainings import assert_same_bits, make_classes, make_data, make_job, make_source, tile_threads
 
-from distkern.errors import BudgetError
+from distkern.errors import RunError
 from distkern.events import Event, EventBus, RoundDone, WorkerLost
 from distkern.sampling import row_uniforms
 from distkern.scheduler import memo, run_training
@@ -300,7 +300,7 @@ def test_a_disk_that_fills_up_in_a_step_ends_the_training(tmp_path: Path, monkey
         seen.append(sum(scratch_files(tmp_path).values()))
 
     limit = limit_with(job, source, 0.0)
-    with largest_file(NO_SECOND_SLAB), pytest.raises(BudgetError) as error:
+    with largest_file(NO_SECOND_SLAB), pytest.raises(RunError) as error:
         run_training(job, source, memory_limit=limit, subscribers=[look])
     assert error.value.kind == "scratch-full"
     assert str(tmp_path) in str(error.value)
@@ -320,7 +320,7 @@ def test_an_exception_in_an_effect_leaves_no_scratch(process_client: Any) -> Non
     try:
         executor, backend = executor_and_backend(process_client, source, EventBus(), "workers", 0)
         try:
-            with pytest.raises(BudgetError) as error:
+            with pytest.raises(RunError) as error:
                 train(job, source, backend, EventBus())
         finally:
             executor.close()

@@ -19,7 +19,7 @@ from file_limits import largest_file
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distkern.errors import BudgetError
+from distkern.errors import BudgetError, RunError
 from distkern.storage import ScratchFile
 
 MIB = 1 << 20
@@ -120,20 +120,20 @@ def test_space_is_reserved_before_it_is_written(tmp_path: Path) -> None:
         assert os.fstat(file._file.fileno()).st_blocks * 512 >= 3 * MIB
 
 
-def check_full(error: BudgetError, directory: Path, nbytes: int) -> None:
+def check_full(error: RunError, directory: Path, nbytes: int) -> None:
     assert error.kind == "scratch-full"
-    assert error.exit_code == 4
+    assert error.exit_code == 6
     assert str(directory) in str(error)
     assert f"{nbytes} more bytes" in str(error)
     assert re.search(r"has \d+ free", str(error))
     assert "TMPDIR" in str(error)
 
 
-def test_a_file_that_may_not_grow_is_a_budget_error(tmp_path: Path) -> None:
+def test_a_file_that_may_not_grow_is_a_run_error(tmp_path: Path) -> None:
     with closing(ScratchFile(str(tmp_path))) as file:
         first = file.allocate(MIB)
         file.write(first, np.ones(MIB // 8))
-        with largest_file(2 * MIB), pytest.raises(BudgetError) as error:
+        with largest_file(2 * MIB), pytest.raises(RunError) as error:
             file.allocate(5 * MIB)
         check_full(error.value, tmp_path, 5 * MIB)
         # What was refused takes no space, and the file goes on.
@@ -155,10 +155,10 @@ class FullDisk(ScratchFile):
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_is_a_budget_error(tmp_path: Path, code: int) -> None:
+def test_a_full_disk_is_a_run_error(tmp_path: Path, code: int) -> None:
     with closing(FullDisk(str(tmp_path))) as file:
         file.code = code
-        with pytest.raises(BudgetError) as error:
+        with pytest.raises(RunError) as error:
             file.allocate(4096)
         check_full(error.value, tmp_path, 4096)
 
@@ -168,7 +168,7 @@ def test_another_failure_of_the_disk_is_none_of_the_budget(tmp_path: Path) -> No
         file.code = errno.EIO
         with pytest.raises(OSError, match=os.strerror(errno.EIO)) as error:
             file.allocate(4096)
-        assert not isinstance(error.value, BudgetError)
+        assert not isinstance(error.value, RunError)
 
 
 @pytest.fixture
@@ -198,7 +198,7 @@ def test_a_disk_that_runs_full(small_disk: Path) -> None:
         file.allocate(3 * MIB)
         left = free_bytes(small_disk)
         assert left < 1.5 * MIB
-        with pytest.raises(BudgetError) as error:
+        with pytest.raises(RunError) as error:
             file.allocate(2 * MIB)
         check_full(error.value, small_disk, 2 * MIB)
         assert free_bytes(small_disk) == left

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from small_disk import small_disk
 
-from distkern.errors import BudgetError, DataError, DistkernError, RunError, StoreError
+from distkern.errors import DataError, DistkernError, RunError, StoreError
 from distkern.storage import (
     DatasetWriter,
     PredictionWriter,
@@ -113,18 +113,16 @@ def test_run_directory(disk: Path) -> None:
 
 
 def test_scratch(disk: Path) -> None:
-    scratch = ScratchFile(str(disk))
-    scratch.allocate(MIB)
-    needed, free = full(lambda: scratch.allocate(4 * MIB), BudgetError, disk, "scratch-full")
-    assert needed == 4 * MIB
-    assert 0 < free <= MIB
-    scratch.close()
+    with contextlib.closing(ScratchFile(str(disk))) as scratch:
+        scratch.allocate(MIB)
+        needed, free = full(lambda: scratch.allocate(4 * MIB), RunError, disk, "scratch-full")
+        assert needed == 4 * MIB
+        assert 0 < free <= MIB
 
 
 def test_scratch_on_a_file_system_that_reserves_nothing(disk: Path) -> None:
     """The file is made longer without space for it, so that it is the write that fails."""
-    scratch = ScratchFile(str(disk))
-    os.ftruncate(scratch._file.fileno(), 8 * MIB)
-    needed, _ = full(lambda: scratch.write(0, np.ones(MIB)), BudgetError, disk, "scratch-full")
-    assert 6 * MIB <= needed <= 8 * MIB
-    scratch.close()
+    with contextlib.closing(ScratchFile(str(disk))) as scratch:
+        os.ftruncate(scratch._file.fileno(), 8 * MIB)
+        needed, _ = full(lambda: scratch.write(0, np.ones(MIB)), RunError, disk, "scratch-full")
+        assert 6 * MIB <= needed <= 8 * MIB

@@ -78,4 +78,4 @@ def _train(data: Dataset, centers: int, workers: int, client: Any) -> dict[str, 
 
 
 def _size(client: Any) -> int:
-    return len(client.scheduler_info(n_workers=-1)["workers"])
+    return len(client.nthreads())

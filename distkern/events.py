@@ -95,12 +95,38 @@ class RoundDone(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerLost(Event):
-    """A worker left; its blocks were placed elsewhere."""
+    """A worker cannot be used any more; its blocks are placed elsewhere."""
 
     worker: str
     """Address of the worker."""
     blocks: tuple[int, ...]
     """Blocks it looked after."""
+    reason: str = "left"
+    """``left`` (killed, or gone for another reason), ``retired``, ``paused`` by dask, or ``frozen`` (no answer)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerRefused(Event):
+    """A worker that joined is not used, since it differs from the driver."""
+
+    worker: str
+    """Address of the worker."""
+    what: str
+    """What differs: distkern, Python, numpy or BLAS."""
+    driver: str
+    """Value in the driver."""
+    found: str
+    """Value in the worker."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkersAwaited(Event):
+    """No worker can be used; the run waits for one."""
+
+    seconds: float
+    """How long it will wait."""
+    unusable: tuple[str, ...] = ()
+    """Workers that are on the cluster and cannot be used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +139,8 @@ class BlocksReplayed(Event):
     """Blocks that were rebuilt."""
     messages: int
     """Log messages replayed."""
+    seconds: float = 0.0
+    """Time it took, from the first task to the last."""
 
 
 @dataclass(frozen=True, kw_only=True)

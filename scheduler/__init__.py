@@ -16,6 +16,8 @@ _EXPORTS = {
     "run_training": "running",
     "worker_facts": "workers",
     "workload": "running",
+    "TlsFiles": "clients",
+    "worker_wait": "clients",
     "connect": "clients",
     "current_client": "clients",
     "local_client": "clients",

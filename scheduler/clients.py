@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
-from distkern.errors import ClusterError
+from distkern.errors import ClusterError, JobError
 from distkern.scheduler.memory import BASELINE
+
+LOOPBACK = "127.0.0.1"
+"""Where clusters that are started here listen unless told otherwise."""
+
+GIVE_UP_KEY = "distributed.deploy.lost-worker-timeout"
+GIVE_UP_DEFAULT = "15s"
+NEVER_GIVE_UP = "1h"
+
+WORKER_WAIT_SECONDS = 60.0
+"""How long a run waits for a worker when there is none."""
+
+WORKER_WAIT_KEY = "distkern.worker-wait"
+"""Where dask's configuration says otherwise: seconds, or "5 minutes"."""
+
+
+def default_worker_wait() -> float:
+    """Return how many seconds a run waits for a worker when there is none."""
+    import dask
+
+    return float(dask.utils.parse_timedelta(dask.config.get(WORKER_WAIT_KEY, WORKER_WAIT_SECONDS)))
 
 
 def current_client() -> Any | None:
@@ -22,8 +44,77 @@ def current_client() -> Any | None:
         return None
 
 
+@dataclass(frozen=True)
+class TlsFiles:
+    """What proves to the other processes of a cluster that this one belongs to it, and encrypts what they say."""
+
+    ca: str
+    """PEM file of the authority that signed all certificates."""
+    cert: str
+    """PEM file of this process's certificate."""
+    key: str
+    """PEM file of its private key."""
+
+    def security(self) -> Any:
+        """Make dask's form of it.
+
+        Raises
+        ------
+        JobError
+            ``security``: a file is missing, or is no certificate or key.
+        """
+        from distributed.security import Security
+
+        for name, path in vars(self).items():
+            if not os.path.isfile(path):
+                raise JobError(
+                    f"the file {path} of {name} in [cluster] security does not exist: name a PEM file", kind="security"
+                )
+        roles = {
+            f"tls_{role}_{part}": path
+            for role in ("client", "scheduler", "worker")
+            for part, path in (("cert", self.cert), ("key", self.key))
+        }
+        security = Security(tls_ca_file=self.ca, require_encryption=True, **roles)
+        try:
+            security.get_connection_args("client")
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            raise JobError(
+                f"[cluster] security does not hold a certificate, its key and its authority: {error}; "
+                f"look at ca {self.ca}, cert {self.cert} and key {self.key}",
+                kind="security",
+            ) from None
+        return security
+
+
 @contextmanager
-def connect(address: str, timeout: float = 30.0) -> Iterator[Any]:
+def worker_wait(seconds: float | None) -> Iterator[None]:
+    """Have everything that needs workers wait this long for one; None leaves what is configured."""
+    if seconds is None:
+        yield
+        return
+    import dask
+
+    with dask.config.set({WORKER_WAIT_KEY: seconds}):
+        yield
+
+
+def keep_local_workers(client: Any) -> None:
+    """Have a `LocalCluster` restart its workers whatever happens.
+
+    15 s after a worker was lost, dask looks for one of its name and gives it up for good where there is none at that
+    moment, also if it has been back and is just being restarted again. That time is set to an hour in this process,
+    unless it was changed already; on a cluster of jobs it would be harmful, since there a lost job must be replaced.
+    """
+    import dask
+    from distributed import LocalCluster
+
+    if isinstance(client.cluster, LocalCluster) and dask.config.get(GIVE_UP_KEY, None) == GIVE_UP_DEFAULT:
+        dask.config.set({GIVE_UP_KEY: NEVER_GIVE_UP})
+
+
+@contextmanager
+def connect(address: str, timeout: float = 30.0, tls: TlsFiles | None = None) -> Iterator[Any]:
     """Connect to a scheduler that is already running; it stays when the context ends.
 
     Parameters
@@ -32,6 +123,8 @@ def connect(address: str, timeout: float = 30.0) -> Iterator[Any]:
         For example ``tcp://host:8786``.
     timeout : float
         Seconds to wait.
+    tls : TlsFiles, optional
+        Certificates, for a scheduler that asks for them.
 
     Yields
     ------
@@ -44,12 +137,14 @@ def connect(address: str, timeout: float = 30.0) -> Iterator[Any]:
     """
     from distributed import Client
 
+    security = None if tls is None else tls.security()
     try:
-        client = Client(address, timeout=timeout, set_as_default=False)
-    except (OSError, ValueError, TimeoutError) as error:
+        client = Client(address, timeout=timeout, set_as_default=False, security=security)
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
         raise ClusterError(
             f"no dask scheduler answers at {address} within {timeout:g} s: {error}; "
-            "check the address and that the scheduler is running",
+            "check the address, that the scheduler is running, and the certificates if it asks for any "
+            "([cluster] security, an address that begins with tls://)",
             kind="no-scheduler",
         ) from None
     with client:
@@ -57,7 +152,9 @@ def connect(address: str, timeout: float = 30.0) -> Iterator[Any]:
 
 
 @contextmanager
-def local_client(workers: int, memory: int | None = None) -> Iterator[Any]:
+def local_client(
+    workers: int, memory: int | None = None, *, host: str = LOOPBACK, tls: TlsFiles | None = None
+) -> Iterator[Any]:
     """Start worker processes on this machine, one thread each, and close them when the context ends.
 
     distkern holds its own memory budget, so dask's spilling, pausing and killing are switched off on a
@@ -70,6 +167,11 @@ def local_client(workers: int, memory: int | None = None) -> Iterator[Any]:
     memory : int, optional
         Bytes that trainings may take of each worker's memory beside the interpreter's own, held by the operating
         system where it can; dask's share of this machine if not given.
+    host : str
+        Address of this machine that scheduler, workers and dashboard listen on; by default none but this machine
+        can reach them.
+    tls : TlsFiles, optional
+        Certificates: all of them then talk encrypted, to holders of certificates only.
 
     Yields
     ------
@@ -89,6 +191,8 @@ def local_client(workers: int, memory: int | None = None) -> Iterator[Any]:
         f"distributed.worker.memory.{name}": False for name in ("target", "spill", "pause", "terminate")
     }
     settings["distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_"] = None
+    settings[GIVE_UP_KEY] = NEVER_GIVE_UP
+    security = None if tls is None else tls.security()
     with dask.config.set(settings):
         try:
             cluster = LocalCluster(
@@ -96,11 +200,15 @@ def local_client(workers: int, memory: int | None = None) -> Iterator[Any]:
                 threads_per_worker=1,
                 processes=True,
                 memory_limit="auto" if memory is None else BASELINE + memory,
-                host="127.0.0.1",
-                dashboard_address="127.0.0.1:0",
+                host=host,
+                dashboard_address=f"{host}:0",
+                worker_dashboard_address=f"{host}:0",
+                security=security,
             )
         except (OSError, ValueError, TimeoutError, RuntimeError) as error:
-            raise ClusterError(f"{workers} local workers did not start: {error}", kind="no-workers") from error
+            raise ClusterError(
+                f"{workers} local workers did not start on {host}: {error}", kind="no-workers"
+            ) from error
         with cluster, Client(cluster, set_as_default=False) as client:
             if memory is not None:
                 client.register_plugin(HoldMemory(memory))

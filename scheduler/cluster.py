@@ -5,7 +5,8 @@ a refusal starts it again from what the worker said it has. When a worker leaves
 blocks get new homes, the placement epoch rises and new errands start. Nothing here changes a number: a block
 rebuilt from the log is the block that was lost.
 
-Out of scope: what messages do (`block`, `tiles`), how workers remember (`memo`).
+Out of scope: which workers can be used and what they look after (`workforce`), what messages do (`block`, `tiles`),
+how workers remember (`memo`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import asyncio
 import logging
 import queue
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import CancelledError, wait
 from dataclasses import dataclass, field
 from itertools import chain
@@ -25,9 +26,10 @@ import dask
 import numpy as np
 
 from distkern.errors import ClusterError
-from distkern.events import BlocksReplayed, EventBus, WorkerLost
-from distkern.scheduler import memo, tasks
+from distkern.events import BlocksReplayed, EventBus
+from distkern.scheduler import tasks
 from distkern.scheduler.answers import Answer
+from distkern.scheduler.clients import default_worker_wait
 from distkern.scheduler.errands import Errand
 from distkern.scheduler.executors import total
 from distkern.scheduler.gathering import FAN_IN, Carried, Gatherer, SumErrand
@@ -35,23 +37,21 @@ from distkern.scheduler.inline import shipments
 from distkern.scheduler.log import SLICE_BYTES, RunLog
 from distkern.scheduler.memo import Fence, Refusal
 from distkern.scheduler.messages import Message, Query, canonical, message_name
-from distkern.scheduler.placement import blocks_of, place, rehome
+from distkern.scheduler.placement import blocks_of
 from distkern.scheduler.reduction import Node
-from distkern.scheduler.watch import WorkerWatch
+from distkern.scheduler.versions import AskFacts, process_facts
 from distkern.scheduler.workers import in_process
+from distkern.scheduler.workforce import Workforce
 from distkern.storage.source import BlockSource
 
 POLL_SECONDS = 1.0
 """How often the list of workers is asked for while nothing else is heard."""
 
-WORKER_WAIT_SECONDS = 60.0
-"""How long a run waits for a worker when there is none."""
-
-MAX_DEATHS = 3
-"""Worker deaths a block may see before the run ends, lest it kill a cluster."""
-
 MAX_REFUSALS = 200
 """Refusals in one round before something is wrong with the protocol itself."""
+
+MAX_MEMORY_ERRORS = 3
+"""Times in one round that a worker may run out of memory before the run ends: another task may have had it."""
 
 ANSWER_SECONDS = 5.0
 """How long to wait for workers' answers that a training can do without."""
@@ -78,6 +78,10 @@ class _Round:
     pending: dict[Any, Errand | SumErrand] = field(default_factory=dict)
     unassigned: bool = True
     """Whether some blocks may have nothing under way for them."""
+    carried: Carried | None = None
+    """The message, where it was put on the cluster once."""
+    memory_errors: int = 0
+    """Tasks that ran out of memory."""
 
     def idle(self) -> set[int]:
         """Blocks that have not answered and that nothing is under way for."""
@@ -98,12 +102,15 @@ class DaskExecutor:
         Told of lost workers and replays.
     with_factors : bool
         Whether blocks hold Q and E, or only answer queries for kernel columns.
-    worker_wait : float
-        Seconds to wait for a worker when there is none.
+    worker_wait : float, optional
+        Seconds to wait for a worker when none can be used; ``distkern.worker-wait`` of dask's configuration, or a
+        minute, if not given.
     room : int, optional
         Bytes of row matrices that each worker may keep in memory.
     fan_in : int
         With more workers than this, answers are summed by tasks before they are fetched.
+    ask_facts : callable
+        What driver and workers must have in common, found on each.
     run_id : str, optional
         Name of the run; a new one by default.
     incarnation : int
@@ -112,7 +119,7 @@ class DaskExecutor:
     Raises
     ------
     ClusterError
-        No worker comes in time, or a block's workers keep dying.
+        No worker comes in time, workers differ from this process, or a block's workers keep dying.
     """
 
     def __init__(
@@ -122,9 +129,10 @@ class DaskExecutor:
         events: EventBus,
         *,
         with_factors: bool = True,
-        worker_wait: float = WORKER_WAIT_SECONDS,
+        worker_wait: float | None = None,
         room: int | None = None,
         fan_in: int = FAN_IN,
+        ask_facts: AskFacts = process_facts,
         run_id: str | None = None,
         incarnation: int = 1,
     ) -> None:
@@ -132,25 +140,25 @@ class DaskExecutor:
         self._source = source
         self._events = events
         self._with_factors = with_factors
-        self._worker_wait = worker_wait
         self._room = room
         self._fan_in = fan_in
         self._run_id = run_id or uuid.uuid4().hex
         self._incarnation = incarnation
         self._log = RunLog()
         self._n_blocks = len(source.boundaries) - 1
-        self._epoch = 0
         self._refusals = 0
-        self._deaths = dict.fromkeys(range(self._n_blocks), 0)
-        self._signals: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        self._joined = False
-        self._leases: dict[str, Any] = {}
-        self._homes: dict[int, str] = {}
+        self._polled = 0.0
         self._checksums: dict[int, int] = {}
-        WorkerWatch.listen(client, self._on_worker)
+        self._staff = Workforce(
+            client,
+            events,
+            self._run_id,
+            self._n_blocks,
+            worker_wait=default_worker_wait() if worker_wait is None else worker_wait,
+            ask_facts=ask_facts,
+        )
         try:
-            self._homes = place(self._n_blocks, self._wait_for_workers())
-            self._take_leases()
+            self._staff.start()
         except BaseException:
             self.close()
             raise
@@ -158,7 +166,7 @@ class DaskExecutor:
     @property
     def n_workers(self) -> int:
         """Workers that hold blocks now."""
-        return len(set(self._homes.values()))
+        return len(self._staff.busy)
 
     def exchange(self, message: Message) -> Answer:
         """Send the next message of the log and return the sum of the answers."""
@@ -167,13 +175,16 @@ class DaskExecutor:
         previous = self._log.hashes[-1]
         self._log.append(message)
 
-        carried = Carried(self._client, message) if self.n_workers > self._fan_in else None
+        self._staff.rebalance()
+        carried = None
+        if self.n_workers > self._fan_in:
+            carried = Carried(self._client, message, self._staff.usable)
 
         def make(fence: Fence, blocks: tuple[int, ...]) -> tuple[Any, ...]:
             return tasks.run_message, fence, blocks, version, previous, carried.argument if carried else message
 
         nodes: dict[Node, Answer] = {}
-        for part in self._round(make, message_name(message), version, summed=True):
+        for part in self._round(make, message_name(message), version, summed=True, carried=carried):
             nodes.update(canonical_answers(part))
         answer = total(nodes, self._n_blocks)
         if answer.load is not None:
@@ -198,6 +209,7 @@ class DaskExecutor:
         def make(fence: Fence, blocks: tuple[int, ...]) -> tuple[Any, ...]:
             return tasks.answer_query, fence, blocks, version, at, query
 
+        self._staff.rebalance()
         answer = Answer()
         for part in self._round(make, message_name(query), version):
             answer.merge(part)
@@ -211,18 +223,16 @@ class DaskExecutor:
 
     def close(self) -> None:
         """Free the run's memory on every worker."""
-        WorkerWatch.stop(self._client, self._on_worker)
-        leases, self._leases = self._leases, {}
-        for worker in leases:
-            memo.drop_run(worker, self._run_id)  # workers that are threads of this process, gone or not
-        if self._client.status != "running":
-            return
-        self._ask_workers(tasks.drop_run, self._run_id)
-        for lease in leases.values():
-            lease.release()
+        if self._client.status == "running":
+            self._ask_workers(tasks.drop_run, self._run_id)
+        self._staff.close()
 
     def _ask_workers(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """Call a function on every live worker; a worker that does not answer soon is left out."""
+        """Call a function on every worker that can be used; one that does not answer soon is left out."""
+        try:
+            self._staff.look()
+        except ClusterError:
+            return []
         futures = [
             self._client.submit(
                 function,
@@ -232,7 +242,7 @@ class DaskExecutor:
                 allow_other_workers=False,
                 pure=False,
             )
-            for worker in self._workers()
+            for worker in self._staff.usable()
         ]
         results = []
         deadline = monotonic() + ANSWER_SECONDS
@@ -244,12 +254,15 @@ class DaskExecutor:
                 future.cancel()
         return results
 
-    def _round(self, make: Make, name: str, version: int, *, summed: bool = False) -> Iterator[Any]:
+    def _round(
+        self, make: Make, name: str, version: int, *, summed: bool = False, carried: Carried | None = None
+    ) -> Iterator[Any]:
         """Run the task that `make` builds once for every block; yield the answers as they come."""
-        self._rebalance()
         self._refusals = 0
-        gatherer = Gatherer(self._homes, self._fan_in)
-        round_ = _Round(make, name, version, set(range(self._n_blocks)), gatherer, summed and gatherer.active)
+        gatherer = Gatherer(self._staff.homes, self._fan_in)
+        round_ = _Round(
+            make, name, version, set(range(self._n_blocks)), gatherer, summed and gatherer.active, carried=carried
+        )
         try:
             self._start_errands(round_)
             while round_.pending:
@@ -257,12 +270,13 @@ class DaskExecutor:
                 if kind == "done" and value in round_.pending:
                     yield from self._finished(value, round_)
                 elif kind == "remove-worker":
-                    self._lose(value, round_)
+                    self._staff.look()
+                    self._lose({value}, round_)
                 elif kind == "poll":
-                    for worker in set(self._homes.values()) - set(self._workers()):
-                        self._lose(worker, round_)
+                    self._lose(self._staff.look(), round_)
+                    self._polled = monotonic()
                 self._start_errands(round_)
-                if self._signals.empty():
+                if self._staff.signals.empty():
                     self._sum_groups(round_)
         finally:
             for future in round_.pending:
@@ -274,10 +288,19 @@ class DaskExecutor:
         if round_.summed and isinstance(errand, Errand) and errand.last and future.status == "finished":
             round_.gatherer.hold(future, errand)
             return
-        outcome = self._fetch(future, errand)
+        try:
+            outcome = self._fetch(future, errand)
+        except MemoryError:
+            # What it tore is dropped, and rebuilt; the memory may have been another task's.
+            round_.unassigned = True
+            round_.memory_errors += 1
+            if round_.memory_errors > MAX_MEMORY_ERRORS:
+                raise
+            logger.warning("worker %s ran out of memory in %s; it tries again", errand.worker, round_.name)
+            return
         if outcome is _GONE:
-            for worker in errand.workers:
-                self._lose(worker, round_)
+            self._staff.look()
+            self._lose(errand.workers, round_)
         elif isinstance(errand, SumErrand):
             nodes, refusals = outcome
             for number, (part, member) in enumerate(errand.parts):
@@ -293,14 +316,14 @@ class DaskExecutor:
         if not round_.unassigned:
             return
         round_.unassigned = False
-        idle = round_.idle()
-        for worker in sorted({self._homes[block] for block in idle}):
-            blocks = tuple(sorted(block for block in idle if self._homes[block] == worker))
+        idle, homes = round_.idle(), self._staff.homes
+        for worker in sorted({homes[block] for block in idle}):
+            blocks = tuple(sorted(block for block in idle if homes[block] == worker))
             self._submit(Errand(worker, blocks), round_.name, round_.make(self._fence(worker), blocks), round_)
 
     def _sum_groups(self, round_: _Round) -> None:
         """Have the answers of complete groups summed by one of their workers."""
-        round_.gatherer.homes = self._homes
+        round_.gatherer.homes = self._staff.homes
         errands = [errand for errand in round_.pending.values() if isinstance(errand, Errand)]
         for errand in round_.gatherer.complete(errands):
             answers = [future for future, _ in errand.parts]
@@ -332,14 +355,24 @@ class DaskExecutor:
             return False
         step = next(errand.steps, None)
         if step is not None:
+            if step[0] == round_.name:
+                errand.caught_up = monotonic()
             self._submit(errand, *step, round_)
             return False
         if errand.replayed:
-            self._events.emit(BlocksReplayed(worker=errand.worker, blocks=errand.blocks, messages=errand.replayed))
+            self._events.emit(
+                BlocksReplayed(
+                    worker=errand.worker,
+                    blocks=errand.blocks,
+                    messages=errand.replayed,
+                    seconds=errand.caught_up - errand.began,
+                )
+            )
         return True
 
     def _catch_up(self, errand: Errand, state: int, version: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """Steps that bring blocks from `state` (-1: absent) to `version`."""
+        errand.began = errand.caught_up = monotonic()
         fence = self._fence(errand.worker)
         if state < 0:
             for blocks, source in shipments(self._source, errand.blocks, SLICE_BYTES):
@@ -372,14 +405,14 @@ class DaskExecutor:
                 pure=False,
             )
         round_.pending[future] = errand
-        future.add_done_callback(lambda done: self._signals.put(("done", done)))
+        future.add_done_callback(lambda done: self._staff.signals.put(("done", done)))
 
     def _fence(self, worker: str) -> Fence:
         return Fence(
             run_id=self._run_id,
             worker=worker,
-            token=(self._incarnation, self._epoch),
-            keep=blocks_of(self._homes, worker),
+            token=(self._incarnation, self._staff.epoch),
+            keep=blocks_of(self._staff.homes, worker),
             n_blocks=self._n_blocks,
         )
 
@@ -390,7 +423,8 @@ class DaskExecutor:
             self._client.gather(future, asynchronous=True), self._client.loop.asyncio_loop
         )
         while not wait([transfer], timeout=POLL_SECONDS).done:
-            if not errand.workers <= set(self._workers()):
+            self._staff.look()
+            if any(self._staff.trouble(worker) for worker in errand.workers):
                 transfer.cancel()
                 return _GONE
         try:
@@ -405,92 +439,35 @@ class DaskExecutor:
         future.release()
         return outcome
 
-    def _lose(self, worker: str, round_: _Round | None) -> None:
-        """Cancel a lost worker's errands and give its blocks new homes."""
-        blocks = blocks_of(self._homes, worker)
-        if round_ is not None:
-            round_.unassigned = True
-            round_.gatherer.forget(worker)
-            for future in [f for f, errand in round_.pending.items() if worker in errand.workers]:
-                del round_.pending[future]
-                future.cancel()
-        if worker in self._workers():
-            # It answers to the scheduler but lost a result: its memory may be fine, the task is simply sent again.
-            return
-        self._leases.pop(worker, None)
-        memo.drop_run(worker, self._run_id)  # its memory is in this process where workers are threads
-        if not blocks:
-            return
-        self._events.emit(WorkerLost(worker=worker, blocks=blocks))
-        for block in blocks:
-            self._deaths[block] += 1
-            if self._deaths[block] > MAX_DEATHS:
-                raise ClusterError(
-                    f"{self._deaths[block]} workers died while they looked after block {block} (limit {MAX_DEATHS}); "
-                    "look at the workers' logs, often their memory limit is too low",
-                    kind="workers-dying",
-                )
-        self._homes = rehome(self._homes, worker, self._wait_for_workers())
-        self._epoch += 1
-        self._take_leases()
+    def _lose(self, workers: Collection[str], round_: _Round) -> None:
+        """Cancel the errands of workers that may be lost, and give the blocks of those that are new homes.
 
-    def _rebalance(self) -> None:
-        """Between rounds, share the blocks among all workers if some have joined."""
-        while not self._signals.empty():
-            kind, value = self._signals.get()
-            if kind == "remove-worker":
-                self._lose(value, None)
-        if not self._joined:
+        A worker that lost a result and is well otherwise is simply sent the task again.
+        """
+        if not workers:
             return
-        self._joined = False
-        workers = self._wait_for_workers()
-        if set(workers) - set(self._homes.values()) and len(set(self._homes.values())) < self._n_blocks:
-            self._homes = place(self._n_blocks, workers, self._homes)
-            self._epoch += 1
-            self._take_leases()
+        round_.unassigned = True
+        dropped = [future for future, errand in round_.pending.items() if not errand.workers.isdisjoint(workers)]
+        if round_.carried is not None:
+            # Any task may be waiting for a worker that has the message and does not hand it on.
+            round_.carried.forget()
+            dropped = list(round_.pending)
+        for future in dropped:
+            del round_.pending[future]
+            future.cancel()
+        for worker in workers:
+            round_.gatherer.forget(worker)
+            self._staff.lose(worker)
 
     def _next_signal(self) -> tuple[str, Any]:
+        """Return what happens next, and a poll when one is due whatever happens."""
+        due = self._polled + POLL_SECONDS - monotonic()
         try:
-            return self._signals.get(timeout=POLL_SECONDS)
+            if due > 0:
+                return self._staff.signals.get(timeout=due)
         except queue.Empty:
-            return "poll", None
-
-    def _on_worker(self, action: str, worker: str) -> None:
-        if action == "add-worker":
-            self._joined = True
-        else:
-            self._signals.put((action, worker))
-
-    def _workers(self) -> list[str]:
-        return list(self._client.scheduler_info(n_workers=-1)["workers"])
-
-    def _wait_for_workers(self) -> list[str]:
-        deadline = monotonic() + self._worker_wait
-        while True:
-            workers = self._workers()
-            if workers:
-                return sorted(workers)
-            if monotonic() > deadline:
-                raise ClusterError(
-                    f"no worker joined the cluster within {self._worker_wait:g} s: start workers and train again",
-                    kind="no-workers",
-                )
-            try:
-                self._client.wait_for_workers(1, timeout=POLL_SECONDS)
-            except TimeoutError:
-                continue
-
-    def _take_leases(self) -> None:
-        for worker in set(self._homes.values()) - set(self._leases):
-            self._leases[worker] = self._client.submit(
-                tasks.hold_lease,
-                self._run_id,
-                worker,
-                key=f"distkern-lease-{uuid.uuid4().hex}",
-                workers=[worker],
-                allow_other_workers=False,
-                pure=False,
-            )
+            pass
+        return "poll", None
 
 
 _GONE = object()

@@ -17,6 +17,10 @@ class Errand:
     """Name and call of each task that is still to come."""
     replayed: int = 0
     """Messages of the log that were replayed on the way."""
+    began: float = 0.0
+    """When the first step of catching up was sent."""
+    caught_up: float = 0.0
+    """When the last of those was done."""
     last: bool = True
     """Whether the task under way is the last, whose result is the answer."""
 

@@ -8,7 +8,8 @@ and the driver fetches the sums. Losing a worker loses the answers it held; they
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,9 @@ from distkern.scheduler.errands import Errand
 
 FAN_IN = 16
 """Most workers whose answers one task sums, and most that the driver fetches from one by one."""
+
+CARRY_SECONDS = 2.0
+"""How long a worker may take to get a message that it is to hand on."""
 
 
 class Carried:
@@ -27,22 +31,38 @@ class Carried:
         The cluster.
     message : Message
         What to carry.
+    workers : callable
+        Returns the workers that it may be put on.
     """
 
-    def __init__(self, client: Any, message: Any) -> None:
+    def __init__(self, client: Any, message: Any, workers: Callable[[], list[str]]) -> None:
         self._client = client
         self._message = message
+        self._workers = workers
         self._future: Any = None
+        self._alone = False
 
     @property
     def argument(self) -> Any:
         """The message as a dask future, put there again if the worker that had it is gone."""
+        if self._alone:
+            return self._message
         if self._future is None or self._future.status != "finished":
+            transfer = asyncio.run_coroutine_threadsafe(self._put(), self._client.loop.asyncio_loop)
             try:
-                self._future = self._client.scatter(self._message, hash=False)
-            except OSError:  # the worker that was to have it is leaving just now: the task brings it along
+                self._future = transfer.result(CARRY_SECONDS)
+            except OSError:  # the worker that was to have it is leaving, or does not answer: the task brings it along
+                transfer.cancel()
+                self._alone = True
                 return self._message
         return self._future
+
+    def forget(self) -> None:
+        """Put the message there anew when it is asked for."""
+        self._future, self._alone = None, False
+
+    async def _put(self) -> Any:
+        return await self._client.scatter(self._message, workers=self._workers()[:1], hash=False, asynchronous=True)
 
 
 @dataclass

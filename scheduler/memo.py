@@ -93,9 +93,12 @@ _memory: dict[tuple[str, str], _RunMemory] = {}
 _memory_lock = threading.RLock()  # a lease may be collected, and finalised, while it is held
 
 
-def _run_memory(fence: Fence) -> _RunMemory:
+def _run_memory(fence: Fence, *, new: bool = False) -> _RunMemory:
+    """Memory of a run; only placing blocks makes one, lest a late task leaves one behind after the run was dropped."""
     with _memory_lock:
-        return _memory.setdefault((fence.worker, fence.run_id), _RunMemory())
+        if new:
+            return _memory.setdefault((fence.worker, fence.run_id), _RunMemory())
+        return _memory.get((fence.worker, fence.run_id)) or _RunMemory()
 
 
 def place_blocks(
@@ -112,7 +115,7 @@ def place_blocks(
     checksum, where one is given.
     """
     known = checksums or {}
-    memory = _run_memory(fence)
+    memory = _run_memory(fence, new=True)
     with memory.lock:
         if not memory.admit(fence):
             return Refusal(stale=True)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from distkern.errors import ClusterError
 from distkern.model import KernelModel
+from distkern.scheduler.clients import default_worker_wait
 from distkern.scheduler.prediction import FeatureSource, Finish, evaluate
 from distkern.scheduler.threads import follow_worker
 
@@ -27,9 +28,6 @@ T = TypeVar("T")
 
 POLL_SECONDS = 1.0
 """How often the list of workers is asked for while a result does not come."""
-
-WORKER_WAIT_SECONDS = 60.0
-"""How long a prediction waits for a worker when there is none."""
 
 IN_FLIGHT_PER_THREAD = 2
 """Blocks under way for each thread of the workers: one computed, one waiting."""
@@ -67,7 +65,7 @@ def predict_on_workers(
     source: FeatureSource,
     finish: Finish[T],
     *,
-    worker_wait: float = WORKER_WAIT_SECONDS,
+    worker_wait: float | None = None,
 ) -> Iterator[tuple[int, T]]:
     """Predict block by block on the workers of a dask client.
 
@@ -81,8 +79,9 @@ def predict_on_workers(
         Rows.
     finish : callable
         Applied on the workers to the fitted targets of each block.
-    worker_wait : float
-        Seconds to wait for a worker when there is none.
+    worker_wait : float, optional
+        Seconds to wait for a worker when there is none; ``distkern.worker-wait`` of dask's configuration, or a minute,
+        if not given.
 
     Yields
     ------
@@ -95,6 +94,7 @@ def predict_on_workers(
     ClusterError
         No worker comes in time, workers keep dying, or the cluster goes away.
     """
+    worker_wait = default_worker_wait() if worker_wait is None else worker_wait
     run = uuid.uuid4().hex
     shared = _submit(
         client, hold_model, BlockTask(model, finish, None if source.inline else source), key=f"kernel-model-{run}"

@@ -11,8 +11,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-Listener = Callable[[str, str], None]
-"""Called with ("add-worker" or "remove-worker", address) on the client's event loop: must not block."""
+Listener = Callable[[str, str, bool], None]
+"""Called with ("add-worker" or "remove-worker", address, whether that was asked for) on the client's event loop:
+must not block."""
 
 TOPIC = "all"
 
@@ -60,5 +61,5 @@ class WorkerWatch:
         action, worker = message.get("action"), message.get("worker")
         if action in ("add-worker", "remove-worker") and worker is not None:
             for listener in tuple(self._listeners):
-                listener(action, worker)
+                listener(action, worker, bool(message.get("expected", True)))
         return None if self._previous is None else self._previous(event)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import Any
+
+from distkern.errors import ClusterError
+
+SCHEDULER_SECONDS = 60.0
+"""How long the scheduler may take to say which workers it has."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +30,7 @@ class WorkerFacts:
 
 def worker_facts(client: Any) -> WorkerFacts:
     """Ask the scheduler for its workers."""
-    workers = client.scheduler_info(n_workers=-1)["workers"]
+    workers = workers_of(client)
     limits = [int(w["memory_limit"]) for w in workers.values() if w.get("memory_limit")]
     return WorkerFacts(
         n_workers=max(1, len(workers)),
@@ -33,9 +40,34 @@ def worker_facts(client: Any) -> WorkerFacts:
     )
 
 
+def workers_of(client: Any) -> dict[str, Any]:
+    """Ask the scheduler for its workers, by address.
+
+    `client.scheduler_info` would not do: a client asks for no workers at all now and then, on its own, and that answer
+    may take the place of the one that was wanted.
+
+    Raises
+    ------
+    ClusterError
+        ``no-scheduler``: it does not answer.
+    """
+    question = None
+    try:
+        question = asyncio.run_coroutine_threadsafe(client.scheduler.identity(n_workers=-1), client.loop.asyncio_loop)
+        workers: dict[str, Any] = question.result(SCHEDULER_SECONDS)["workers"]
+    except (OSError, AttributeError, RuntimeError, CancelledError) as error:
+        if question is not None:
+            question.cancel()
+        raise ClusterError(
+            f"the dask scheduler does not answer ({type(error).__name__}: {error}): is it still running?",
+            kind="no-scheduler",
+        ) from error
+    return workers
+
+
 def in_process(client: Any) -> bool:
     """Whether all workers of a client live in this process."""
-    return _inproc(client.scheduler_info(n_workers=-1)["workers"])
+    return _inproc(workers_of(client))
 
 
 def _inproc(addresses: Iterable[str]) -> bool:

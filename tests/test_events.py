@@ -21,14 +21,18 @@ from distkern.events import (
     RunStarted,
     StorageRetried,
     WorkerLost,
+    WorkerRefused,
+    WorkersAwaited,
 )
 
 EVENTS = [
     RunStarted(run_id="a1", n_rows=9, n_features=2, n_targets=1, n_problems=1, n_blocks=3, max_centers=5, workers=1),
     RoundDone(round=0, n_centers=4, lambda_=0.5, gcv=0.25, residual_max=1.0, seconds=0.1),
     RoundDone(round=1, n_centers=8, lambda_=0.5, gcv=0.25, residual_max=1.0, seconds=0.2, validation=0.125),
-    WorkerLost(worker="tcp://here:1", blocks=(0, 2)),
-    BlocksReplayed(worker="tcp://here:2", blocks=(0, 2), messages=17),
+    WorkerLost(worker="tcp://here:1", blocks=(0, 2), reason="frozen"),
+    WorkerRefused(worker="tcp://here:3", what="numpy", driver="2.0", found="2.1"),
+    WorkersAwaited(seconds=60.0, unusable=("tcp://here:3",)),
+    BlocksReplayed(worker="tcp://here:2", blocks=(0, 2), messages=17, seconds=0.5),
     ExchangeDone(name="kernel-columns", seconds=0.1),
     RunResumed(run_id="a1", exchanges=12, seconds=3.5),
     StorageRetried(array="X", count=2),

@@ -12,6 +12,7 @@ from distkern.cli.interrupts import interrupts_held
 
 if TYPE_CHECKING:
     from distkern.cli.job import ClusterSection
+    from distkern.scheduler import TlsFiles
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -38,6 +39,19 @@ def cluster_options(verb: str) -> Callable[[Command], Command]:
     return decorate
 
 
+def tls_files(section: ClusterSection) -> TlsFiles | None:
+    """Return the certificates that a job names.
+
+    Parameters
+    ----------
+    section : ClusterSection
+        ``[cluster]`` of a job.
+    """
+    from distkern.scheduler import TlsFiles
+
+    return None if section.security is None else TlsFiles(**section.security.model_dump())
+
+
 @contextmanager
 def open_client(section: ClusterSection) -> Iterator[Any]:
     """Yield the dask client that is asked for, or None for work in this process; close what was started.
@@ -47,15 +61,18 @@ def open_client(section: ClusterSection) -> Iterator[Any]:
     section : ClusterSection
         ``[cluster]`` of a job, or the flags of a command.
     """
-    with ExitStack() as stack:
-        client = None
+    if section.scheduler is None and section.workers is None:
+        yield None
+        return
+    from distkern.scheduler import connect, local_client, worker_wait
+
+    tls = tls_files(section)
+    with worker_wait(section.wait), ExitStack() as stack:
         if section.scheduler is not None:
-            from distkern.scheduler import connect
-
-            client = stack.enter_context(connect(section.scheduler))
-        elif section.workers is not None:
-            from distkern.scheduler import local_client
-
+            client = stack.enter_context(connect(section.scheduler, tls=tls))
+        else:
+            assert section.workers is not None
+            host = {} if section.host is None else {"host": section.host}
             with interrupts_held():
-                client = stack.enter_context(local_client(section.workers, section.memory))
+                client = stack.enter_context(local_client(section.workers, section.memory, tls=tls, **host))
         yield client

@@ -78,10 +78,19 @@ class ModelSection(Section):
         return {name: getattr(self, name) for name in self.model_fields_set if name != "method"}
 
 
+class SecuritySection(Section):
+    """``[cluster.security]``: certificates for a cluster that talks TLS."""
+
+    ca: str = Field(min_length=1, description=_PATH)
+    cert: str = Field(min_length=1, description=_PATH)
+    key: str = Field(min_length=1, description=_PATH)
+
+
 class ClusterSection(Section):
     """``[cluster]``: own workers, a running scheduler, or neither for training in this process.
 
-    `memory` is what each process that holds rows may take beside the interpreter's own.
+    `memory` is what each process that holds rows may take beside the interpreter's own, `host` the address that own
+    workers and their scheduler listen on, `wait` how long to wait for a worker when none can be used.
     """
 
     workers: PositiveInt | None = Field(default=None, description="a whole number above 0")
@@ -89,9 +98,16 @@ class ClusterSection(Section):
         default=None, description='a size such as "2GiB", or a number of bytes'
     )
     scheduler: str | None = Field(default=None, min_length=1, description='an address such as "tcp://host:8786"')
+    host: str | None = Field(default=None, min_length=1, description='an address of this machine such as "0.0.0.0"')
+    wait: float | None = Field(default=None, ge=0, allow_inf_nan=False, description="a number of seconds")
+    security: SecuritySection | None = Field(
+        default=None, description='{ ca = "ca.pem", cert = "cert.pem", key = "key.pem" }'
+    )
 
     @model_validator(mode="after")
     def _one_cluster(self) -> Self:
+        if self.host is not None and self.workers is None:
+            raise ValueError("host needs workers: it is where workers that are started here listen")
         if self.scheduler is not None and self.workers is not None:
             raise ValueError("scheduler and workers exclude each other: a running cluster brings its own workers")
         return self
@@ -127,8 +143,8 @@ def load_job(path: str | Path, overrides: Iterable[str] = (), cluster: Mapping[s
     overrides : iterable of str
         ``section.key=value`` settings, which replace what the file says.
     cluster : mapping, optional
-        Settings of ``[cluster]`` from the command line; a scheduler there displaces the file's workers, workers
-        there displace its scheduler.
+        Settings of ``[cluster]`` from the command line; a scheduler there displaces the file's workers and their host,
+        workers there displace its scheduler.
 
     Returns
     -------
@@ -145,7 +161,7 @@ def load_job(path: str | Path, overrides: Iterable[str] = (), cluster: Mapping[s
     if cluster:
         section = document.setdefault("cluster", {})
         if isinstance(section, dict):
-            displaced = {"scheduler": ("workers",), "workers": ("scheduler",)}
+            displaced = {"scheduler": ("workers", "host"), "workers": ("scheduler",)}
             for name in (name for flag in cluster for name in displaced.get(flag, ())):
                 section.pop(name, None)
             section.update(cluster)

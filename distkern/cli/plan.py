@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from distkern.cli.cluster import tls_files
 from distkern.cli.terminal import verbosity_options
 from distkern.errors import DataError, JobError
 
@@ -76,7 +77,7 @@ def plan_of(job: Job, training: TrainingJob, work: Workload) -> TrainingPlan:
     if section.workers is not None:
         facts = WorkerFacts(section.workers, 1, None, False)
     elif section.scheduler is not None:
-        with connect(section.scheduler) as client:
+        with connect(section.scheduler, tls=tls_files(section)) as client:
             facts = worker_facts(client)
     factors = job.model.parameters().get("factors", "auto")
     return plan_job(training, work, facts, factors=factors, memory_limit=section.memory)

@@ -18,6 +18,8 @@ from distkern.events import (
     StorageRetried,
     Subscriber,
     WorkerLost,
+    WorkerRefused,
+    WorkersAwaited,
 )
 
 if TYPE_CHECKING:
@@ -155,10 +157,39 @@ def _state(event: RoundDone) -> str:
     return state if event.validation is None else f"{state}  held out {event.validation:.4g}"
 
 
+_REASONS = {
+    "left": "it was killed or left",
+    "retired": "it retires",
+    "paused": "dask paused it",
+    "frozen": "it does not answer",
+}
+
+
 def _log_incident(event: Event) -> None:
     if isinstance(event, WorkerLost):
-        logger.warning("lost worker %s; its %d blocks move to others", event.worker, len(event.blocks))
+        logger.warning(
+            "lost worker %s (%s); its %d blocks move to others",
+            event.worker,
+            _REASONS.get(event.reason, event.reason),
+            len(event.blocks),
+        )
     elif isinstance(event, BlocksReplayed):
-        logger.info("worker %s rebuilt %d blocks from %d messages", event.worker, len(event.blocks), event.messages)
+        logger.info(
+            "worker %s rebuilt %d blocks from %d messages in %.1f s",
+            event.worker,
+            len(event.blocks),
+            event.messages,
+            event.seconds,
+        )
+    elif isinstance(event, WorkerRefused):
+        logger.warning(
+            "worker %s is not used: %s is %s there and %s here", event.worker, event.what, event.found, event.driver
+        )
+    elif isinstance(event, WorkersAwaited):
+        logger.warning(
+            "no worker can be used (%s); waiting up to %g s for one ([cluster] wait)",
+            f"{len(event.unusable)} are there" if event.unusable else "the cluster has none",
+            event.seconds,
+        )
     elif isinstance(event, StorageRetried):
         logger.warning("reads of %s failed %d times and succeeded when tried again", event.array, event.count)

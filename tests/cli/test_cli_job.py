@@ -54,6 +54,24 @@ def test_a_full_job_is_read(tmp_path: Path) -> None:
     assert (job.output.model, job.output.run) == ("letter.model", "letter.run")
 
 
+def test_a_cluster_with_certificates_is_read(tmp_path: Path) -> None:
+    text = """
+        [data]
+        train = "letter.zarr"
+        [cluster]
+        workers = 2
+        host = "0.0.0.0"
+        wait = 300
+        security = { ca = "ca.pem", cert = "cert.pem", key = "key.pem" }
+        """
+    cluster = load_job(written(tmp_path, text)).cluster
+    assert (cluster.host, cluster.wait) == ("0.0.0.0", 300.0)
+    assert cluster.security is not None
+    assert cluster.security.model_dump() == {"ca": "ca.pem", "cert": "cert.pem", "key": "key.pem"}
+    remote = load_job(written(tmp_path, text), cluster={"scheduler": "tls://host:8786"}).cluster
+    assert (remote.workers, remote.host, remote.security) == (None, None, cluster.security)
+
+
 def test_only_data_is_needed() -> None:
     job = parse_job({"data": DATA})
     assert job.model.method == "orols"
@@ -88,7 +106,9 @@ def test_an_unknown_section_is_refused_with_the_nearest_one() -> None:
 
 
 def test_a_key_like_no_other_gets_the_list_of_keys() -> None:
-    assert "known are memory, scheduler, workers" in refused({"data": DATA, "cluster": {"zzz": 1}})
+    assert "known are host, memory, scheduler, security, wait, workers" in refused(
+        {"data": DATA, "cluster": {"zzz": 1}}
+    )
 
 
 def test_every_wrong_key_is_named() -> None:
@@ -116,6 +136,14 @@ def test_every_wrong_key_is_named() -> None:
         ("cluster", "memory", "2 potatoes", ['memory = "2 potatoes"', "2GiB"]),
         ("cluster", "memory", 0, ["memory = 0"]),
         ("cluster", "memory", True, ["memory = true"]),
+        ("cluster", "wait", -1, ["[cluster] wait = -1", "a number of seconds"]),
+        ("cluster", "wait", "long", ['[cluster] wait = "long"']),
+        ("cluster", "host", 5, ["[cluster] host = 5", "an address of this machine"]),
+        ("cluster", "host", "0.0.0.0", ["[cluster] host needs workers"]),
+        ("cluster", "security", "ca.pem", ['[cluster] security = "ca.pem"', "{ ca ="]),
+        ("cluster", "security", {"ca": "a", "cert": "b"}, ["[cluster] security: key 'key' is missing", "{ ca ="]),
+        ("cluster", "security", {"ca": "a", "cert": "b", "key": 3}, ["[cluster] security: key 'key' is wrong"]),
+        ("cluster", "security", {"ca": "a", "cert": "b", "kye": "c"}, ["[cluster] security: key '"]),
         ("data", "train", 5, ["[data] train = 5", "a path"]),
         ("data", "train", "", ['[data] train = ""']),
         ("data", "task", "ranking", ['task = "ranking"', "regression"]),

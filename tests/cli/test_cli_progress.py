@@ -8,7 +8,16 @@ from rich.progress import Progress
 
 from distkern.cli.progress import LiveProgress, LogProgress, show_progress
 from distkern.cli.terminal import Terminal
-from distkern.events import BlocksReplayed, RoundDone, RunEnded, RunStarted, StorageRetried, WorkerLost
+from distkern.events import (
+    BlocksReplayed,
+    RoundDone,
+    RunEnded,
+    RunStarted,
+    StorageRetried,
+    WorkerLost,
+    WorkerRefused,
+    WorkersAwaited,
+)
 
 START = RunStarted(
     run_id="r", n_rows=1000, n_features=4, n_targets=3, n_problems=1, n_blocks=2, max_centers=50, workers=1
@@ -49,11 +58,20 @@ def test_incidents_are_logged(caplog: pytest.LogCaptureFixture, kind: str) -> No
     bar = Progress(console=Console(quiet=True))
     show = LogProgress() if kind == "log" else LiveProgress(bar)
     with caplog.at_level(logging.INFO, "distkern.cli"):
-        show(WorkerLost(worker="tcp://a:1", blocks=(1, 2)))
-        show(BlocksReplayed(worker="tcp://b:1", blocks=(1, 2), messages=7))
-    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-    assert "tcp://a:1; its 2 blocks" in caplog.messages[0]
-    assert "from 7 messages" in caplog.messages[1]
+        show(WorkerLost(worker="tcp://a:1", blocks=(1, 2), reason="frozen"))
+        show(BlocksReplayed(worker="tcp://b:1", blocks=(1, 2), messages=7, seconds=1.25))
+        show(WorkerRefused(worker="tcp://c:1", what="numpy", driver="2.0", found="2.1"))
+        show(WorkersAwaited(seconds=60.0))
+        show(WorkersAwaited(seconds=60.0, unusable=("tcp://a:1",)))
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO", "WARNING", "WARNING", "WARNING"]
+    lost, replayed, refused, nobody, unusable = caplog.messages
+    assert "tcp://a:1 (it does not answer); its 2 blocks" in lost
+    assert "from 7 messages in 1.2 s" in replayed
+    assert "tcp://c:1 is not used: numpy is 2.1 there and 2.0 here" in refused
+    assert "the cluster has none" in nobody
+    assert "up to 60 s" in nobody
+    assert "1 are there" in unusable
+    assert not any("\n" in message for message in caplog.messages)
 
 
 def test_the_bar_follows_the_run() -> None:

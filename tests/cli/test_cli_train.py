@@ -365,3 +365,17 @@ def test_a_running_cluster_trains_and_stays(blobs: Path, shell: Call) -> None:
         record = record_of(shell("train", write_job(blobs, **BLOBS), "--json", "--scheduler", client.scheduler.address))
         assert record["test"]["error"] < 0.1
         assert len(client.scheduler_info()["workers"]) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_a_cluster_without_workers_is_waited_for_as_long_as_told(blobs: Path, shell: Call) -> None:
+    from distributed import LocalCluster
+
+    job = write_job(blobs, **BLOBS)
+    with LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as cluster:
+        done = shell("train", job, "--scheduler", cluster.scheduler_address, "--set", "cluster.wait=0.3")
+    assert done.code == 5
+    assert "waiting up to 0.3 s" in done.err
+    assert "no worker could be used within 0.3 s (the cluster has none)" in " ".join(done.err.split())
+    assert not (blobs / "blobs.model").exists()

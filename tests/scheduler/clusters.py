@@ -20,7 +20,7 @@ QUIET = {
 
 
 @contextmanager
-def cluster(n_workers: int, *, processes: bool, threads: int = 1) -> Iterator[Any]:
+def cluster(n_workers: int, *, processes: bool, threads: int = 1, **options: Any) -> Iterator[Any]:
     """A client of a fresh cluster; everything is closed at the end, in order."""
     from distributed import Client, LocalCluster
 
@@ -33,6 +33,7 @@ def cluster(n_workers: int, *, processes: bool, threads: int = 1) -> Iterator[An
             host="127.0.0.1" if processes else None,
             dashboard_address="127.0.0.1:0",
             silence_logs=50,
+            **options,
         ) as local,
         Client(local, set_as_default=False) as client,
     ):

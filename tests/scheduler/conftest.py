@@ -24,3 +24,20 @@ def process_client() -> Iterator[Any]:
     """Two worker processes."""
     with cluster(2, processes=True) as client:
         yield client
+
+
+@pytest.fixture
+def threads() -> Iterator[Any]:
+    with cluster(2, processes=False) as client:
+        yield client
+    assert memo.held_runs() == []
+
+
+@pytest.fixture
+def processes(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Two worker processes; nannies restart them if the test asks for it."""
+    with cluster(2, processes=True) as client:
+        if not getattr(request, "param", False):
+            for nanny in client.cluster.workers.values():
+                nanny.close_gracefully()  # dask's word for: do not restart the worker
+        yield client

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from clusters import cluster
+from faults import N_BLOCKS, Trouble, addresses, check_events, expected, run
 from hypothesis import given
 from hypothesis import strategies as st
-from test_cluster_faults import N_BLOCKS, Trouble, addresses, check_events, expected, run
 from test_memo import Worker, answer_bits
 from trainings import assert_same_bits
 
@@ -43,7 +43,7 @@ def test_a_worker_of_a_group_retires(fan_in: int) -> None:
         events = Trouble({3: lambda: client.retire_workers([lost])})
         result, workers = run(client, events, fan_in=fan_in)
         assert workers == 3
-        check_events(events, [lost])
+        check_events(events, [lost], "retired")
     assert_same_bits(result, expected())
 
 
@@ -55,6 +55,24 @@ def test_a_worker_of_a_group_is_killed() -> None:
         events = Trouble({2: lambda: os.kill(pids[lost], signal.SIGKILL)})
         result, _ = run(client, events, fan_in=2)
         check_events(events, [lost])
+    assert_same_bits(result, expected())
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_worker_of_a_group_freezes(number: int) -> None:
+    """The first of them has each message and hands it on: the others must get it from elsewhere then."""
+    with cluster(4, processes=True) as client:
+        pids = client.run(os.getpid)
+        lost = sorted(pids)[number]
+        events = Trouble({2: lambda: os.kill(pids[lost], signal.SIGSTOP)})
+        try:
+            result, workers = run(client, events, fan_in=2)
+        finally:
+            os.kill(pids[lost], signal.SIGCONT)
+        assert workers == 3
+        check_events(events, [lost], "frozen")
     assert_same_bits(result, expected())
 
 

@@ -452,7 +452,7 @@ def test_a_worker_that_retires_before_the_pass() -> None:
     expected = fit(FAULTY, weighted_source())
     events: list[Any] = []
     with cluster(2, processes=False) as client:
-        lost = sorted(client.scheduler_info(n_workers=-1)["workers"])[0]
+        lost = sorted(client.nthreads())[0]
         executor = DaskExecutor(client, weighted_source(), EventBus([events.append]))
         result = train(FAULTY, weighted_source(), Passing(executor, lambda: client.retire_workers([lost])), EventBus())
         executor.close()

@@ -210,7 +210,7 @@ def fresh_client() -> Iterator[Any]:
 @pytest.mark.parametrize("factors", ["workers", "driver"])
 def test_blocks_that_are_loaded_again(store: Path, fresh_client: Any, changes: bool, factors: str) -> None:
     """The blocks of a worker that has left are read by another: they must be what they were."""
-    lost = sorted(fresh_client.scheduler_info(n_workers=-1)["workers"])[0]
+    lost = sorted(fresh_client.nthreads())[0]
 
     def trouble() -> None:
         if changes:

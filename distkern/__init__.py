@@ -33,6 +33,8 @@ _HOMES = {
     "RunError": "distkern.errors",
     "StoreError": "distkern.errors",
     "Cancelled": "distkern.errors",
+    "DistkernWarning": "distkern.errors",
+    "ScaleWarning": "distkern.errors",
 }
 
 __all__ = [*_HOMES, "__version__"]

@@ -5,11 +5,15 @@
     DistkernError
     ├── JobError      (ValueError)    2  a parameter, a command line or a job file is wrong
     ├── DataError     (ValueError)    3  the data cannot be trained on, or cannot be found
+    │   └── DataTypeError (TypeError) 3  the data is of a type that cannot be trained on
     ├── BudgetError   (ValueError)    4  the job does not fit the memory it may use
     ├── ClusterError  (RuntimeError)  5  workers could not be had, or kept dying
     ├── RunError      (RuntimeError)  6  a run cannot be kept, or cannot go on
     ├── StoreError    (OSError)       6  a model store is unusable
     └── Cancelled     (RuntimeError) 130  someone asked the training to end
+
+    DistkernWarning   (UserWarning)
+    └── ScaleWarning               features differ in scale so much that the kernel hardly sees some
 
 The number is the exit code of the command line. ``kind`` names the exact cause and never changes once
 published, so that scripts can match on it.
@@ -64,6 +68,10 @@ class DataError(DistkernError, ValueError):
     exit_code = 3
 
 
+class DataTypeError(DataError, TypeError):
+    """The data is of a type that cannot be trained on, where scikit-learn's convention is a `TypeError`."""
+
+
 class BudgetError(DistkernError, ValueError):
     """The job does not fit the memory it may use."""
 
@@ -92,3 +100,11 @@ class Cancelled(DistkernError, RuntimeError):
     """Someone asked the training to end; a callback may raise it, and a run directory keeps what was done."""
 
     exit_code = 130
+
+
+class DistkernWarning(UserWarning):
+    """Base of every warning: the training goes on, with a model that is probably not what was wanted."""
+
+
+class ScaleWarning(DistkernWarning):
+    """Features differ in scale so much that the kernel hardly sees some of them."""

@@ -211,7 +211,7 @@ class Factors:
 
     def condition(self) -> float:
         """Condition number of Q, max sqrt(s) / min sqrt(s)."""
-        return float(np.sqrt(self.s.max() / self.s.min()))
+        return float(np.sqrt(self.s.max()) / np.sqrt(self.s.min()))
 
     def append(self, u_column: Array, s: float, z: Array) -> tuple[Array, float]:
         """Add one column, re-estimate lambda once and return (residual step, GCV).

@@ -95,16 +95,22 @@ class Gaussian(Kernel):
 
     def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Compute the kernel between rows and centres; see `Kernel.block`."""
-        K = _inner_products(X, C, out)
-        # -|x - c|^2 / 2 = x.c - |x|^2 / 2 - |c|^2 / 2, which rounding can leave slightly above 0.
-        K -= (0.5 * _squared_norms(X))[:, np.newaxis]
-        K -= 0.5 * _squared_norms(C)
-        np.minimum(K, 0.0, out=K)
-        limits = np.finfo(K.dtype)
-        scale = min(max(1.0 / self.sigma / self.sigma, float(limits.tiny)), float(limits.max))
-        with np.errstate(over="ignore"):
+        limits = np.finfo(X.dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            scale = min(max(float(np.float64(1.0) / self.sigma / self.sigma), float(limits.tiny)), float(limits.max))
+            K = _inner_products(X, C, out)
+            # -|x - c|^2 / 2 = x.c - |x|^2 / 2 - |c|^2 / 2, which rounding can leave slightly above 0.
+            row_norms, center_norms = 0.5 * _squared_norms(X), 0.5 * _squared_norms(C)
+            K -= row_norms[:, np.newaxis]
+            K -= center_norms
+            np.minimum(K, 0.0, out=K)
             K *= K.dtype.type(scale)
-        return np.exp(K, out=K)
+            np.exp(K, out=K)
+        # What is too far out for a square is far from everything else.
+        for norms, part in ((row_norms, K), (center_norms, K.T)):
+            if not np.isfinite(norms).all():
+                part[~np.isfinite(norms)] = 0.0
+        return K
 
     def diagonal(self, X: FloatArray) -> FloatArray:
         """Return ones: k(x, x) = 1."""

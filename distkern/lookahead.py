@@ -124,7 +124,9 @@ def predict_steps(
             break
         if len(order) == limit or not free.any():
             break
-        sizes = np.where(free, np.sqrt(np.square(residual).sum(axis=1)) / roots, -1.0)
+        # In single precision the root of a tiny weight is 0; such a row can wait.
+        sizes = np.divide(np.sqrt(np.square(residual).sum(axis=1)), roots, out=np.zeros(len(roots)), where=roots > 0.0)
+        sizes[~free] = -1.0
         tied = np.flatnonzero(sizes == sizes.max())
         j = int(tied[np.argmin(candidates.rows[tied])])
         if j >= len(gram):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.errors import DataError
 from distkern.kernels import Kernel
 from distkern.scaling import FeatureScaling
 
@@ -69,14 +70,28 @@ class PreparedModel:
             values[...] = self.intercept
             return values
         rows = scratch("features", X.shape, dtype)
-        if dtype == np.float64:
-            self.scaling.apply(X, dtype, out=rows)
-        else:
-            exact = np.dtype(np.float64)
-            rows[...] = self.scaling.apply(X, exact, out=scratch("float64-features", X.shape, exact))
-        columns = self.kernel.block(rows, self.centers, out=scratch("kernel", (n, len(self.centers)), dtype))
-        product = np.matmul(columns, self.coef, out=scratch("product", values.shape, dtype))
-        return np.add(product, self.intercept, out=values)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if dtype == np.float64:
+                self.scaling.apply(X, dtype, out=rows)
+            else:
+                exact = np.dtype(np.float64)
+                rows[...] = self.scaling.apply(X, exact, out=scratch("float64-features", X.shape, exact))
+            columns = self.kernel.block(rows, self.centers, out=scratch("kernel", (n, len(self.centers)), dtype))
+            product = np.matmul(columns, self.coef, out=scratch("product", values.shape, dtype))
+            np.add(product, self.intercept, out=values)
+        if not np.isfinite(values).all():
+            raise self._overflow(X, values)
+        return values
+
+    def _overflow(self, X: NDArray[Any], values: Array) -> DataError:
+        row = X[np.flatnonzero(~np.isfinite(values).all(axis=1))[0]]
+        # In spreads of the training rows, so that the feature that is to blame is named, not one of large numbers.
+        column = int(np.argmax(np.abs((row / 2 - self.scaling.shift / 2) / self.scaling.scale)))
+        return DataError(
+            f"the prediction of a row overflows, which holds {row[column]:g} in column {column} (counted from 0): "
+            f"that is too far from the training rows for the {self.kernel.name} kernel; leave such rows out",
+            kind="overflow",
+        )
 
 
 @dataclass(frozen=True)
@@ -116,13 +131,9 @@ class KernelModel:
         centers = np.empty((len(self.centers), len(self.scaling.shift)), dtype=dtype)
         if len(centers):
             self.scaling.apply(self.centers, dtype, out=centers)
-        return PreparedModel(
-            self.kernel,
-            self.scaling,
-            centers,
-            np.array(self.coef, dtype=dtype, order="C"),
-            self.intercept,
-        )
+        with np.errstate(over="ignore"):
+            coef = np.array(self.coef, dtype=dtype, order="C")
+        return PreparedModel(self.kernel, self.scaling, centers, coef, self.intercept)
 
     def evaluate(self, X: NDArray[Any]) -> Array:
         """Return f for rows of raw features, shape (n, d), as an array of shape (n, T), in one piece."""

@@ -121,7 +121,10 @@ def charged_gcv(
     trace = effective_trace(s, lam, W, charge)
     ss = _over_targets(residual_sum_of_squares(s, z, yy, lam), lam)
     score = np.full(lam.shape, np.inf)
-    return np.asarray(np.divide(W * ss, trace * trace, out=score, where=trace > 0.0))
+    free = trace > 0.0
+    # A quotient at a time: W ss would overflow long before the score does.
+    np.divide(ss, trace, out=score, where=free)
+    return np.asarray(np.multiply(score, np.divide(W, trace, out=np.ones_like(trace), where=free), out=score))
 
 
 def reestimate_lambda(s: FloatArray, z: FloatArray, yy: FloatArray, lam: FloatArray, W: float) -> FloatArray:

@@ -49,9 +49,11 @@ class FeatureScaling:
     def apply(self, X: NDArray[Any], dtype: np.dtype[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Map rows of raw features, shape (n, d), to an array of `dtype`."""
         target = np.empty(X.shape, dtype=dtype) if out is None else out
-        if dtype == np.float64:
-            np.subtract(X, self.shift, out=target)
-            np.divide(target, self.scale, out=target)
-        else:
-            target[...] = (X - self.shift) / self.scale
+        # What overflows is infinitely far away; the kernel makes of it what it can, its caller checks the result.
+        with np.errstate(over="ignore"):
+            if dtype == np.float64:
+                np.subtract(X, self.shift, out=target)
+                np.divide(target, self.scale, out=target)
+            else:
+                target[...] = (X - self.shift) / self.scale
         return target

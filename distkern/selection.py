@@ -77,8 +77,9 @@ class Pool:
         scores = np.full(self.capacity, -np.inf)
         active = self.active
         diagonal = self.gram.diagonal()[active]
-        reduction = np.square(self.products[active]).sum(axis=1)
-        scores[active] = np.where(diagonal > 0, reduction / np.where(diagonal > 0, diagonal, 1.0), -np.inf)
+        positive = diagonal > 0
+        reduction = _reductions(self.products[active], np.where(positive, diagonal, 1.0))
+        scores[active] = np.where(positive, reduction, -np.inf)
         return scores
 
     def drop_dependent(self) -> int:
@@ -170,7 +171,7 @@ class Pool:
             if not usable.any():
                 break
             scores = np.full(self.capacity, -np.inf)
-            scores[usable] = np.square(products[usable]).sum(axis=1) / diagonal[usable]
+            scores[usable] = _reductions(products[usable], diagonal[usable])
             j = self._best(scores)
             pivots.append(gram[j, j])
             picked_products.append(products[j].copy())
@@ -236,3 +237,9 @@ class Pool:
         """
         self.gram += restored.T @ (panel.pivots[:, None] * restored)
         self.products += restored.T @ panel.products
+
+
+def _reductions(products: Array, diagonal: Array) -> Array:
+    """Error reductions sum_t R_jt^2 / S_jj; the root is divided out first, since squares overflow sooner."""
+    reductions: Array = np.square(products / np.sqrt(diagonal)[:, None]).sum(axis=1)
+    return reductions

@@ -15,13 +15,17 @@ __all__ = ["Moments", "weighted_median_distance"]
 
 FloatArray = npt.NDArray[np.float64]
 
+_SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
+
 
 @dataclass(frozen=True, eq=False)
 class Moments:
     """Weight, mean and centred sum of squares of every column of a set of rows.
 
     A weight counts as that many repeated rows, a row of weight zero as absent. A column that is constant
-    over the rows has exactly that value as mean and exactly 0 as `m2`, and keeps both through `merge`.
+    over the rows has exactly that value as mean and exactly 0 as `m2`, and keeps both through `merge`; one that
+    varies has an `m2` above 0, the smallest number there is if the squares of its deviations underflow. Where they
+    overflow `m2` is not finite.
     """
 
     count: float
@@ -67,13 +71,17 @@ class Moments:
         # common offset is gone before anything is summed.
         origin = X[0 if w is None else np.argmax(w)].astype(np.float64)
         deviations = np.empty(X.shape)
-        np.subtract(X, origin, out=deviations, dtype=np.float64)
-        shift = _column_sums(deviations, w) / count
-        deviations -= shift
-        remainder = _column_sums(deviations, w)
-        np.square(deviations, out=deviations)
-        squares = _column_sums(deviations, w)
-        m2 = np.maximum(squares - remainder * (remainder / count), 0.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.subtract(X, origin, out=deviations, dtype=np.float64)
+            shift = _column_sums(deviations, w) / count
+            deviations -= shift
+            remainder = _column_sums(deviations, w)
+            np.square(deviations, out=deviations)
+            squares = _column_sums(deviations, w)
+            m2 = np.maximum(squares - remainder * (remainder / count), 0.0)
+        still = np.flatnonzero(m2 == 0.0)
+        if still.size:
+            m2[still[(X[:, still] != origin[still]).any(axis=0)]] = _SMALLEST
         return cls(count, origin + (shift + remainder / count), m2)
 
     def merge(self, other: Moments) -> Moments:
@@ -95,9 +103,11 @@ class Moments:
             return other
         count = self.count + other.count
         share = other.count / count
-        delta = other.mean - self.mean
-        m2 = self.m2 + other.m2 + delta * (delta * (self.count * share))
-        return Moments(count, self.mean + delta * share, m2)
+        with np.errstate(over="ignore", invalid="ignore"):
+            delta = other.mean - self.mean
+            m2 = self.m2 + other.m2 + delta * (delta * (self.count * share))
+            m2 = np.where((m2 == 0.0) & (delta != 0.0), _SMALLEST, m2)
+            return Moments(count, self.mean + delta * share, m2)
 
     def variance(self) -> FloatArray:
         """Return the population variance of each column, shape (n_features,); zeros without rows."""

@@ -32,7 +32,7 @@ _ADVICE = {
         "No row was found whose kernel column is independent of the selected ones; if that came early, sigma is too "
         "large for the data, or most rows are duplicates."
     ),
-    StopReason.RESIDUAL_BELOW: "The largest residual fell below tol.",
+    StopReason.RESIDUAL_BELOW: "The largest residual fell below tol, or all targets are equal and leave none.",
 }
 
 

@@ -114,7 +114,7 @@ def keep_local_workers(client: Any) -> None:
 
 
 @contextmanager
-def connect(address: str, timeout: float = 30.0, tls: TlsFiles | None = None) -> Iterator[Any]:
+def connect(address: str, timeout: float = 5.0, tls: TlsFiles | None = None) -> Iterator[Any]:
     """Connect to a scheduler that is already running; it stays when the context ends.
 
     Parameters

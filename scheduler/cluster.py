@@ -153,6 +153,7 @@ class DaskExecutor:
             client,
             events,
             self._run_id,
+            incarnation,
             self._n_blocks,
             worker_wait=default_worker_wait() if worker_wait is None else worker_wait,
             ask_facts=ask_facts,
@@ -224,7 +225,7 @@ class DaskExecutor:
     def close(self) -> None:
         """Free the run's memory on every worker."""
         if self._client.status == "running":
-            self._ask_workers(tasks.drop_run, self._run_id)
+            self._ask_workers(tasks.drop_run, self._run_id, self._incarnation)
         self._staff.close()
 
     def _ask_workers(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from distkern.errors import DataError
 from distkern.model import KernelModel
+from distkern.redaction import displayed_cause, redact
 from distkern.scheduler.prediction import Finish, evaluate
 from distkern.scheduler.threads import follow_worker
 from distkern.storage import (
@@ -20,6 +21,7 @@ from distkern.storage import (
     check_weights,
     numeric_dtype,
     read_patiently,
+    require_extent,
     require_finite,
 )
 
@@ -56,17 +58,20 @@ class DaskArraySource:
     def __init__(self, X: Any, y: Any, weights: Any = None) -> None:
         if y is None:
             raise DataError("y is missing: give the targets of the rows of X", kind="target")
-        if X.ndim != 2 or any(np.isnan(size) for sizes in X.chunks for size in sizes):
+        for name, array in (("X", X), ("y", y), ("sample_weight", weights)):
+            _require_chunk_sizes(name, array)
+        if X.ndim != 2:
             raise DataError(
-                f"X is a dask array of shape {X.shape}: it must have two dimensions and known chunk sizes "
-                "(call X.compute_chunk_sizes() first)",
+                f"X is a dask array of shape {X.shape}: it must have two dimensions, rows and features",
                 kind="shape-mismatch",
             )
+        self.feature_dtype = numeric_dtype(np.dtype(X.dtype), "X")
         self._policy = RetryPolicy.default()
         self._X = X.rechunk({1: -1})
         self._y = y if is_dask_array(y) else np.asarray(y)
         self._weights = weights if weights is None or is_dask_array(weights) else np.asarray(weights)
         self.n_rows, self.n_features = (int(size) for size in X.shape)
+        require_extent(self.n_rows, self.n_features)
         if self._y.ndim not in (1, 2):
             raise DataError(
                 f"y has shape {self._y.shape}: it must have shape (n_rows,) or (n_rows, n_targets)",
@@ -82,7 +87,6 @@ class DaskArraySource:
             check_rows_agree(self.n_rows, self._weights.shape[0], "sample_weight")
         self.target_shape: tuple[int, ...] = tuple(self._y.shape[1:])
         self.boundaries = (0, *accumulate(int(size) for size in X.chunks[0]))
-        self.feature_dtype = numeric_dtype(np.dtype(X.dtype), "X")
         self.classes: NDArray[Any] | None = None
 
     def read_features(self, block: int) -> NDArray[Any]:
@@ -112,8 +116,25 @@ class DaskArraySource:
         part = array[first:last]
         if not is_dask_array(part):
             return np.ascontiguousarray(part)
-        return np.ascontiguousarray(
-            read_patiently(part.compute, f"{what}, rows {first} to {last - 1}", self.place, self._policy)
+        try:
+            return np.ascontiguousarray(
+                read_patiently(part.compute, f"{what}, rows {first} to {last - 1}", self.place, self._policy)
+            )
+        except (ArithmeticError, LookupError, TypeError, ValueError) as cause:
+            if isinstance(cause, DataError):
+                raise
+            raise DataError(
+                f"rows {first} to {last - 1} of {what} (counted from 0), a dask array, cannot be computed: "
+                f"{type(cause).__name__}: {redact(str(cause))}",
+                kind="unreadable",
+            ) from displayed_cause(cause)
+
+
+def _require_chunk_sizes(name: str, array: Any) -> None:
+    if is_dask_array(array) and any(np.isnan(size) for sizes in array.chunks for size in sizes):
+        raise DataError(
+            f"{name} is a dask array with chunks of unknown sizes: call {name}.compute_chunk_sizes() first",
+            kind="unknown-chunks",
         )
 
 

@@ -205,9 +205,12 @@ def answer_query(fence: Fence, numbers: Sequence[int], version: int, at: bytes, 
         return rounds.ask([memory.held[n].block for n in numbers], query)
 
 
-def drop_run(worker: str, run_id: str) -> None:
-    """Forget a run on a worker."""
+def drop_run(worker: str, run_id: str, incarnation: int | None = None) -> None:
+    """Forget a run on a worker, unless a driver newer than `incarnation` uses it."""
     with _memory_lock:
+        memory = _memory.get((worker, run_id))
+        if memory is not None and incarnation is not None and memory.token[0] > incarnation:
+            return
         _memory.pop((worker, run_id), None)
 
 
@@ -220,5 +223,5 @@ def held_runs() -> list[tuple[str, str]]:
 class Lease:
     """Kept by dask as a task's result; when dask lets go of it, the run's memory on the worker is freed."""
 
-    def __init__(self, worker: str, run_id: str) -> None:
-        weakref.finalize(self, drop_run, worker, run_id)
+    def __init__(self, worker: str, run_id: str, incarnation: int) -> None:
+        weakref.finalize(self, drop_run, worker, run_id, incarnation)

@@ -52,7 +52,7 @@ def check_sample(sample: LoadAnswer, selection_rows: int) -> None:
     Raises
     ------
     DataError
-        It has too few rows, too little weight, or rows of one class only.
+        It has too few rows, too little weight, or rows of one class or one target value only.
     """
     weight_sum, all_rows = sample.features.count, sample.all_rows
     assert all_rows is not None
@@ -62,6 +62,14 @@ def check_sample(sample: LoadAnswer, selection_rows: int) -> None:
             f"{weight_sum:g}; at least 2 rows and a sum above 2 are needed: raise selection_rows",
             kind="too-few-rows",
         )
+    if sample.targets is not None and all_rows.targets is not None:
+        if not sample.targets.m2.any() and all_rows.targets.m2.any():
+            raise DataError(
+                f"the target has one value only on the {sample.n_fit} rows of the selection sample, so that no centre "
+                "can be told from another: raise selection_rows",
+                kind="constant-sample",
+            )
+        return
     if sample.labels is None or all_rows.labels is None:
         return
     seen = np.count_nonzero(sample.labels.weights > 0)

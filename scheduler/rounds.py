@@ -24,6 +24,11 @@ Strip = tuple[Tile, ...]
 HandedIn = dict[int, list[NDArray[Any] | None]]
 
 
+def _overflow_ignored() -> np.errstate:
+    """Overflow is found in the sums, and named there; a warning per tile would only repeat it."""
+    return np.errstate(over="ignore", invalid="ignore")
+
+
 def apply_message(
     blocks: Sequence[Block],
     message: Message,
@@ -63,11 +68,12 @@ def apply_message(
         for block in blocks:
             if isinstance(message, Step):
                 assert block.begin is not None
-                step = step or prepare_step(message, block.begin, with_centers=handed_in is None)
+                with _overflow_ignored():
+                    step = step or prepare_step(message, block.begin, with_centers=handed_in is None)
                 if block.number in fresh:
                     block.prepare(step)
             elif block.number in fresh:
-                with np.errstate(over="ignore", invalid="ignore"):
+                with _overflow_ignored():
                     block.start(message)
         work = [(block, strip) for block in blocks for strip in block.strips]
         answers = map_tiles(_stepper(message, step, fresh, handed_in), _read_ahead(work))
@@ -93,9 +99,9 @@ def _read_ahead(work: Sequence[tuple[Block, Strip]]) -> Iterator[tuple[Block, St
 
 def _loader(message: Load, fresh: Collection[int]) -> Any:
     def load_block(block: Block) -> Answer:
-        if block.number in fresh:
-            block.load(message)
-        with np.errstate(over="ignore", invalid="ignore"):
+        with _overflow_ignored():
+            if block.number in fresh:
+                block.load(message)
             return block.load_answer(message)
 
     return load_block
@@ -103,7 +109,7 @@ def _loader(message: Load, fresh: Collection[int]) -> Any:
 
 def _accumulator(message: Accumulate) -> Any:
     def accumulate_block(block: Block) -> Answer:
-        with np.errstate(over="ignore", invalid="ignore"):
+        with _overflow_ignored():
             return accumulate(block, message)
 
     return accumulate_block
@@ -112,8 +118,7 @@ def _accumulator(message: Accumulate) -> Any:
 def _stepper(message: Message, step: PreparedStep | None, fresh: Collection[int], handed_in: HandedIn | None) -> Any:
     def run_strip(item: tuple[Block, Strip]) -> Answer:
         block, strip = item
-        # Overflow is found in the sums, and named there; a warning per tile would only repeat it.
-        with np.errstate(over="ignore", invalid="ignore"):
+        with _overflow_ignored():
             if step is None:
                 assert isinstance(message, Begin)
                 return block.start_answer(message, strip)
@@ -121,6 +126,14 @@ def _stepper(message: Message, step: PreparedStep | None, fresh: Collection[int]
             return block.run_strip(step, strip, columns, fresh=block.number in fresh)
 
     return run_strip
+
+
+def _columns_of(query: KernelColumns) -> Any:
+    def columns(block: Block) -> Any:
+        with _overflow_ignored():
+            return block.columns(query.problems)
+
+    return columns
 
 
 def replay(blocks: Sequence[Block], messages: Sequence[Message]) -> None:
@@ -134,22 +147,25 @@ def replay(blocks: Sequence[Block], messages: Sequence[Message]) -> None:
                     pass
             else:
                 assert isinstance(message, Begin)
-                for block in blocks:
-                    block.start(message)
+                with _overflow_ignored():
+                    for block in blocks:
+                        block.start(message)
         if not messages or not blocks:
             return
         begin = blocks[0].begin
         assert begin is not None
-        steps = [prepare_step(message, begin) for message in messages if isinstance(message, Step)]
+        with _overflow_ignored():
+            steps = [prepare_step(message, begin) for message in messages if isinstance(message, Step)]
         for block in blocks:
             for step in steps:
                 block.prepare(step)
 
         def replay_strip(item: tuple[Block, Strip]) -> None:
             block, strip = item
-            for tile in strip:
-                for step in steps:
-                    block.step(step, tile, None)
+            with _overflow_ignored():
+                for tile in strip:
+                    for step in steps:
+                        block.step(step, tile, None)
 
         for _ in map_tiles(replay_strip, _read_ahead([(block, strip) for block in blocks for strip in block.strips])):
             pass
@@ -160,7 +176,7 @@ def ask(blocks: Sequence[Block], query: Query) -> Answer:
     answer = Answer()
     with single_threaded_blas():
         if isinstance(query, KernelColumns):
-            columns = map_tiles(lambda block: block.columns(query.problems), blocks)
+            columns = map_tiles(_columns_of(query), blocks)
             for block, value in zip(blocks, columns, strict=True):
                 answer.columns[block.number] = value
         else:

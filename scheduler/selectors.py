@@ -138,6 +138,8 @@ class Selector(ABC):
         require_finite_sums(answer)
         self._start(len(self._factors.target_norms))
         self._take_first_draw(answer)
+        if not self._factors.target_norms.any():
+            self.residual_max, self.reason = 0.0, StopReason.RESIDUAL_BELOW
 
     @abstractmethod
     def _start(self, n_targets: int) -> None:
@@ -162,7 +164,7 @@ class Selector(ABC):
 
     def _append(self, row: int, features: NDArray[Any], column: Array, s: float, z: Array) -> Array:
         factors, settings = self.factors, self.settings
-        if np.sqrt(max(factors.s.max(), s) / min(factors.s.min(), s)) > settings.condition_limit:
+        if np.sqrt(max(factors.s.max(), s)) / np.sqrt(min(factors.s.min(), s)) > settings.condition_limit:
             self.reason = StopReason.ILL_CONDITIONED
             return np.zeros_like(z)
         regularizes = settings.regularization != "none"
@@ -400,10 +402,11 @@ class PoolSelector(Selector):
 def require_finite_sums(answer: ProblemAnswer) -> None:
     """Refuse sums that overflowed."""
     if not all(np.isfinite(array).all() for array in answer.sums.values()):
-        raise _overflow()
+        raise overflow()
 
 
-def _overflow() -> DataError:
+def overflow() -> DataError:
+    """Return the error for a training whose numbers became too large."""
     return DataError(
         "the products of kernel columns or targets overflow: scale the targets, the features (standardize=True) or "
         "sample_weight to ordinary sizes, or use dtype='float64'",

@@ -68,14 +68,14 @@ def answer_query(fence: Fence, numbers: Sequence[int], version: int, at: bytes, 
     return memo.answer_query(fence, numbers, version, at, query)
 
 
-def hold_lease(run_id: str, worker: str) -> Lease:
+def hold_lease(run_id: str, incarnation: int, worker: str) -> Lease:
     """Tie the run's memory on this worker to a dask result."""
-    return Lease(worker, run_id)
+    return Lease(worker, run_id, incarnation)
 
 
-def drop_run(run_id: str) -> None:
+def drop_run(run_id: str, incarnation: int) -> None:
     """Forget the run on this worker."""
-    memo.drop_run(get_worker().address, run_id)
+    memo.drop_run(get_worker().address, run_id, incarnation)
 
 
 def peak_rss() -> int:

@@ -25,8 +25,9 @@ from distkern.scheduler.backends import Backend
 from distkern.scheduler.lookahead_messages import WIDTH_UNIT
 from distkern.scheduler.lookahead_selector import LookaheadSelector
 from distkern.scheduler.messages import Begin, Load, Step
+from distkern.scheduler.ranges import check_ranges, feature_names, warn_about_scales
 from distkern.scheduler.refitting import check_sample, refit_paths
-from distkern.scheduler.selectors import HISTORY_DTYPE, PoolSelector, Selector
+from distkern.scheduler.selectors import HISTORY_DTYPE, PoolSelector, Selector, overflow
 from distkern.scheduler.settings import LOOKAHEAD_PANEL, LOOKAHEAD_POOL, SelectionSettings
 from distkern.scheduler.threads import single_threaded_blas
 from distkern.statistics import weighted_median_distance
@@ -172,7 +173,8 @@ def train(
     DataError
         The rows cannot be trained on.
     """
-    with single_threaded_blas():
+    # Overflow is found in the sums, and in what they came to.
+    with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):
         return _train(job, source, backend, events, n_workers, run_id or uuid.uuid4().hex, clock or _new_clock())
 
 
@@ -205,6 +207,7 @@ def _train(
     weight_sum = check_statistics(all_rows, source, job)
     classes = encoded_classes(all_rows, source, job)
     scaling, kernel = fit_kernel_space(all_rows, job)
+    warn_about_scales(all_rows.features, scaling, kernel, feature_names(source))
     means = target_means(all_rows, classes, source.classes is not None)
     n_targets = len(means)
     problems = tuple((t,) for t in range(n_targets)) if job.one_vs_rest else (tuple(range(n_targets)),)
@@ -350,12 +353,7 @@ def check_statistics(loaded: LoadAnswer, source: BlockSource, job: TrainingJob) 
             "at least 2 are needed",
             kind="too-few-rows",
         )
-    moments = [loaded.features] + ([] if loaded.targets is None else [loaded.targets])
-    if not all(np.isfinite(m.m2).all() and np.isfinite(m.count) for m in moments):
-        raise DataError(
-            "the squares of the features, targets or row weights overflow: scale them to ordinary sizes",
-            kind="overflow",
-        )
+    check_ranges(loaded, job.dtype, standardize=job.standardize, names=feature_names(source))
     if not (loaded.features.m2 > 0).any():
         raise DataError(
             f"all {len(loaded.features.m2)} features are constant over the training rows: "
@@ -433,6 +431,8 @@ def make_path(selector: Selector, n_features: int) -> Path:
     """Freeze what a selector has built."""
     m, factors = selector.n_centers, selector.factors
     assert selector.reason is not None
+    if not all(np.isfinite(part).all() for part in (factors.u, factors.s, factors.z, factors.lambdas[: m + 1])):
+        raise overflow()
     features = np.array(selector.features) if m else np.empty((0, n_features))
     return Path(
         n_centers=selector.best,

@@ -62,6 +62,8 @@ class Workforce:
         Told of workers that are lost, refused or waited for.
     run_id : str
         Name of the run on the workers.
+    incarnation : int
+        Which driver of the run this is.
     n_blocks : int
         Blocks of the run.
     worker_wait : float
@@ -75,6 +77,7 @@ class Workforce:
         client: Any,
         events: EventBus,
         run_id: str,
+        incarnation: int,
         n_blocks: int,
         *,
         worker_wait: float,
@@ -89,6 +92,7 @@ class Workforce:
         self._client = client
         self._events = events
         self._run_id = run_id
+        self._incarnation = incarnation
         self._n_blocks = n_blocks
         self._worker_wait = worker_wait
         self._ask_facts = ask_facts
@@ -139,7 +143,9 @@ class Workforce:
             asked.cancel()
         leases, self._leases = self._leases, {}
         for worker in leases:
-            memo.drop_run(worker, self._run_id)  # workers that are threads of this process, gone or not
+            memo.drop_run(
+                worker, self._run_id, self._incarnation
+            )  # workers that are threads of this process, gone or not
         if self._client.status == "running":
             for lease in leases.values():
                 lease.release()
@@ -186,7 +192,9 @@ class Workforce:
             return
         blocks = blocks_of(self.homes, worker)
         self._leases.pop(worker, None)
-        memo.drop_run(worker, self._run_id)  # its memory is in this process where workers are threads
+        memo.drop_run(
+            worker, self._run_id, self._incarnation
+        )  # its memory is in this process where workers are threads
         if not blocks:
             return
         self._events.emit(WorkerLost(worker=worker, blocks=blocks, reason=reason))
@@ -331,6 +339,7 @@ class Workforce:
             self._leases[worker] = self._client.submit(
                 tasks.hold_lease,
                 self._run_id,
+                self._incarnation,
                 worker,
                 key=f"distkern-lease-{uuid.uuid4().hex}",
                 workers=[worker],

@@ -1,7 +1,15 @@
 """Stores: datasets, block sources, ingest and models. The only room that imports zarr."""
 
 from distkern.storage.blocks import block_boundaries, chunk_rows_for
-from distkern.storage.checks import check_rows_agree, check_weights, numeric_dtype, require_finite, to_numeric
+from distkern.storage.checks import (
+    check_rows_agree,
+    check_weights,
+    column_name,
+    numeric_dtype,
+    require_extent,
+    require_finite,
+    to_numeric,
+)
 from distkern.storage.checksums import differing_arrays, rows_checksum
 from distkern.storage.dataset import Dataset, open_dataset
 from distkern.storage.ingest import ingest
@@ -47,6 +55,7 @@ __all__ = [
     "check_weights",
     "chunk_rows_for",
     "collect_report",
+    "column_name",
     "describe",
     "differing_arrays",
     "ingest",
@@ -62,6 +71,7 @@ __all__ = [
     "read_patiently",
     "read_predictions",
     "recorded",
+    "require_extent",
     "require_finite",
     "rows_checksum",
     "to_numeric",

@@ -16,6 +16,7 @@ __all__ = [
     "check_weights",
     "column_name",
     "numeric_dtype",
+    "require_extent",
     "require_finite",
     "to_numeric",
 ]
@@ -150,6 +151,25 @@ def check_rows_agree(n_rows: int, n_targets: int, what: str = "y") -> None:
             f"X has {n_rows} rows but {what} has {n_targets}: give one entry of {what} for each row of X",
             kind="shape-mismatch",
         )
+
+
+def require_extent(n_rows: int, n_features: int) -> None:
+    """Refuse X without rows or without columns.
+
+    Parameters
+    ----------
+    n_rows, n_features : int
+        Its shape.
+
+    Raises
+    ------
+    DataError
+        ``too-few-rows`` or ``zero-features``.
+    """
+    if n_rows == 0:
+        raise DataError(f"X has 0 rows (and {n_features} features): give the rows to train on", kind="too-few-rows")
+    if n_features == 0:
+        raise DataError(f"X has 0 features (and {n_rows} rows): give at least one column", kind="zero-features")
 
 
 def check_weights(weights: Any, n_rows: int, first_row: int = 0) -> NDArray[np.float64]:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import io
+import warnings
+from collections.abc import Callable
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
 
 __all__ = ["NpyHeader", "read_npy_header"]
+
+_MAX_HEADER = 1 << 16
+_READERS: dict[tuple[int, int], tuple[int, Callable[[IO[bytes]], Any]]] = {
+    (1, 0): (2, npy.read_array_header_1_0),
+    (2, 0): (4, npy.read_array_header_2_0),
+}
+"""Bytes of the header's length, and what reads length and header, by version."""
 
 
 class NpyHeader(NamedTuple):
@@ -40,12 +50,20 @@ def read_npy_header(stream: IO[bytes]) -> NpyHeader:
         There is no npy header, or it describes pickled objects.
     """
     version = npy.read_magic(stream)
-    if version == (1, 0):
-        shape, fortran_order, dtype = npy.read_array_header_1_0(stream)
-    elif version == (2, 0):
-        shape, fortran_order, dtype = npy.read_array_header_2_0(stream)
-    else:
+    if version not in _READERS:
         raise ValueError(f"npy version {version} is not known")
+    length_bytes, read = _READERS[version]
+    prefix = stream.read(length_bytes)
+    length = int.from_bytes(prefix, "little")
+    if len(prefix) < length_bytes or length > _MAX_HEADER:
+        # A length may claim gigabytes, which would be allocated to be read.
+        raise ValueError(f"a header of {length} bytes is not known")
+    with warnings.catch_warnings():
+        # Files that were written by Python 2 are read as well as others.
+        warnings.simplefilter("ignore", UserWarning)
+        shape, fortran_order, dtype = read(io.BytesIO(prefix + stream.read(length)))
+    if min(shape, default=0) < 0:
+        raise ValueError(f"an array of shape {shape} does not exist")
     if dtype.hasobject:
         raise ValueError("it holds pickled objects, which are not read for safety")
     return NpyHeader(shape, fortran_order, dtype)

@@ -22,7 +22,14 @@ from distkern.errors import DataError
 from distkern.redaction import redact
 from distkern.storage.absent import absent_chunks, chunk_shape, holds_chunks
 from distkern.storage.blocks import block_boundaries, block_rows, memory_block_rows
-from distkern.storage.checks import check_rows_agree, check_weights, numeric_dtype, require_finite, to_numeric
+from distkern.storage.checks import (
+    check_rows_agree,
+    check_weights,
+    numeric_dtype,
+    require_extent,
+    require_finite,
+    to_numeric,
+)
 from distkern.storage.chunks import read_rows, read_slab, require_checksums
 from distkern.storage.labels import as_targets
 from distkern.storage.retries import RetryPolicy, note_absent
@@ -54,6 +61,8 @@ class ArraySource:
         Sorted class labels, where y holds codes.
     boundaries : tuple of int, optional
         Block boundaries; by default up to 32 blocks of 512 rows or more and at most 4 MiB.
+    feature_names : sequence of str, optional
+        Names of the columns of X, for messages.
 
     Raises
     ------
@@ -71,7 +80,9 @@ class ArraySource:
         weights: Any = None,
         classes: NDArray[Any] | None = None,
         boundaries: tuple[int, ...] | None = None,
+        feature_names: Sequence[str] | None = None,
     ) -> None:
+        self.feature_names = feature_names
         self.X = _two_dimensional(to_numeric(X, "X"))
         self.y = _targets_allowed(as_targets(y))
         self.n_rows, self.n_features = self.X.shape
@@ -207,6 +218,7 @@ class ZarrSource(ZarrRows):
         policy: RetryPolicy | None = None,
     ) -> None:
         super().__init__(X, policy)
+        require_extent(self.n_rows, self.n_features)
         self.y = _targets_allowed(_anchored(y, "y") if isinstance(y, zarr.Array) else as_targets(y))
         check_rows_agree(self.n_rows, self.y.shape[0])
         self.target_shape: tuple[int, ...] = tuple(self.y.shape[1:])
@@ -276,6 +288,7 @@ class DatasetSource(ZarrSource):
     ) -> None:
         super().__init__(dataset.X, dataset.y, weights, classes=dataset.class_labels, policy=policy)
         self.path = dataset.path
+        self.feature_names = dataset.feature_names
         self._content = dataset.fingerprint()
         self.place = redact(dataset.path)
         self._checksums: Mapping[str, Sequence[str | int]] = dataset.checksums

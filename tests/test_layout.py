@@ -215,7 +215,7 @@ def has_parameters(name: str) -> bool:
     if isinstance(value, type):
         if dataclasses.is_dataclass(value):
             return False  # Documented field by field, see below.
-        return value.__init__ is not object.__init__ and not issubclass(value, (str, distkern.DistkernError))
+        return value.__init__ is not object.__init__ and not issubclass(value, (str, distkern.DistkernError, Warning))
     # One line may explain one argument in running text.
     return len(accepted(value)) > 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from distkern.errors import DistkernWarning
 from distkern.redaction import displayed_cause, redact
 
 if TYPE_CHECKING:
@@ -69,7 +71,10 @@ class Terminal:
         root.addHandler(handler)
         self.adjust(self.verbosity)
         try:
-            yield
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", DistkernWarning)
+                warnings.showwarning = _logged(warnings.showwarning)
+                yield
         finally:
             root.removeHandler(handler)
             for logger, level in zip(loggers, levels, strict=True):
@@ -89,6 +94,18 @@ class Terminal:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         return handler
+
+
+def _logged(otherwise: Callable[..., None]) -> Callable[..., None]:
+    """Return a hook that turns our own warnings into log records, without the line of code that they came from."""
+
+    def show(message: Warning | str, category: type[Warning], *arguments: Any, **named: Any) -> None:
+        if issubclass(category, DistkernWarning):
+            logging.getLogger("distkern").warning("%s", message)
+        else:
+            otherwise(message, category, *arguments, **named)
+
+    return show
 
 
 def _without_credentials(record: logging.LogRecord) -> bool:

@@ -28,7 +28,12 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise JobError(f"cannot read the job file {path}: {error.strerror}", kind="job-file-missing") from None
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise JobError(
+            f"{path} is not valid TOML: tables or lists are nested too deep", kind="job-file-syntax"
+        ) from None
+    # The parser lets Python's own complaint about an endless number through.
+    except ValueError as error:
         last = f"at line {text.count(chr(10)) + 1}, the end of the file"
         reason = str(error).replace("at end of document", last)
         raise JobError(f"{path} is not valid TOML: {reason}", kind="job-file-syntax") from None
@@ -56,6 +61,6 @@ def override(document: dict[str, Any], setting: str) -> None:
 def _toml_value(text: str) -> Any:
     try:
         parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
     return parsed["value"] if len(parsed) == 1 else text

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from distkern.errors import BudgetError, DataError, JobError, RunError
+from distkern.errors import BudgetError, DataError, DataTypeError, JobError, RunError
 from distkern.estimators.assembly import assemble, prefix_lengths
 from distkern.estimators.parameters import byte_count, check_parameters
 from distkern.events import Event, Subscriber
@@ -46,6 +46,7 @@ from distkern.storage import (
     is_run,
     is_zarr_array,
     memory_array,
+    numeric_dtype,
     require_finite,
 )
 
@@ -141,7 +142,10 @@ class KernelLeastSquares(BaseEstimator, ABC):
                 if sample_weight.ndim == 0:
                     sample_weight = np.full(len(X), sample_weight)
             X, y, classes = self._validate_training(X, y, sample_weight)
-            return ArraySource(X, y, sample_weight, classes=classes)
+            names = getattr(self, "feature_names_in_", None)
+            return ArraySource(
+                X, y, sample_weight, classes=classes, feature_names=None if names is None else list(map(str, names))
+            )
         self.n_features_in_ = source.n_features
         return source
 
@@ -391,6 +395,9 @@ def validate_rows(estimator: Any, X: Any, **options: Any) -> Any:
         Shape, dtype or values are wrong.
     """
     fitting = "y" in options
+    if getattr(getattr(X, "dtype", None), "kind", "") in ("M", "m"):
+        # scikit-learn would take dates for the numbers that they are kept as.
+        numeric_dtype(X.dtype, "X")
     if fitting and options["y"] is not None:
         require_finite(as_targets(options["y"]), "y")
     try:
@@ -405,6 +412,8 @@ def validate_rows(estimator: Any, X: Any, **options: Any) -> Any:
         )
     except ValueError as error:
         raise DataError(str(error), kind="invalid-input") from None
+    except TypeError as error:
+        raise DataTypeError(str(error), kind="invalid-input") from None
     if not fitting:
         require_finite(checked, "X")
     return checked

@@ -137,7 +137,9 @@ class KernelClassifier(ClassifierMixin, KernelLeastSquares):
             y = column_or_1d(y, warn=True)
             labels = y if y.dtype.kind == "S" else plain_labels(y)
             check_classification_targets(labels)
-        except ValueError as error:
+        except DataError:
+            raise
+        except (ValueError, TypeError) as error:
             raise DataError(str(error), kind="invalid-target") from None
         present = labels
         if sample_weight is not None and sample_weight.shape == labels.shape and sample_weight.dtype.kind in "fiub":

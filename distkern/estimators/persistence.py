@@ -141,6 +141,8 @@ def _require_consistent(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -
     wrong = [name for name, shape in shapes.items() if arrays[name].shape != shape]
     wrong += [name for name, kinds in numbers.items() if arrays[name].dtype.kind not in kinds]
     wrong += [name for name in numbers if name not in wrong and not np.isfinite(arrays[name]).all()]
+    if "feature_scale" not in wrong and not (arrays["feature_scale"] > 0.0).all():
+        wrong.append("feature_scale")
     if arrays["center_indices"].dtype.kind not in "iu" or arrays["history"].dtype.names is None:
         wrong.append("center_indices or history")
     if arrays["lambda"].ndim != 1 or not len(arrays["lambda"]):

@@ -35,6 +35,10 @@ _FORMATS = {
 }
 
 
+MAX_FEATURES = 2**21
+"""Most columns of X: a row takes 16 MiB then."""
+
+
 def ingest(
     paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     out: str | os.PathLike[str],
@@ -94,6 +98,12 @@ def ingest(
         raise JobError(f"missing is {missing!r}: it must be one of {', '.join(POLICIES)}", kind="invalid-missing")
     check_destination(out, overwrite, DataError, lambda old: has_kind(old, "dataset"))
     table = _open_table(files, target, part, list(drop), delimiter)
+    if table.n_features > MAX_FEATURES:
+        raise DataError(
+            f"{', '.join(str(path) for path in files)}: rows are stored dense and have {table.n_features} features, "
+            f"and {MAX_FEATURES} are the most: leave features out, or number those of a sparse file anew",
+            kind="too-many-features",
+        )
     cleaner = Cleaner(table, missing)
     if chunk_rows is None:
         row_bytes = table.n_features * cleaner.dtype.itemsize
@@ -185,5 +195,8 @@ def _refuse_unused(
                 f"{option} has no meaning for {name} files, only for {', '.join(formats)}: leave it out",
                 kind="unused-option",
             )
-    if delimiter is not None and len(delimiter) != 1:
-        raise JobError(f"delimiter is {delimiter!r}: it must be one character", kind="invalid-delimiter")
+    if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '\r\n"\0'):
+        raise JobError(
+            f"delimiter is {delimiter!r}: it must be one ASCII character, and no quote or line break",
+            kind="invalid-delimiter",
+        )

@@ -7,11 +7,12 @@ and text that holds all its values.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,8 @@ from distkern.storage.ingest.table import Batch, choose_columns, unreadable
 __all__ = ["CsvTable"]
 
 _BLOCK_BYTES = 4 * 1024 * 1024
+_HEADER_LINES = 10_000
+_HEADER_CHARACTERS = 64 * 1024 * 1024
 _NULLS = ["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "-NaN", "null", "NULL", "None", "?"]
 _FAILURES = (pa.ArrowException, OSError, ValueError)
 
@@ -45,14 +48,15 @@ class CsvTable:
     Raises
     ------
     DataError
-        ``empty-file``, ``unreadable``, ``ragged-row``, ``empty-column``, ``text-column`` (on reading), and
-        what `choose_columns` raises.
+        ``empty-file``, ``unreadable``, ``ragged-row``, ``line-break``, ``empty-column``, ``text-column`` (on
+        reading), and what `choose_columns` raises.
     """
 
     def __init__(self, paths: Sequence[Path], target: str | None, drop: Sequence[str], delimiter: str | None) -> None:
         self._paths = paths
         self._delimiters = [delimiter or ("\t" if ".tsv" in path.suffixes else ",") for path in paths]
         headers = [(path, _header(path, mark)) for path, mark in zip(paths, self._delimiters, strict=True)]
+        self._widths = [len(header) for _, header in headers]
         columns = choose_columns(headers, target, drop)
         self.names: tuple[str, ...] | None = columns.features
         self.n_features = len(columns.features)
@@ -90,9 +94,21 @@ class CsvTable:
         for block in self._blocks(file, {}):
             rows += block.num_rows
             text = _holes_as_null(block.column(self._target))
+            self._refuse_line_breaks(text, self._first_rows[file] + rows - block.num_rows)
             while not _casts(text, self._target_type):
                 self._target_type = pa.float64() if pa.types.is_integer(self._target_type) else pa.string()
         return rows
+
+    def _refuse_line_breaks(self, text: Any, first_row: int) -> None:
+        """A quote that is never closed makes a label of all lines up to the next quote."""
+        broken = pc.fill_null(pc.match_substring(text, "\n"), False)
+        if pc.any(broken).as_py():
+            row = pc.index(broken, True).as_py()
+            raise DataError(
+                f"the target {self._target!r} holds a line break in row {first_row + row} (counted from 1 over all "
+                f"files): {text[row].as_py()[:40]!r}; close the quote, or take the line break out",
+                kind="line-break",
+            )
 
     def _blocks(self, file: int, types: dict[str, Any]) -> Iterator[Any]:
         """Yield record batches of the typed columns and the target, which is text."""
@@ -132,7 +148,12 @@ class CsvTable:
 
         try:
             with _stream(self._paths[file]) as stream:
-                for _ in pa_csv.open_csv(stream, *self._options(file, {self._target: pa.string()}, note)):
+                # pyarrow strips bytes off the end of a row that it takes for spaces, and fails to hand over what is
+                # left unless all is ASCII; then it complains on standard error.
+                plain = pa.PythonFile(codecs.EncodedFile(stream, "ascii", errors="replace"), mode="r")
+                read, parse, convert = self._options(file, {"0": pa.string()}, note)
+                read.column_names = [str(column) for column in range(self._widths[file])]
+                for _ in pa_csv.open_csv(plain, read, parse, convert):
                     pass
         except _FAILURES:
             pass
@@ -184,10 +205,21 @@ def _stream(path: Path) -> Any:
     return pa.input_stream(str(path), compression="gzip" if path.suffix == ".gz" else None)
 
 
+def _first_lines(text: IO[str]) -> Iterator[str]:
+    """Yield lines as long as they can belong to a header and a first row."""
+    for _ in range(_HEADER_LINES):
+        line = text.readline(_HEADER_CHARACTERS)
+        if len(line) == _HEADER_CHARACTERS:
+            raise ValueError(f"a line is longer than {_HEADER_CHARACTERS} characters")
+        if not line:
+            return
+        yield line
+
+
 def _header(path: Path, delimiter: str) -> list[str]:
     try:
         with _stream(path) as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
-            rows = (row for row in csv.reader(text, delimiter=delimiter) if row)
+            rows = (row for row in csv.reader(_first_lines(text), delimiter=delimiter) if row)
             header, first = next(rows, None), next(rows, None)
     except (*_FAILURES, csv.Error) as cause:
         raise unreadable(path, cause) from cause

@@ -7,7 +7,9 @@ stored column by column is first copied to a temporary file, because its rows li
 from __future__ import annotations
 
 import shutil
+import struct
 import tempfile
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +27,12 @@ from distkern.storage.npy_header import NpyHeader, read_npy_header
 
 __all__ = ["NumpyTable", "StoredArray", "open_npy", "open_npz"]
 
-_FAILURES = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError)
+_FAILURES = (
+    *(OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile, zlib.error),
+    *(NotImplementedError, RuntimeError, SyntaxError, OverflowError, RecursionError, struct.error),
+    tokenize.TokenError,
+)
+"""What damaged archives and headers raise; numpy reads a header as a Python literal."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,8 @@ class NumpyTable:
     Raises
     ------
     DataError
-        ``shape-mismatch``, ``not-numeric``, ``columns-differ``, ``unknown-column`` or ``empty-file``.
+        ``shape-mismatch``, ``not-numeric``, ``columns-differ``, ``unknown-column``, ``zero-features`` or
+        ``empty-file``.
     """
 
     def __init__(
@@ -109,6 +117,8 @@ class NumpyTable:
             )
         self.names: tuple[str, ...] | None = None
         self.n_features = width - (target_column is not None)
+        if not self.n_features:
+            raise DataError(f"{first.name} has no column besides the target", kind="zero-features")
         self.n_rows = sum(X.header.shape[0] for X, _ in parts)
         self.dtype: np.dtype[Any] = np.result_type(*(numeric_dtype(X.header.dtype, X.name) for X, _ in parts))
 

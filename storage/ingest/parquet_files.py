@@ -35,7 +35,7 @@ class ParquetTable:
     Raises
     ------
     DataError
-        ``unreadable``, ``text-column``, ``empty-file``, and what `choose_columns` raises.
+        ``unreadable``, ``text-column``, ``bad-target``, ``empty-file``, and what `choose_columns` raises.
     """
 
     def __init__(self, paths: Sequence[Path], target: str | None, drop: Sequence[str]) -> None:
@@ -62,6 +62,8 @@ class ParquetTable:
             for path, schema in zip(paths, schemas, strict=True)
             for name in columns.features
         ]
+        for path, schema in zip(paths, schemas, strict=True):
+            _require_labels(path, columns.target, schema.field(columns.target).type)
         self.dtype: np.dtype[Any] = np.result_type(*types)
         if self.dtype.kind == "b":
             self.dtype = np.dtype(np.uint8)
@@ -105,6 +107,16 @@ def _number_type(path: Path, name: str, kind: Any) -> np.dtype[Any]:
         f"with --drop {name}, or encode it as numbers",
         kind="text-column",
     )
+
+
+def _require_labels(path: Path, name: str, kind: Any) -> None:
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_nested(value) or pa.types.is_binary(value) or pa.types.is_large_binary(value):
+        raise DataError(
+            f"the target {name!r} of {path} holds {kind} values, which are neither numbers nor labels: choose "
+            "another --target, or write it as text or numbers",
+            kind="bad-target",
+        )
 
 
 def _numbers(column: Any) -> NDArray[Any]:

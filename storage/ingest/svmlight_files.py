@@ -18,6 +18,8 @@ __all__ = ["SvmlightTable"]
 
 _RANGE_BYTES = 4 * 1024 * 1024
 _ANY_WIDTH = 2**31 - 1
+_LARGEST_WHOLE = 2.0**53
+"""Beyond, a float64 does not tell whole numbers apart."""
 
 
 class SvmlightTable:
@@ -46,7 +48,7 @@ class SvmlightTable:
             rows = 0
             for X, y in _ranges(path, _ANY_WIDTH):
                 rows += len(y)
-                whole = whole and bool(np.all(np.isfinite(y)) and np.all(y == np.rint(y)))
+                whole = whole and bool(np.all(np.abs(y) <= _LARGEST_WHOLE) and np.all(y == np.rint(y)))
                 if X.nnz:
                     lowest, highest = min(lowest, int(X.indices.min())), max(highest, int(X.indices.max()))
             if rows == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -90,7 +91,7 @@ def choose_columns(headers: Sequence[tuple[Path, Sequence[str]]], target: str | 
     """
     path, names = headers[0]
     for file, header in headers:
-        twice = sorted({name for name in header if list(header).count(name) > 1})
+        twice = sorted(name for name, count in Counter(header).items() if count > 1)
         if twice:
             raise DataError(
                 f"{file} has more than one column {twice[0]!r}: rename one of them", kind="duplicate-column"
@@ -100,8 +101,9 @@ def choose_columns(headers: Sequence[tuple[Path, Sequence[str]]], target: str | 
             f"which column of {path} is the target? Name it with --target; the columns are {_listed(names)}",
             kind="target",
         )
+    known = set(names)
     for name in (target, *drop):
-        if name not in names:
+        if name not in known:
             role = "target" if name == target else "column to drop"
             raise DataError(
                 f"{path} has no column {name!r} ({role}){_nearest(name, names)}; "
@@ -110,9 +112,10 @@ def choose_columns(headers: Sequence[tuple[Path, Sequence[str]]], target: str | 
             )
     if target in drop:
         raise DataError(f"column {target!r} is the target and to be dropped: name one", kind="target")
-    wanted = [name for name in names if name not in drop]
+    dropped = set(drop)
+    wanted = [name for name in names if name not in dropped]
     for file, header in headers[1:]:
-        others = set(header) - set(drop)
+        others = set(header) - dropped
         differing = sorted(set(wanted) ^ others)
         if differing:
             has, lacks = (path, file) if differing[0] in wanted else (file, path)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import Call, job_text, tree
+from command_line import Call, job_text
 
 
 @pytest.fixture
@@ -74,32 +74,6 @@ def test_ingest_refuses_a_store_that_exists(here: Path, call: Call) -> None:
     assert call(*arguments, "--overwrite").code == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "target", "part"),
-    [
-        ("a,b,y\n1,2,x\n3,nan,z\n5,6,x\n", "y", "row 2"),
-        ("a,b,y\n1,2,x\n3,4,x\n", "y", "class"),
-        ("a,b,y\n1,2,x\n3\n", "y", "line"),
-        ("a,b,y\n1,2,x\n3,4,z\n", "tgt", "tgt"),
-    ],
-)
-def test_bad_rows_end_with_3_and_leave_nothing(here: Path, call: Call, text: str, target: str, part: str) -> None:
-    csv(here, text)
-    before = tree(here)
-    done = call("ingest", "rows.csv", "--target", target, "--out", "o.zarr", "--task", "classification")
-    assert done.code == 3
-    assert part in done.err.lower()
-    assert done.out == ""
-    assert tree(here) == before
-
-
-def test_a_missing_source_is_named(here: Path, call: Call) -> None:
-    done = call("ingest", "nosuch.csv", "--target", "y", "--out", "o.zarr")
-    assert done.code == 3
-    assert "nosuch.csv" in done.err
-    assert tree(here) == set()
-
-
 @pytest.mark.parametrize("store", ["blobs.zarr", "blobs.model", "blobs.run"])
 def test_info_describes_each_kind_of_store(trained: Path, call: Call, store: str) -> None:
     text = call("info", store)
@@ -108,12 +82,6 @@ def test_info_describes_each_kind_of_store(trained: Path, call: Call, store: str
     done = call("info", store, "--json")
     assert isinstance(json.loads(done.out), dict)
     assert done.out.count("\n") == 1
-
-
-def test_info_names_what_is_missing(call: Call) -> None:
-    done = call("info", "nosuch.zarr")
-    assert done.code in (3, 6)
-    assert "nosuch.zarr" in done.err
 
 
 def test_evaluate_agrees_with_the_model(trained: Path, call: Call) -> None:
@@ -218,34 +186,3 @@ def test_predict_refuses_an_output_that_exists(trained: Path, call: Call) -> Non
     assert again.code == 3
     assert "out.zarr" in again.err
     assert call(*arguments, "--overwrite").code == 0
-
-
-@pytest.mark.parametrize("command", ["predict", "evaluate"])
-def test_another_number_of_features_is_refused_with_both(trained: Path, call: Call, command: str) -> None:
-    from distkern.storage import write_dataset
-
-    write_dataset(trained / "wide.zarr", np.eye(10, 7), np.repeat(["ant", "bee"], 5))
-    done = call(command, "blobs.model", "wide.zarr", *(["--out", "out.zarr"] if command == "predict" else []))
-    assert done.code == 3
-    assert "7 features" in done.err
-    assert "4" in done.err
-    assert not (trained / "out.zarr").exists()
-
-
-@pytest.mark.parametrize("command", ["predict", "evaluate"])
-def test_a_missing_model_ends_with_6(blobs: Path, call: Call, command: str) -> None:
-    done = call(command, "nosuch.model", "blobs.zarr", *(["--out", "o.zarr"] if command == "predict" else []))
-    assert done.code == 6
-    assert "nosuch.model" in done.err
-    assert not (blobs / "o.zarr").exists()
-
-
-def test_probabilities_of_a_regression_are_refused(waves: Path, call: Call) -> None:
-    (waves / "job.toml").write_text(
-        job_text(data={"train": "waves.zarr"}, model={"max_centers": 5}, output={"model": "w.model"})
-    )
-    assert call("train", "job.toml").code == 0
-    done = call("predict", "w.model", "waves-test.zarr", "--out", "o.zarr", "--proba")
-    assert done.code == 2
-    assert "proba" in done.err
-    assert not (waves / "o.zarr").exists()

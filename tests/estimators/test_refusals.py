@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import pytest
 from fits import ALL, CLASSIFIERS, REGRESSORS, classes, data_for, fitted, regression
@@ -153,9 +152,6 @@ def test_a_number_that_is_not_finite_in_x_is_named_by_place(cls: Any, value: flo
         cls(max_centers=5).fit(good, y).predict(X)
 
 
-Y_PLACE = "estimators/kinds.py _validate_training: scikit-learn's check of y comes first and names no place"
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("cls", ALL)
 def test_a_number_that_is_not_finite_in_y_is_named_by_place(cls: Any, value: float) -> None:
@@ -164,13 +160,6 @@ def test_a_number_that_is_not_finite_in_y_is_named_by_place(cls: Any, value: flo
     y[23] = value
     with pytest.raises(dk.DataError, match=r"y holds .* in row 23"):
         cls(max_centers=5).fit(X, y)
-
-
-def test_a_number_that_is_not_finite_in_one_of_several_targets_is_named_by_place() -> None:
-    X, y = regression(n_targets=3)
-    y[23, 2] = np.nan
-    with pytest.raises(dk.DataError, match=r"y holds NaN in row 23 .*, column 2"):
-        dk.OROLSRegressor(max_centers=5).fit(X, y)
 
 
 @pytest.mark.parametrize("cls", ALL)
@@ -197,12 +186,6 @@ def test_one_class_with_weight_is_named(cls: Any) -> None:
     with pytest.raises(dk.DataError, match=r"one class only .*1\)") as caught:
         cls().fit(X, y, (y == 1).astype(float))
     assert caught.value.kind == "one-class"
-
-
-def test_the_class_that_is_left_is_named_as_it_was_given() -> None:
-    X, y = classes(60, 2)
-    with pytest.raises(dk.DataError, match=r"one class only \(1\)"):
-        dk.OROLSClassifier().fit(X, y, (y == 1).astype(float))
 
 
 @pytest.mark.parametrize("cls", ALL)
@@ -254,94 +237,6 @@ def test_prediction_before_training(cls: Any) -> None:
         if hasattr(cls, name):
             with pytest.raises(NotFittedError):
                 getattr(cls(), name)(2 if name == "truncate" else X)
-
-
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        (-np.ones(120), r"sample_weight is -1.0 in row 0"),
-        (np.r_[np.ones(50), np.nan, np.ones(69)], r"sample_weight is nan in row 50"),
-        (np.r_[np.ones(50), np.inf, np.ones(69)], r"sample_weight is inf in row 50"),
-        (np.ones((120, 1)), r"sample_weight has shape \(120, 1\)"),
-        (np.zeros(120), r"sample_weight is zero for all 120 rows"),
-        (np.r_[1.0, np.zeros(119)], r"1 of 120 rows can train"),
-        (np.full(120, 1e-3), r"row weights sum to 0.12"),
-        pytest.param(
-            np.full(120, "a"),
-            "sample_weight",
-        ),
-    ],
-    ids=["negative", "nan", "inf", "two-dimensional", "zero", "one", "tiny", "text"],
-)
-def test_weights_that_make_no_sense(weights: Any, message: str) -> None:
-    X, y = regression()
-    with pytest.raises(dk.DataError, match=message):
-        dk.OROLSRegressor(max_centers=5).fit(X, y, weights)
-
-
-def test_targets_that_are_no_numbers() -> None:
-    X, _ = regression(30)
-    with pytest.raises(dk.DataError):
-        dk.OROLSRegressor().fit(X, None)
-    with pytest.raises(dk.DataError):
-        dk.OROLSClassifier().fit(X, np.linspace(0, 1, 30))
-    with pytest.raises(dk.DataError):
-        dk.OROLSClassifier().fit(X, np.ones((30, 2), dtype=int))
-
-
-def test_text_as_target_of_a_regressor() -> None:
-    X, _ = regression(30)
-    with pytest.raises(dk.DataError, match="y"):
-        dk.OROLSRegressor().fit(X, np.full(30, "a"))
-
-
-def test_a_missing_label() -> None:
-    X, codes = classes(30)
-    y = np.array(["a", "b", "c"], dtype=object)[codes]
-    y[11] = None
-    with pytest.raises(dk.DataError, match="row 11"):
-        dk.OROLSClassifier().fit(X, y)
-
-
-@pytest.mark.parametrize("X", [np.zeros(5), np.zeros((5, 2, 2)), np.ones((5, 2)) + 1j, np.full((5, 2), "a")], ids=str)
-def test_features_of_a_wrong_shape_or_type(X: Any) -> None:
-    with pytest.raises(dk.DataError):
-        dk.OROLSRegressor().fit(X, np.arange(5.0))
-
-
-DASK = "scheduler/dask_arrays.py DaskArraySource checks neither weights, shapes nor dtypes as the other sources do"
-
-
-@pytest.mark.parametrize(
-    "weights", [-np.ones(120), np.ones((120, 1)), np.full(120, "a")], ids=["negative", "2d", "text"]
-)
-def test_weights_beside_a_dask_array(weights: Any) -> None:
-    X, y = regression()
-    weights[0] = weights[1]
-    with pytest.raises(dk.DataError, match=r"weight.* (row 0|shape|dtype|numbers)"):
-        dk.OROLSRegressor(max_centers=3).fit(da.from_array(X), y, weights)
-
-
-def test_one_negative_weight_beside_a_dask_array() -> None:
-    X, y = regression()
-    weights = np.ones(120)
-    weights[9] = -1.0
-    with pytest.raises(dk.DataError, match="row 9"):
-        dk.OROLSRegressor(max_centers=3).fit(da.from_array(X), y, weights)
-
-
-@pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
-@pytest.mark.parametrize("dtype", ["U1", "complex128"])
-def test_dask_features_that_are_no_real_numbers(dtype: str) -> None:
-    X, y = regression()
-    with pytest.raises(dk.DataError, match="X has dtype"):
-        dk.OROLSRegressor(max_centers=3).fit(da.from_array(np.rint(X).astype(dtype)), y)
-
-
-def test_dask_with_a_target_that_is_one_number() -> None:
-    X, _ = regression()
-    with pytest.raises(dk.DataError, match="y has shape"):
-        dk.OROLSRegressor(max_centers=3).fit(da.from_array(X), np.float64(3.0))
 
 
 @pytest.mark.parametrize("n_centers", [0, -1, 16])

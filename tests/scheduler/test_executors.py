@@ -14,7 +14,7 @@ from clusters import cluster
 from trainings import assert_same_bits, cut, make_classes, make_data, make_job
 
 from distkern.errors import DataError, DistkernError, JobError
-from distkern.events import BlocksReplayed, EventBus, RoundDone, RunEnded, RunStarted
+from distkern.events import BlocksReplayed, EventBus, ExchangeDone, RoundDone, RunEnded, RunStarted
 from distkern.scheduler import cluster as cluster_module
 from distkern.scheduler import memo, run_training
 from distkern.scheduler.answers import Answer
@@ -471,10 +471,11 @@ def test_run_training_without_a_client() -> None:
     events: list[Any] = []
     result = run_training(CASES["pool"][1], array_source("pool", Path()), subscribers=[events.append])
     assert_same_bits(result, reference("pool"))
-    assert isinstance(events[0], RunStarted)
+    assert isinstance(events[0], ExchangeDone)
+    assert isinstance(events[1], RunStarted)
     assert isinstance(events[-1], RunEnded)
-    rounds = [event for event in events if isinstance(event, RoundDone)]
-    assert len(rounds) == len(events) - 2
+    assert all(isinstance(event, (RoundDone, ExchangeDone)) for event in events[2:-1])
+    assert sum(isinstance(event, ExchangeDone) for event in events) == result.summary["exchanges"]
     assert result.summary["planned_peak_bytes"] > 0
     assert result.summary["peak_rss_driver"] > 0
     assert result.summary["peak_rss_worker"] == 0

@@ -412,7 +412,7 @@ def test_runs_and_workers_are_apart() -> None:
 
 def test_memory_is_freed_with_its_lease() -> None:
     worker = Worker().at(3)
-    lease = Lease(worker.address, worker.run_id)
+    lease = Lease(worker.address, worker.run_id, 1)
     gc.collect()
     assert memo.held_runs() == [("tcp://w", "run")]
     del lease
@@ -420,10 +420,22 @@ def test_memory_is_freed_with_its_lease() -> None:
     assert memo.held_runs() == []
 
 
+def test_an_older_driver_frees_nothing_of_a_newer_one() -> None:
+    worker = Worker()
+    older = Lease(worker.address, worker.run_id, 0)
+    worker.at(3)
+    del older
+    gc.collect()
+    memo.drop_run(worker.address, worker.run_id, 0)
+    assert memo.held_runs() == [("tcp://w", "run")]
+    memo.drop_run(worker.address, worker.run_id, 1)
+    assert memo.held_runs() == []
+
+
 def test_a_lease_that_dies_inside_the_memo_does_not_hang() -> None:
     """The finalizer runs wherever the collector runs, also while the memo's own lock is held."""
     Worker().at(1)
-    cycle: list[Any] = [Lease("tcp://w", "run")]
+    cycle: list[Any] = [Lease("tcp://w", "run", 1)]
     cycle.append(cycle)
 
     def collect_under_lock() -> None:

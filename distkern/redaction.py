@@ -19,11 +19,13 @@ HIDDEN = "***"
 # An authority with a colon may hold a secret with slashes and at signs; all up to the token's last at sign goes.
 _USER_AND_PASSWORD = re.compile(r"(?<=://)[^/\s'\"@:]*:[^\s'\"]*(?=@)")
 _USER = re.compile(r"(?<=://)[^/\s'\"@]+(?=@)")
+# Some file systems name places without the scheme of the URL they were opened by.
+_BARE = re.compile(r"(?<![\w/.-])[^\s'\"/:@(),<>=]{1,256}:(?!//|:)[^\s'\"@()<>]+@(?=\w)")
 _URL_QUERY = re.compile(r"(://[^\s'\"?#]*)([?#][^\s'\"]*)")
 _PARAMETER = re.compile(r"([?&;#][^=&;#\s]*=)[^&;#\s]*")
 _NAMED = re.compile(
-    r"(?i)([\w.-]*(?:secret|token|passw(?:or)?d|pwd|signature|credential|api[_-]?key|access[_-]?key|account[_-]?key)"
-    r"[\w.-]*[\"']?\s*[=:]\s*[\"']?)(?!//)([^\s\"',;&)}\]]+)"
+    r"(?i)((?:secret|token|passw(?:or)?d|pwd|signature|credential|api[_-]?key|access[_-]?key|account[_-]?key)"
+    r"[\w.-]{0,64}[\"']?\s*[=:]\s*[\"']?)(?!//)([^\s\"',;&)}\]]+)"
 )
 _AUTHORIZATION = re.compile(
     r"(?i)(authorization[\"']?\s*[:=]\s*[\"']?)(?:(?:bearer|basic|aws4-hmac-sha256)\s+)?[^\s\"']+"
@@ -48,6 +50,8 @@ def redact(text: str) -> str:
         text = _USER_AND_PASSWORD.sub(HIDDEN, text)
         text = _USER.sub(HIDDEN, text)
         text = _URL_QUERY.sub(lambda found: found[1] + _PARAMETER.sub(rf"\g<1>{HIDDEN}", found[2]), text)
+    if "@" in text:
+        text = _BARE.sub(f"{HIDDEN}@", text)
     text = _AUTHORIZATION.sub(rf"\g<1>{HIDDEN}", text)
     return _NAMED.sub(rf"\g<1>{HIDDEN}", text)
 
@@ -75,7 +79,7 @@ def redact_values(value: Any) -> Any:
 
 
 def _redact_item(key: str, item: Any) -> Any:
-    if isinstance(item, str) and item and _NAMED.fullmatch(f"{key}=x"):
+    if isinstance(item, str) and item and _NAMED.search(f"{key}=x"):
         return HIDDEN
     return redact_values(item)
 

@@ -17,10 +17,10 @@ from distkern.redaction import displayed_cause, redact
 from distkern.storage.chunks import read_slab
 from distkern.storage.formats import ATTRIBUTE, appearance, identify, is_url, require_version
 from distkern.storage.json_files import MAX_JSON_BYTES
-from distkern.storage.retries import read_patiently
+from distkern.storage.retries import RetryPolicy, read_patiently
 from distkern.storage.source import BlockSource
 from distkern.storage.sources import DatasetSource
-from distkern.storage.trust import inside, labels_of, require_known_codecs
+from distkern.storage.trust import inside, labels_of, trusted
 
 __all__ = ["FORMAT_VERSION", "Dataset", "open_dataset"]
 
@@ -65,7 +65,9 @@ class Dataset:
     notes : mapping
         What the writer noted, such as the rows that ingest dropped.
     checksums : mapping of str to list of str
-        Of every chunk of ``X`` and ``y``.
+        A hash of every chunk of ``X`` and ``y``.
+    crcs : mapping of str to list of int, or None
+        Their CRC-32, which reads are held against; stores of earlier versions have none.
     """
 
     def __init__(self, path: str, group: zarr.Group, facts: Mapping[str, Any]) -> None:
@@ -84,6 +86,7 @@ class Dataset:
         self.feature_std: NDArray[np.float64] = np.array(facts["feature_std"], dtype=np.float64)
         self.notes: Mapping[str, Any] = dict(facts.get("notes", {}))
         self.checksums: Mapping[str, list[str]] = facts["checksums"]
+        self.crcs: Mapping[str, list[int]] | None = facts.get("crc32")
         _require_consistent(self, facts)
 
     @property
@@ -134,7 +137,7 @@ class Dataset:
         DataError
             ``corrupt`` or ``unreadable``, naming the array and the chunk.
         """
-        source = self.source()
+        source = DatasetSource(self, thorough=True)
         for block in range(len(source.boundaries) - 1):
             source.read_features(block)
             source.read_targets(block)
@@ -223,6 +226,11 @@ def _require_consistent(dataset: Dataset, facts: Mapping[str, Any]) -> None:
         and max(X.dtype.itemsize * n_features, y.dtype.itemsize) * chunk_rows <= MAX_CHUNK_BYTES,
         "checksums": n_chunks == len(dataset.checksums["y"]) == -(-n_rows // chunk_rows)
         and all(isinstance(digest, str) for name in ("X", "y") for digest in dataset.checksums[name]),
+        "crc32": dataset.crcs is None
+        or all(
+            len(dataset.crcs[name]) == n_chunks and all(type(crc) is int for crc in dataset.crcs[name])
+            for name in ("X", "y")
+        ),
         "labels": (labels is None) == (dataset.task == "regression")
         and (labels is None or (y.ndim == 1 and counts is not None and len(counts) == len(labels))),
         "counts": counts is None or all(type(count) is int and 0 <= count <= n_rows for count in counts),
@@ -247,7 +255,10 @@ def _open_group(place: str) -> tuple[Mapping[str, Any], zarr.Group]:
     try:
         # Consolidated metadata would be a second description, which might differ.
         group = read_patiently(
-            lambda: zarr.open_group(place, mode="r", use_consolidated=False), "the dataset", redact(place)
+            lambda: zarr.open_group(place, mode="r", use_consolidated=False),
+            "the dataset",
+            redact(place),
+            RetryPolicy.default().at_start(),
         )
     except DistkernError:
         raise
@@ -263,5 +274,4 @@ def _array(group: zarr.Group, name: str) -> zarr.Array[Any]:
     member = read_patiently(lambda: group.get(name), f"array {name}", str(group.store_path))
     if not isinstance(member, zarr.Array):
         raise ValueError(f"array {name} is missing")
-    require_known_codecs(member, name)
-    return member
+    return trusted(member, name)

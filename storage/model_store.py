@@ -10,9 +10,10 @@ import os
 import re
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from distkern.errors import StoreError
@@ -87,7 +88,9 @@ def write_model(
             dtype = _described_type(_type_description(array.dtype))
             little_endian = np.asarray(array, dtype=dtype, order="C")
             file = folder / f"{name}.npy"
-            np.save(file, little_endian, allow_pickle=False)
+            with file.open("wb") as stream:
+                # numpy writes to a real file in a way that does not tell why it failed.
+                npy.write_array(_Sink(stream), little_endian, allow_pickle=False)
             entries[name] = {
                 "shape": list(array.shape),
                 "dtype": _type_description(dtype),
@@ -95,6 +98,13 @@ def write_model(
             }
         description = {"format_version": FORMAT_VERSION, "kind": "model", "meta": meta, "arrays": entries}
         write_json(folder / _DESCRIPTION, description)
+
+
+class _Sink:
+    """The part of a file that numpy's writer needs."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.write = stream.write
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

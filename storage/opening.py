@@ -12,10 +12,10 @@ from distkern.redaction import displayed_cause
 from distkern.storage.chunks import read_slab
 from distkern.storage.dataset import Dataset
 from distkern.storage.formats import appearance, identify, is_url
-from distkern.storage.retries import read_patiently
+from distkern.storage.retries import RetryPolicy, read_patiently
 from distkern.storage.source import BlockSource
 from distkern.storage.sources import ArraySource, DatasetSource, ZarrSource
-from distkern.storage.trust import require_known_codecs
+from distkern.storage.trust import trusted
 
 __all__ = ["as_source", "open_arrays"]
 
@@ -89,19 +89,19 @@ def _open_array(path: str | os.PathLike[str]) -> zarr.Array[Any]:
                 + (" (or the dataset as train =)" if identify(place) == "dataset" else ""),
                 kind="not-an-array",
             )
+    policy = RetryPolicy.default().at_start()
     try:
-        array = read_patiently(lambda: zarr.open_array(place, mode="r"), "the zarr array", place)
+        array = read_patiently(lambda: zarr.open_array(place, mode="r"), "the zarr array", place, policy)
     except DistkernError:
         raise
     except Exception as cause:  # whatever nonsense in metadata leads to
         raise DataError(f"{path} cannot be opened as a zarr array: {cause}", kind="not-an-array") from displayed_cause(
             cause
         )
-    require_known_codecs(array, os.fspath(path))
-    return array
+    return trusted(array, os.fspath(path))
 
 
 def _in_memory(values: Any, what: str) -> Any:
     if isinstance(values, zarr.Array):
-        return read_slab(values, 0, values.shape[0], what)
+        return read_slab(trusted(values, what), 0, values.shape[0], what)
     return values

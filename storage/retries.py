@@ -10,10 +10,11 @@ import errno
 import gzip
 import logging
 import os
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -100,6 +101,10 @@ class RetryPolicy:
             first_wait=_from_environment("DISTKERN_READ_WAIT", FIRST_WAIT_SECONDS, 0.0),
         )
 
+    def at_start(self) -> RetryPolicy:
+        """Return the policy for opening a store: a wrong name should not take as long to tell as a lost connection."""
+        return replace(self, attempts=min(self.attempts, 3))
+
 
 def _from_environment(name: str, default: float, least: float) -> float:
     try:
@@ -181,6 +186,9 @@ def is_transient(error: BaseException) -> bool:
     if isinstance(error, (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)):
         return False
     if isinstance(error, OSError):
+        cause = getattr(error, "os_error", error)  # aiohttp wraps
+        if isinstance(cause, socket.gaierror):
+            return cause.errno == socket.EAI_AGAIN  # any other says that there is no such host
         return error.errno not in _PERMANENT
     library = type(error).__module__.partition(".")[0]
     if library not in _NETWORK_LIBRARIES:

@@ -8,7 +8,7 @@ defines so, and is told of; in a dataset it is damage and refused.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,7 @@ from distkern.storage.checks import (
 from distkern.storage.chunks import read_rows, read_slab, require_checksums
 from distkern.storage.labels import as_targets
 from distkern.storage.retries import RetryPolicy, note_absent
-from distkern.storage.trust import require_known_codecs, require_plausible_blocks
+from distkern.storage.trust import require_plausible_blocks, trusted
 
 if TYPE_CHECKING:
     from distkern.storage.dataset import Dataset
@@ -142,10 +142,9 @@ class ZarrRows:
     """
 
     def __init__(self, X: zarr.Array[Any], policy: RetryPolicy | None = None) -> None:
-        self.X: zarr.Array[Any] = _anchored(_two_dimensional(X))
+        self.X: zarr.Array[Any] = _anchored(_two_dimensional(X), "X")
         self.policy = RetryPolicy.default() if policy is None else policy
         self.place = redact(str(self.X.store_path))
-        require_known_codecs(self.X, "X")
         self.n_rows, self.n_features = (int(size) for size in self.X.shape)
         self.feature_dtype: np.dtype[Any] = numeric_dtype(self.X.dtype, "X")
         chunk_rows = max(1, chunk_shape(self.X)[0])
@@ -220,16 +219,13 @@ class ZarrSource(ZarrRows):
     ) -> None:
         super().__init__(X, policy)
         require_extent(self.n_rows, self.n_features)
-        for array, what in ((y, "y"), (weights, "sample_weight")):
-            if isinstance(array, zarr.Array):
-                require_known_codecs(array, what)
-        self.y = _targets_allowed(_anchored(y) if isinstance(y, zarr.Array) else as_targets(y))
+        self.y = _targets_allowed(_anchored(y, "y") if isinstance(y, zarr.Array) else as_targets(y))
         check_rows_agree(self.n_rows, self.y.shape[0])
         self.target_shape: tuple[int, ...] = tuple(self.y.shape[1:])
         self.classes = classes
         if isinstance(weights, zarr.Array):
             check_rows_agree(self.n_rows, weights.shape[0] if weights.ndim == 1 else 0, "sample_weight")
-            self.weights: Any = _anchored(weights)
+            self.weights: Any = _anchored(weights, "sample_weight")
         else:
             self.weights = None if weights is None else check_weights(weights, self.n_rows)
         stored = (self.X, self.y, self.weights)
@@ -275,6 +271,10 @@ class DatasetSource(ZarrSource):
         The store.
     weights : zarr.Array or array-like, shape (n_rows,), optional
         Row weights, finite and at least 0.
+    policy : RetryPolicy, optional
+        How patient to be with the store.
+    thorough : bool
+        Compare hashes, not the faster CRC-32.
 
     Raises
     ------
@@ -283,13 +283,17 @@ class DatasetSource(ZarrSource):
         written, ``unreadable`` for one that is damaged or missing, ``unreachable``.
     """
 
-    def __init__(self, dataset: Dataset, weights: Any = None, policy: RetryPolicy | None = None) -> None:
+    def __init__(
+        self, dataset: Dataset, weights: Any = None, policy: RetryPolicy | None = None, *, thorough: bool = False
+    ) -> None:
         super().__init__(dataset.X, dataset.y, weights, classes=dataset.class_labels, policy=policy)
         self.path = dataset.path
         self.feature_names = dataset.feature_names
         self._content = dataset.fingerprint()
         self.place = redact(dataset.path)
-        self._checksums = dataset.checksums
+        self._checksums: Mapping[str, Sequence[str | int]] = dataset.checksums
+        if dataset.crcs is not None and not thorough:
+            self._checksums = dataset.crcs
 
     def _require_written(self) -> None:
         """Leave it to the reads, which refuse any chunk that is missing."""
@@ -404,14 +408,13 @@ def _checked_rows(rows: NDArray[np.int64], n_rows: int) -> NDArray[np.int64]:
     return rows
 
 
-def _anchored(array: Any) -> Any:
-    """Open a local array again by absolute path: a worker may run in another directory."""
-    if not isinstance(array.store, LocalStore):
+def _anchored(array: Any, what: str) -> Any:
+    """Return an array to be read with care; a local one by absolute path, as a worker may run in another directory."""
+    array = trusted(array, what)
+    if not isinstance(array.store, LocalStore) or array.store.root.is_absolute():
         return array
-    root = os.path.abspath(array.store.root)
-    return zarr.open_array(
-        LocalStore(root, read_only=True), path=array.path, mode="r", zarr_format=array.metadata.zarr_format
-    )
+    store = LocalStore(os.path.abspath(array.store.root), read_only=True)
+    return trusted(zarr.open_array(store, path=array.path, mode="r", zarr_format=array.metadata.zarr_format), what)
 
 
 def _in_process(store: Any) -> bool:

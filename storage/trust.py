@@ -16,8 +16,9 @@ import zarr
 from numpy.typing import NDArray
 
 from distkern.errors import DataError
+from distkern.storage.blosc_guard import guarded
 
-__all__ = ["CODECS", "inside", "labels_of", "require_known_codecs", "require_plausible_blocks"]
+__all__ = ["CODECS", "inside", "labels_of", "require_plausible_blocks", "trusted"]
 
 CODECS = {
     "adler32",
@@ -57,8 +58,8 @@ MAX_LABEL_BYTES = 64 << 20
 """Most bytes of the class labels of a store."""
 
 
-def require_known_codecs(array: zarr.Array[Any], what: str) -> None:
-    """Refuse an array that is decoded by anything but well-known codecs.
+def trusted(array: zarr.Array[Any], what: str) -> zarr.Array[Any]:
+    """Return an array that decodes with care; refuse one that is decoded by anything but well-known codecs.
 
     Parameters
     ----------
@@ -66,6 +67,11 @@ def require_known_codecs(array: zarr.Array[Any], what: str) -> None:
         Array of any format.
     what : str
         Name of the array for the message.
+
+    Returns
+    -------
+    zarr.Array
+        The same array, whose damaged chunks raise errors.
 
     Raises
     ------
@@ -78,12 +84,13 @@ def require_known_codecs(array: zarr.Array[Any], what: str) -> None:
     else:
         stages = list(metadata["codecs"])
     for name in _codec_names(stages):
-        if name.removeprefix("numcodecs.") not in CODECS:
+        if name.removeprefix("numcodecs.") not in CODECS or name == "numcodecs.blosc":
             raise DataError(
                 f"{what} ({array.store_path}) is stored with the codec {name!r}, which is not one of those that are "
                 "known to do no more than decode: write the array again with blosc, zstd, gzip or no compression",
                 kind="codec",
             )
+    return guarded(array)
 
 
 def _codec_names(stages: Sequence[Any]) -> Iterator[str]:

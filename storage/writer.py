@@ -24,6 +24,7 @@ from distkern.storage.formats import ATTRIBUTE, has_kind
 from distkern.storage.json_files import MAX_JSON_BYTES, dump_json
 from distkern.storage.labels import CODE_DTYPE, TargetRecorder, as_targets
 from distkern.storage.publish import publish_directory
+from distkern.storage.trust import trusted
 
 __all__ = ["DatasetWriter", "write_dataset"]
 
@@ -194,7 +195,7 @@ class DatasetWriter:
                 kind="constant-features",
             )
         task, labels, recorded = self._targets.finish()
-        checksums, counts, target_dtype = self._order_targets(self._y.array, recorded)
+        y, counts = self._order_targets(self._y.array, recorded)
         self._describe(
             {
                 "complete": True,
@@ -206,15 +207,16 @@ class DatasetWriter:
                 "class_counts": counts,
                 "feature_mean": self._moments.mean.tolist(),
                 "feature_std": self._moments.std().tolist(),
-                "checksums": {"X": self._X.checksums, "y": checksums},
-                "dtypes": {"X": self._X.array.dtype.str, "y": target_dtype},
+                "checksums": {"X": self._X.checksums, "y": y.checksums},
+                "crc32": {"X": self._X.crcs, "y": y.crcs},
+                "dtypes": {"X": self._X.array.dtype.str, "y": y.array.dtype.str},
                 "notes": self.notes,
             }
         )
 
     def _order_targets(
         self, array: zarr.Array[Any], recorded: NDArray[Any] | None
-    ) -> tuple[list[str], list[int] | None, str]:
+    ) -> tuple[ChunkAppender, list[int] | None]:
         size = array.chunks[0]
         dtype = array.dtype if recorded is None else CODE_DTYPE
         final = ChunkAppender(create_array(self._group, "y", array.shape, size, dtype))
@@ -228,7 +230,7 @@ class DatasetWriter:
             final.append(values)
         final.finish()
         shutil.rmtree(Path(self._folder, _RECORDED))
-        return final.checksums, None if recorded is None else counts.tolist(), final.array.dtype.str
+        return final, None if recorded is None else counts.tolist()
 
     def _describe(self, facts: Mapping[str, Any]) -> None:
         if len(dump_json(dict(facts))) > MAX_JSON_BYTES // 2:
@@ -274,8 +276,8 @@ def write_dataset(
     DataError, JobError
         As for `DatasetWriter`.
     """
-    X = X if isinstance(X, zarr.Array) else to_numeric(X, "X")
-    y = y if isinstance(y, zarr.Array) else as_targets(y)
+    X = trusted(X, "X") if isinstance(X, zarr.Array) else to_numeric(X, "X")
+    y = trusted(y, "y") if isinstance(y, zarr.Array) else as_targets(y)
     if X.ndim != 2:
         raise DataError(f"X has shape {X.shape}: it must have two dimensions, rows and features", kind="shape-mismatch")
     check_rows_agree(X.shape[0], y.shape[0] if y.ndim else 0)

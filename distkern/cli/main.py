@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -89,7 +90,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 obj=terminal,
             )
         except click.ClickException as error:
-            error.show()
+            shown = io.StringIO()
+            error.show(file=shown)
+            click.echo(redact(shown.getvalue()), nl=False, err=True)
             return error.exit_code
         except DistkernError as error:
             return _fail(terminal, error.message, error.exit_code)

@@ -8,7 +8,16 @@ from rich.progress import Progress
 
 from distkern.cli.progress import LiveProgress, LogProgress, show_progress
 from distkern.cli.terminal import Terminal
-from distkern.events import BlocksReplayed, RoundDone, RunEnded, RunStarted, WorkerLost, WorkerRefused, WorkersAwaited
+from distkern.events import (
+    BlocksReplayed,
+    RoundDone,
+    RunEnded,
+    RunStarted,
+    StorageRetried,
+    WorkerLost,
+    WorkerRefused,
+    WorkersAwaited,
+)
 
 START = RunStarted(
     run_id="r", n_rows=1000, n_features=4, n_targets=3, n_problems=1, n_blocks=2, max_centers=50, workers=1
@@ -78,6 +87,13 @@ def test_the_bar_follows_the_run() -> None:
     assert len(bar.tasks) == 1
     show(END)
     assert not bar.tasks
+
+
+def test_retries_are_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal = Terminal()
+    with terminal.log_records(), show_progress(terminal) as show:
+        show(StorageRetried(array="X", count=7))
+    assert "reads of X failed 7 times" in capsys.readouterr().err
 
 
 def test_quiet_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:

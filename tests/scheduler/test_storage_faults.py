@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -257,6 +259,38 @@ def test_a_dataset_that_was_tampered_with(tmp_path: Path, client: Any, where: st
         fit(open_dataset(dataset.path).source(), EventBus(), client if where == "dask" else None)
     assert caught.value.kind == "corrupt"
     assert str(tmp_path / "d") in str(caught.value)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("factors", ["workers", "driver"])
+def test_worker_processes_retry_and_tell(store: Path, process_client: Any, factors: str) -> None:
+    """The store and its faults travel; each process counts for itself."""
+    faults = [Fault("transient", key="c/1/*", times=2), Fault("timeout", key="c/4/*", times=1)]
+    events = Recorder()
+    result = fit(stored(store, faults), events, process_client, SAMPLED, factors)
+    assert_same_bits(result, fit(stored(store), EventBus(), job=SAMPLED))
+    assert [(event.array, event.count) for event in events.of(StorageRetried)] == [("X", 3)]
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("changes", [True, False])
+def test_a_killed_worker_and_data_that_changed(store: Path, changes: bool) -> None:
+    with cluster(2, processes=True) as client:
+        lost, pid = sorted(client.run(os.getpid).items())[0]
+
+        def trouble() -> None:
+            if changes:
+                change(store, "y", first=0)
+            os.kill(pid, signal.SIGKILL)
+
+        events = Recorder(2, trouble)
+        if changes:
+            with pytest.raises(DataError, match=r"^y changed .* rows 0 to 39 \(block 0\)") as caught:
+                fit(stored(store), events, client)
+            assert caught.value.kind == "changed"
+        else:
+            assert_same_bits(fit(stored(store), events, client), fit(stored(store), EventBus()))
+        assert [event.worker for event in events.of(WorkerLost)] == [lost]
 
 
 # ---- Chunks that are absent

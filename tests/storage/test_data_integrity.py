@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ from faulty import SOON, faulty, rows, write_array
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from numcodecs import Blosc
+from zarr.codecs import BloscCodec
 from zarr.storage import LocalStore, MemoryStore
 
 from distkern.errors import DataError
@@ -74,31 +78,44 @@ def test_damage_on_the_way(store: Dataset) -> None:
         assert "rows 16 to 31" in str(caught.value)
 
 
-def test_missing_chunks_of_a_dataset(store: Dataset) -> None:
-    """Also where values equal the fill value, and behind a store that is not a local one."""
-    rewritten = write_dataset(
-        Path(store.path).with_name("e"), np.vstack([store.X[:16], np.zeros((32, 3))]), np.zeros(48), chunk_rows=16
-    )
-    for dataset in (store, rewritten):
-        for name, key in (("X", "X/c/1/0"), ("y", "y/c/1")):
-            source = through(
-                open_dataset(dataset.path),
-                [Fault("missing", key=key, times=None)],
-            )
-            read = source.read_features if name == "X" else source.read_targets
-            read(0)
-            if dataset is rewritten:
-                # The key exists, so zeros are taken for zeros; it really has to be gone.
-                moved = Path(dataset.path, key)
-                moved.rename(moved.with_suffix(".away"))
-            with pytest.raises(DataError) as caught:
-                read(1)
-            assert caught.value.kind in ("unreadable", "corrupt")
-            assert f"chunk 1 of {name}" in str(caught.value)
-            if dataset is rewritten:
-                with pytest.raises(DataError, match=f"chunk 1 of {name} is missing"):
-                    (open_dataset(dataset.path).source().read_features if name == "X" else source.read_targets)(1)
-                moved.with_suffix(".away").rename(moved)
+@pytest.mark.parametrize("name", ["X", "y"])
+@pytest.mark.parametrize("local", [True, False])
+def test_missing_chunks_of_a_dataset(tmp_path: Path, name: str, local: bool) -> None:
+    """Never read as zeros, also where zeros were written and behind a store that is not a local one."""
+    X = np.zeros((48, 3))
+    X[:16] = 1.0
+    dataset = write_dataset(tmp_path / "d", X, np.zeros(48), chunk_rows=16)
+    source = dataset.source() if local else through(dataset, [])
+    read = source.read_features if name == "X" else source.read_targets
+    read(2)
+    Path(dataset.path, "X/c/2/0" if name == "X" else "y/c/2").unlink()
+    read(1)
+    with pytest.raises(DataError, match=f"chunk 2 of {name} is missing from .*/d: write") as caught:
+        read(2)
+    assert caught.value.kind == "unreadable"
+
+
+def test_a_chunk_that_a_store_withholds(store: Dataset) -> None:
+    """Its key is there and its value is not, once: what is read then is not what was written."""
+    source = through(store, [Fault("missing", key="X/c/1/0")])
+    with pytest.raises(DataError, match="chunk 1 of X") as caught:
+        source.read_features(1)
+    assert caught.value.kind == "corrupt"
+    source.read_features(1)
+
+
+def test_stores_without_crc(store: Dataset) -> None:
+    """Earlier versions wrote hashes only."""
+    document = json.loads(Path(store.path, "zarr.json").read_text())
+    crcs = document["attributes"]["distkern"].pop("crc32")
+    assert [len(crcs[name]) for name in ("X", "y")] == [4, 4]
+    Path(store.path, "zarr.json").write_text(json.dumps(document))
+    old = open_dataset(store.path)
+    assert old.crcs is None
+    old.verify()
+    rewrite(old.X, 2, 7.0)
+    with pytest.raises(DataError, match="chunk 2 of X"):
+        old.source().read_features(2)
 
 
 def test_all_chunks_are_written(tmp_path: Path) -> None:
@@ -214,3 +231,28 @@ def test_checksums_of_text_and_of_parts() -> None:
     assert differing_arrays(whole, rows_checksum(None, labels, None)) == []
     assert differing_arrays(whole, rows_checksum(X, labels[::-1], None)) == ["y"]
     assert differing_arrays(whole, rows_checksum(2 * X, labels[::-1], np.ones(3))) == ["X", "y"]
+
+
+@pytest.mark.parametrize("layout", ["v3", "v2", "shards"])
+def test_blosc_chunks_that_state_another_length(tmp_path: Path, layout: str) -> None:
+    """The C library would read beyond them and end the process."""
+    options: dict[str, Any] = {
+        "v3": {"compressors": BloscCodec(cname="lz4")},
+        "v2": {"zarr_format": 2, "compressors": Blosc("lz4")},
+        "shards": {"shards": (16, 2), "compressors": BloscCodec(cname="lz4")},
+    }[layout]
+    values = np.full((32, 2), 0.5)
+    array = zarr.create_array(tmp_path / "X", shape=values.shape, chunks=(8, 2), dtype="f8", **options)
+    array[...] = values
+    chunk = tmp_path / "X" / {"v2": "1.0"}.get(layout, "c/1/0")
+    good = chunk.read_bytes()
+    source = pickle.loads(pickle.dumps(ZarrRows(zarr.open_array(tmp_path / "X", mode="r"), policy=SOON)))
+    assert source.read_features(1).all()
+    for place, value in ((12, 2**30 + 44), (4, 2**31 - 1), (8, 2**31 - 1), (8, 0), (12, 0)):
+        chunk.write_bytes(good[:place] + value.to_bytes(4, "little") + good[place + 4 :])
+        with pytest.raises(DataError, match=r"blosc chunk .*damaged") as caught:
+            source.read_features(1)
+        assert caught.value.kind == "unreadable"
+        assert "(chunk 1 of" in str(caught.value)
+    chunk.write_bytes(good)
+    assert source.read_features(1).all()

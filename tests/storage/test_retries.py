@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,8 @@ def foreign(module: str, name: str, **attributes: Any) -> Exception:
         (foreign("botocore.exceptions", "NoCredentialsError"), False),
         (FileNotFoundError("gone"), False),
         (PermissionError("no"), False),
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), False),
+        (socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"), True),
         (OSError(errno.ENOSPC, "full"), False),
         (gzip.BadGzipFile("not gzip"), False),
         (MemoryError(), False),
@@ -99,10 +102,12 @@ def test_other_errors_come_at_once() -> None:
     assert len(calls) == 1
 
 
-def test_waits_are_bounded_and_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DISTKERN_READ_ATTEMPTS", "3")
     monkeypatch.setenv("DISTKERN_READ_WAIT", "0.25")
     assert RetryPolicy.default() == RetryPolicy(3, 0.25)
+    assert RetryPolicy.default().at_start() == RetryPolicy(3, 0.25)
+    assert RetryPolicy(9).at_start() == RetryPolicy(3)
     for nonsense in ("", "many", "-1", "0", "nan", "inf"):
         monkeypatch.setenv("DISTKERN_READ_ATTEMPTS", nonsense)
         assert RetryPolicy.default().attempts == ATTEMPTS

@@ -66,6 +66,9 @@ class SimulatedCluster:
         self.driver_seconds.append(spent)
         return answer
 
+    def finish(self) -> None:
+        """Hear that no message follows."""
+
     def close(self) -> None:
         """Forget the run."""
         for fence in self._fences:

@@ -6,6 +6,7 @@ that it finds in the data; sizes are held against what is really stored; names s
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -54,6 +55,9 @@ CODECS = {
 MAX_BLOCKS = 1_000_000
 """Most blocks of an array; more would take the driver longer than the data."""
 
+MAX_ARRAY_BYTES = 2**62
+"""Most bytes of an array: counts of rows and bytes stay whole numbers of 64 bits."""
+
 MAX_LABEL_BYTES = 64 << 20
 """Most bytes of the class labels of a store."""
 
@@ -76,8 +80,15 @@ def trusted(array: zarr.Array[Any], what: str) -> zarr.Array[Any]:
     Raises
     ------
     DataError
-        ``codec``: a codec is not known, such as one that unpickles.
+        ``codec``: a codec is not known, such as one that unpickles. ``too-large``: no machine has that many bytes.
     """
+    nbytes = math.prod(int(length) for length in array.shape) * max(1, array.dtype.itemsize)
+    if nbytes > MAX_ARRAY_BYTES:
+        raise DataError(
+            f"{what} ({array.store_path}) declares shape {array.shape}, {nbytes:.3g} bytes, more than the "
+            f"{MAX_ARRAY_BYTES:.3g} of the largest file: its description is damaged",
+            kind="too-large",
+        )
     metadata: dict[str, Any] = dict(array.metadata.to_dict())
     if metadata["zarr_format"] == 2:
         stages = [*(metadata.get("filters") or ()), *filter(None, [metadata.get("compressor")])]

@@ -32,7 +32,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "float64": {"data": "tall", "job": {"max_centers": 400}},
     "float32": {"data": "tall", "job": {"max_centers": 400, "dtype": "float32"}},
     "scratch": {"data": "tall", "job": {"max_centers": 400}, "limit": 350 * MIB},
-    "all in scratch": {"data": "tall", "job": {"max_centers": 400}, "limit": 80 * MIB},
+    "all in scratch": {"data": "tall", "job": {"max_centers": 400}, "limit": 100 * MIB},
     "residual": {"data": "tall", "job": {"max_centers": 300, "criterion": "residual"}},
     "26 classes": {"data": "letters", "job": {"max_centers": 300, "classification": True}},
     "one-vs-rest": {

@@ -412,3 +412,15 @@ def test_models_whose_parts_do_not_fit(tmp_path: Path) -> None:
         assert str(path) in str(refuses(lambda path=path: distkern.load_model(path), "corrupt")), change
     write_model(tmp_path / "dir", meta | {"parameters": meta["parameters"] | {"run_dir": "/victim"}}, arrays)
     assert distkern.load_model(tmp_path / "dir").run_dir is None
+
+
+@pytest.mark.parametrize("shape", [[60, 10**30], [10**25, 2]])
+def test_arrays_larger_than_any_file(shape: list[int], tmp_path: Path) -> None:
+    """Numbers beyond 64 bits, which numpy counts in Python's own."""
+    zarr.create_array(tmp_path / "X", shape=(60, 2), chunks=(30, 2), dtype="f8")[:] = 1.0
+    description = json.loads((tmp_path / "X" / "zarr.json").read_text())
+    description["shape"] = shape
+    (tmp_path / "X" / "zarr.json").write_text(json.dumps(description))
+    with pytest.raises(DataError, match="more than the") as caught:
+        ZarrSource(zarr.open_array(tmp_path / "X", mode="r"), np.ones(60))
+    assert caught.value.kind == "too-large"

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import Call, job_text
+from command_line import Call, job_text, model_bits, undisturbed
 
-from distkern.estimators import load_model
 from distkern.storage import write_dataset
 
 pytestmark = pytest.mark.slow
@@ -49,17 +48,6 @@ def job(here: Path) -> Path:
     return here / "job.toml"
 
 
-def bits(place: Path) -> bytes:
-    model = load_model(place)
-    return b"".join(np.ascontiguousarray(a).tobytes() for a in (model.centers_, model.coef_, model.intercept_))
-
-
-def undisturbed(call: Call, job: Path) -> bytes:
-    done = call("train", job, "--set", "output.model=whole", "--set", "output.run=whole.run")
-    assert done.code == 0, done.err
-    return bits(job.parent / "whole")
-
-
 def test_scratch_that_fills_up(
     small_disk: Path, job: Path, shell: Call, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,7 +64,7 @@ def test_scratch_that_fills_up(
     monkeypatch.setenv("TMPDIR", str(job.parent))
     done = shell("train", job, "--memory", "80MiB", "--set", run, "--resume")
     assert done.code == 0, done.err
-    assert bits(job.parent / "m") == undisturbed(call, job)
+    assert model_bits(job.parent / "m") == undisturbed(call, job)
 
 
 def test_a_record_that_fills_up(small_disk: Path, job: Path, shell: Call, call: Call) -> None:
@@ -92,7 +80,7 @@ def test_a_record_that_fills_up(small_disk: Path, job: Path, shell: Call, call: 
     ballast.unlink()
     done = shell("train", job, "--resume")
     assert done.code == 0, done.err
-    assert bits(job.parent / "m") == undisturbed(call, job)
+    assert model_bits(job.parent / "m") == undisturbed(call, job)
 
 
 def test_a_model_that_does_not_fit(small_disk: Path, job: Path, shell: Call, call: Call) -> None:
@@ -106,4 +94,4 @@ def test_a_model_that_does_not_fit(small_disk: Path, job: Path, shell: Call, cal
     ballast.unlink()
     done = shell("train", job, *model, "--resume")
     assert done.code == 0, done.err
-    assert bits(small_disk / "m") == undisturbed(call, job)
+    assert model_bits(small_disk / "m") == undisturbed(call, job)

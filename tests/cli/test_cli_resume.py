@@ -13,9 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import Call, environment, job_text, tree
+from command_line import Call, environment, job_text, model_bits, tree, undisturbed
 
-from distkern.estimators import load_model
 from distkern.storage import RunDirectory, recorded, write_dataset
 
 Killed = Callable[[Callable[[], bool]], int]
@@ -56,29 +55,18 @@ def wait_for_rounds(place: Path, count: int, timeout: float = 120) -> None:
         time.sleep(0.01)
 
 
-def bits(place: Path) -> bytes:
-    model = load_model(place)
-    return b"".join(np.ascontiguousarray(a).tobytes() for a in (model.centers_, model.coef_, model.intercept_))
-
-
-def undisturbed(call: Call, job: Path, *settings: str) -> bytes:
-    done = call("train", job, "--set", "output.model=whole", "--set", "output.run=whole.run", *settings)
-    assert done.code == 0, done.err
-    return bits(job.parent / "whole")
-
-
 def test_a_run_that_is_not_there_starts(job: Path, call: Call) -> None:
     done = call("train", job, "--resume")
     assert done.code == 0, done.err
-    assert bits(job.parent / "m") == undisturbed(call, job)
+    assert model_bits(job.parent / "m") == undisturbed(call, job)
 
 
 def test_a_finished_run_gives_the_same_model(job: Path, call: Call) -> None:
     assert call("train", job).code == 0
-    first = bits(job.parent / "m")
+    first = model_bits(job.parent / "m")
     done = call("train", job, "--resume", "--json")
     assert done.code == 0, done.err
-    assert bits(job.parent / "m") == first
+    assert model_bits(job.parent / "m") == first
     assert json.loads(done.out)["n_centers"] == 320
     assert call("train", job).code == 6, "without --resume it stands in the way"
 
@@ -87,7 +75,7 @@ def test_more_centres(job: Path, call: Call) -> None:
     assert call("train", job, "--set", "model.max_centers=100").code == 0
     done = call("train", job, "--resume")
     assert done.code == 0, done.err
-    assert bits(job.parent / "m") == undisturbed(call, job)
+    assert model_bits(job.parent / "m") == undisturbed(call, job)
     assert RunDirectory.open("r").job["model"]["max_centers"] == 320
 
 
@@ -141,7 +129,7 @@ def test_a_signal_ends_the_training_and_says_how_to_go_on(number: int, job: Path
     kept = len(recorded(job.parent / "r")[0])
     done = call("train", job, "--resume")
     assert done.code == 0, done.err
-    assert bits(job.parent / "m") == undisturbed(call, job)
+    assert model_bits(job.parent / "m") == undisturbed(call, job)
     resumed = [event for event in RunDirectory.open("r").events() if event["event"] == "RunResumed"]
     assert [event["exchanges"] for event in resumed] == [kept]
 
@@ -190,7 +178,7 @@ def test_a_driver_killed_at_any_moment(seed: int, job: Path, call: Call) -> None
         assert len(recorded(job.parent / "r")[0]) >= told
     done = call("train", job, "--resume")
     assert done.code == 0, done.err
-    assert bits(job.parent / "m") == undisturbed(call, job)
+    assert model_bits(job.parent / "m") == undisturbed(call, job)
     assert not [name for name in tree(job.parent) if "partial" in name.split("/")[-1] and name.startswith(".m")]
 
 
@@ -204,4 +192,4 @@ def test_a_driver_of_workers_killed_and_resumed_on_another_number(job: Path, cal
     process.communicate()
     done = call("train", job, "--workers", "2", "--resume")
     assert done.code == 0, done.err
-    assert bits(job.parent / "m") == expected
+    assert model_bits(job.parent / "m") == expected

@@ -25,8 +25,6 @@ from distkern.scheduler.tiles import (
     Subtraction,
     Tile,
     TileData,
-    borrow_columns,
-    keep_columns,
 )
 from distkern.storage import ReadReport
 from distkern.storage.source import BlockSource
@@ -246,9 +244,8 @@ class Block:
             )
             self._widen(state, 1)
             for tile in self.tiles:
-                slab = borrow_columns(state.slabs[0], tile)
-                slab[0] = 1.0 if self.data.roots is None else self.data.roots[tile.rows]
-                keep_columns(state.slabs[0], tile, slab)
+                roots = np.ones(tile.stop - tile.start) if self.data.roots is None else self.data.roots[tile.rows]
+                state.slabs[0].put_columns(tile.rows, 0, roots[None].astype(dtype))
             self.problems.append(state)
 
     def _matrix(self, rows: int, width: int, dtype: np.dtype[Any], role: str) -> RowMatrix:

@@ -161,7 +161,7 @@ def _enter(
     values[:, n_targets : n_targets + len(pool)] = pool[:, where].T
     if len(where):
         for number, columns in enumerate(tiles.slab_slices(state.n_columns)):
-            slab = tiles.borrow_columns(state.slabs[number], tile)[: columns.stop - columns.start]
+            slab = tiles.borrow_q(state, tile, number, columns)
             first = n_targets + len(pool) + columns.start
             values[:, first : first + len(slab)] = slab[:, where].T
     result.candidates = CandidateRows(message.rows[own], values)

@@ -12,7 +12,6 @@ from distkern.scheduler.accumulation import refit_bytes, refit_driver_bytes
 from distkern.scheduler.gathering import FAN_IN
 from distkern.scheduler.memory import BASELINE, MemoryPlan, Workload, answer_bytes, driver_bytes, plan_memory
 from distkern.scheduler.settings import SelectionSettings
-from distkern.scheduler.tiles import SLAB
 
 STEPS_A_PANEL = 10
 """Exact steps of a panel with ``criterion="residual"`` that the plan counts on; 7 to 30 were seen."""
@@ -295,12 +294,10 @@ def _flops(rows: int, work: Workload, settings: SelectionSettings) -> Flops:
 def _scratch_traffic(memory: MemoryPlan, settings: SelectionSettings, processes: int) -> tuple[int, int]:
     """Bytes written to and read from scratch over a full path, by processes that are all like one."""
     out, course = memory.scratch, _Course.of(settings)
-    slab = out.factors * min(SLAB, settings.max_centers + 1) // (settings.max_centers + 1)
     # A step writes work twice and the pool once, and reads each three times, features for kernel columns and for a
-    # draw, and twice the slabs that Q has so far. Appending a panel rewrites a slab.
-    written = out.features + course.steps * (2 * out.work + out.pool) + course.panels * slab
-    read = course.steps * (3 * out.work + 3 * out.pool + 2 * out.features) + 2 * (course.steps - course.panels) * slab
-    read += course.panels * (out.factors + 2 * slab)
+    # draw, and twice what Q has so far, half of it on average.
+    written = out.features + course.steps * (2 * out.work + out.pool) + out.factors
+    read = course.steps * (3 * out.work + 3 * out.pool + 2 * out.features) + course.panels * out.factors
     return processes * written, processes * read
 
 

@@ -130,6 +130,23 @@ class RowMatrix:
         if self._array is None:
             self._scratch.file.write(self._position(rows.start), values)
 
+    def borrow_columns(self, rows: slice, first: int = 0, last: int | None = None) -> NDArray[Any]:
+        """Borrow columns ``first:last`` of rows that are kept column after column, shape (last - first, n)."""
+        n, last = rows.stop - rows.start, self.shape[1] if last is None else last
+        if self._array is not None:
+            return self._array[rows].reshape(self.shape[1], n)[first:last]
+        out = workspace.array(f"borrowed-{self._role}", (last - first, n), self.dtype)
+        self._scratch.file.read(self._position(rows.start) + first * n * self.dtype.itemsize, out)
+        return out
+
+    def put_columns(self, rows: slice, first: int, values: NDArray[Any]) -> None:
+        """Overwrite columns from `first` on, shape (k, n), of rows that are kept column after column."""
+        n = rows.stop - rows.start
+        if self._array is not None:
+            self._array[rows].reshape(self.shape[1], n)[first : first + len(values)] = values
+        else:
+            self._scratch.file.write(self._position(rows.start) + first * n * self.dtype.itemsize, values)
+
     def fill(self, values: NDArray[Any]) -> None:
         """Set all rows."""
         if self._array is not None:
@@ -145,11 +162,12 @@ class RowMatrix:
         self._scratch.file.read(self._offset, out)
         return out
 
-    def prefetch(self, rows: slice) -> None:
-        """Have rows ``start:stop`` read ahead."""
+    def prefetch(self, rows: slice, columns: int | None = None) -> None:
+        """Have rows ``start:stop`` read ahead, or their first columns where they are kept column after column."""
         if self._array is None:
-            start = self._position(rows.start)
-            self._scratch.file.prefetch(start, self._position(rows.stop) - start)
+            width = self.shape[1] if columns is None else columns
+            nbytes = (rows.stop - rows.start) * width * self.dtype.itemsize
+            self._scratch.file.prefetch(self._position(rows.start), nbytes)
 
     def _position(self, row: int) -> int:
         return self._offset + row * self.shape[1] * self.dtype.itemsize

@@ -62,8 +62,10 @@ class ProblemState:
 
     def prefetch(self, tile: Tile) -> None:
         """Have a tile's rows read ahead."""
-        for matrix in (self.work, self.pool, *self.slabs):
+        for matrix in (self.work, self.pool):
             matrix.prefetch(tile.rows)
+        for slab, columns in zip(self.slabs, slab_slices(self.n_columns), strict=False):
+            slab.prefetch(tile.rows, columns.stop - columns.start)
 
 
 @dataclass
@@ -110,17 +112,22 @@ def slab_slices(n_columns: int) -> list[slice]:
 
 
 def borrow_columns(matrix: RowMatrix, tile: Tile) -> NDArray[Any]:
-    """Borrow a tile's part of the work matrix, the pool or a slab of Q as (width, rows).
+    """Borrow a tile's part of the work matrix or the pool as (width, rows).
 
-    All are kept column after column within a tile: columns are what is picked from them and put into them, and
-    the products of few columns with many are faster in this order.
+    Both, and the slabs of Q, are kept column after column within a tile: columns are what is picked from them and put
+    into them, and the products of few columns with many are faster in this order.
     """
-    return matrix.borrow(tile.rows).reshape(matrix.shape[1], -1)
+    return matrix.borrow_columns(tile.rows)
 
 
 def keep_columns(matrix: RowMatrix, tile: Tile, columns: NDArray[Any]) -> None:
     """Give back what `borrow_columns` borrowed."""
     matrix.give_back(tile.rows, columns.reshape(-1, matrix.shape[1]))
+
+
+def borrow_q(state: ProblemState, tile: Tile, number: int, columns: slice) -> NDArray[Any]:
+    """Borrow the columns of Q that `slab_slices` names for a slab, shape (w, rows)."""
+    return state.slabs[number].borrow_columns(tile.rows, 0, columns.stop - columns.start)
 
 
 def times_q(state: ProblemState, tile: Tile, coefficients: NDArray[Any]) -> NDArray[Any]:
@@ -129,7 +136,7 @@ def times_q(state: ProblemState, tile: Tile, coefficients: NDArray[Any]) -> NDAr
     total = workspace.array("total", shape, coefficients.dtype)
     product = workspace.array("product", shape, coefficients.dtype)
     for number, columns in enumerate(slab_slices(len(coefficients))):
-        q = borrow_columns(state.slabs[number], tile)[: columns.stop - columns.start]
+        q = borrow_q(state, tile, number, columns)
         np.matmul(coefficients[columns].T, q, out=product if number else total)
         if number:
             np.add(total, product, out=total)
@@ -140,7 +147,7 @@ def products_with_q(state: ProblemState, tile: Tile, columns: NDArray[Any]) -> N
     """Products of columns, shape (w, rows), with Q on a tile, shape (w, m + 1)."""
     products = workspace.array("cross", (len(columns), state.n_columns), columns.dtype)
     for number, part in enumerate(slab_slices(state.n_columns)):
-        q = borrow_columns(state.slabs[number], tile)[: part.stop - part.start]
+        q = borrow_q(state, tile, number, part)
         np.matmul(columns, q.T, out=products[:, part])
     return products.astype(np.float64)
 
@@ -187,10 +194,8 @@ def store_columns(state: ProblemState, tile: Tile, start: int, new: NDArray[Any]
     done = 0
     while done < len(new):
         number, column = divmod(start + done, SLAB)
-        slab = borrow_columns(state.slabs[number], tile)
-        count = min(len(slab) - column, len(new) - done)
-        slab[column : column + count] = new[done : done + count]
-        keep_columns(state.slabs[number], tile, slab)
+        count = min(state.slabs[number].shape[1] - column, len(new) - done)
+        state.slabs[number].put_columns(tile.rows, column, new[done : done + count])
         done += count
 
 

@@ -28,13 +28,26 @@ def make(limit: int | None, rows: int = 30, width: int = 4, dtype: Any = F8, rol
     return RowMatrix(rows, width, dtype, budget, budget.scratch(), role)
 
 
+ACTIONS = [
+    "change",
+    "change columns",
+    "overwrite",
+    "put columns",
+    "look",
+    "look at columns",
+    "fill",
+    "prefetch",
+    "prefetch columns",
+]
+
+
 @st.composite
 def operations(draw: st.DrawFn, rows: int, width: int) -> list[tuple[str, slice, Any]]:
     """What tiles do to a matrix: change borrowed rows in place, overwrite blank ones, look, and set everything."""
     made = []
     for number in range(draw(st.integers(1, 12))):
         start = draw(st.integers(0, rows))
-        what = draw(st.sampled_from(["change", "change columns", "overwrite", "look", "fill", "prefetch"]))
+        what = draw(st.sampled_from(ACTIONS))
         columns = sorted(draw(st.tuples(st.integers(0, width), st.integers(0, width))))
         made.append((what, slice(start, draw(st.integers(start, rows))), (number, slice(*columns))))
     return made
@@ -47,6 +60,15 @@ def apply(matrix: RowMatrix, what: str, rows: slice, number: int, columns: slice
         matrix.fill(np.full(matrix.shape, number, dtype=matrix.dtype))
     elif what == "prefetch":
         matrix.prefetch(rows)
+    elif what == "prefetch columns":
+        matrix.prefetch(rows, columns.stop)
+    elif what == "put columns":
+        matrix.put_columns(rows, columns.start, values.reshape(width, n)[columns])
+    elif what == "look at columns":
+        found = matrix.borrow_columns(rows, columns.start, columns.stop)
+        assert found.shape == (columns.stop - columns.start, n)
+        np.testing.assert_array_equal(found, matrix.borrow_columns(rows)[columns])
+        return found.tobytes()
     elif what == "overwrite":
         blank = matrix.blank(rows)
         blank[...] = values

@@ -30,7 +30,7 @@ MIN_TILE_ROWS = 32
 MAX_TILE_ROWS = 4096
 """With more rows there is nothing left to gain for a small model."""
 
-SMALL_OBJECTS = 512 << 10
+SMALL_OBJECTS = 2 << 20
 """Bytes of all that is smaller than a tile: vectors, zarr's and the pool's bookkeeping."""
 
 Finish = Callable[[Array], T]

@@ -101,6 +101,9 @@ class Cancelled(DistkernError, RuntimeError):
 
     exit_code = 130
 
+    def __init__(self, message: str = "the training was cancelled", *, kind: str = "cancelled") -> None:
+        super().__init__(message, kind=kind)
+
 
 class DistkernWarning(UserWarning):
     """Base of every warning: the training goes on, with a model that is probably not what was wanted."""

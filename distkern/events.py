@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from time import time
 from typing import Any
 
-from distkern.errors import Cancelled
+from distkern.errors import Cancelled, RunError
 
 logger = logging.getLogger(__name__)
 
@@ -183,7 +183,8 @@ Subscriber = Callable[[Event], None]
 class EventBus:
     """Hands each event to all subscribers; a subscriber that fails is logged and dropped.
 
-    A subscriber that raises `Cancelled` ends the training.
+    A subscriber that raises `Cancelled` ends the training, and so does one that raises `RunError`, since what it was to
+    keep would be lost.
 
     Parameters
     ----------
@@ -205,15 +206,15 @@ class EventBus:
 
         Raises
         ------
-        Cancelled
-            A subscriber asks for the end.
+        Cancelled, RunError
+            A subscriber asks for the end, or cannot keep what it is there to keep.
         """
         if self.muted and not isinstance(event, RunStarted):
             return
         for subscriber in tuple(self._subscribers):
             try:
                 subscriber(event)
-            except Cancelled:
+            except (Cancelled, RunError):
                 raise
             except Exception:
                 logger.exception("subscriber %r failed and gets no more events", subscriber)

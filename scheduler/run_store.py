@@ -8,7 +8,7 @@ for the rest; those rebuild their blocks from the messages as they do after a lo
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from time import perf_counter
 
@@ -18,7 +18,9 @@ from distkern.scheduler.answer_records import Record, decode, encode
 from distkern.scheduler.answers import Answer
 from distkern.scheduler.backends import Backend
 from distkern.scheduler.identity import EXTENSIBLE, identity_of, require_same
+from distkern.scheduler.loading import read_block, require_unchanged
 from distkern.scheduler.messages import Begin, Message, Step, digest
+from distkern.scheduler.threads import map_tiles
 from distkern.scheduler.training import TrainingJob
 from distkern.storage import Journal, RunDirectory, recorded
 from distkern.storage.journal import Place
@@ -52,8 +54,16 @@ class RunStore:
 
     def __init__(self, directory: RunDirectory, job: TrainingJob, source: BlockSource) -> None:
         self.directory = directory
+        self._source = source
+        self._classification = job.classification
         identity = identity_of(job, source)
         kept = directory.training
+        if kept is None and recorded(directory.path)[0]:
+            raise RunError(
+                f"the run in {directory.path} has records and no training.json that says of what; restore it, or train "
+                "anew with --overwrite",
+                kind="corrupt",
+            )
         if kept is None:
             self.run_id = uuid.uuid4().hex
             directory.write_training({"run_id": self.run_id, "identity": identity})
@@ -71,6 +81,22 @@ class RunStore:
             self.close()
             raise
         self.extends = any(note != self._note for note in notes)
+
+    def require_unchanged_rows(self, checksums: Mapping[int, int]) -> None:
+        """Read every block and refuse one that is not what was trained on.
+
+        Raises
+        ------
+        DataError
+            ``changed``.
+        """
+
+        def check(number: int) -> None:
+            found = read_block(self._source, number, self._classification).checksum
+            require_unchanged(self._source, number, checksums.get(number), found)
+
+        for _ in map_tiles(check, range(len(self._source.boundaries) - 1)):
+            pass
 
     @property
     def places(self) -> list[Place]:
@@ -109,6 +135,7 @@ class RecordingBackend:
         self._events = events
         self._recorded: Iterator[Record] | None = _read(store.places)
         self._taken = 0
+        self._checksums: Mapping[int, int] = {}
         self._earlier_exchanges = 0
         self._earlier_seconds = 0.0
         self._started = perf_counter()
@@ -132,6 +159,8 @@ class RecordingBackend:
                 self._taken += 1
                 self._earlier_exchanges, self._earlier_seconds = record.exchanges, record.seconds
                 self._backend.skip(message, record.answer)
+                if record.answer.load is not None:
+                    self._checksums = record.answer.load.checksums
                 return record.answer
             if record is not None and not (self._store.extends and isinstance(message, Step)):
                 raise RunError(
@@ -149,8 +178,15 @@ class RecordingBackend:
         self._backend.skip(message, answer)
 
     def finish(self) -> None:
-        """Let events pass again if all answers came from the record."""
+        """Read all rows if none had to be, and hold them against what was trained on; let events pass again.
+
+        Raises
+        ------
+        DataError
+            ``changed``.
+        """
         if self._recorded is not None:
+            self._store.require_unchanged_rows(self._checksums)
             self._go_live()
 
     def _go_live(self) -> None:

@@ -71,14 +71,14 @@ def identify(path: str | os.PathLike[str]) -> str:
     attributes = store_attributes(place)
     if attributes is not None and attributes.get("kind") in ("dataset", "predictions"):
         return str(attributes["kind"])
-    if (place / "model.json").is_file():
+    if os.path.isfile(place / "model.json"):
         return "model"
-    if (place / "job.json").is_file():
+    if os.path.isfile(place / "job.json"):
         return "run"
     metadata = read_json(place / "zarr.json")
-    if (place / ".zarray").is_file() or (isinstance(metadata, dict) and metadata.get("node_type") == "array"):
+    if os.path.isfile(place / ".zarray") or (isinstance(metadata, dict) and metadata.get("node_type") == "array"):
         return "zarr-array"
-    if (place / ".zgroup").is_file() or metadata is not None:
+    if os.path.isfile(place / ".zgroup") or metadata is not None:
         return "zarr-group"
     return "directory"
 

@@ -97,11 +97,16 @@ def _model(path: str | os.PathLike[str]) -> dict[str, Any]:
 def _run(path: str | os.PathLike[str]) -> dict[str, Any]:
     run = RunDirectory.open(path)
     last: dict[str, Any] | None = None
+    progress: dict[str, Any] = {}
     count = 0
-    for last in run.events():  # noqa: B007
+    for last in run.events():
         count += 1
+        if last.get("event") == "RoundDone":
+            progress = {name: last.get(name) for name in ("n_centers", "gcv", "lambda_", "seconds")}
     places, drivers = recorded(run.path)
     return {
+        "state": "running or cut short" if run.summary is None else "finished",
+        "progress": progress,
         "job": run.job,
         "n_events": count,
         "last_event": last,

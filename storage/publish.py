@@ -19,6 +19,7 @@ from pathlib import Path
 from time import time
 
 from distkern.errors import DistkernError
+from distkern.redaction import redact
 
 __all__ = ["check_destination", "disk_full", "is_disk_full", "publish_directory", "sync_file", "sync_folder"]
 
@@ -57,6 +58,12 @@ def check_destination(
         Of class `error`: ``not-writable``, ``exists`` without `overwrite`, ``foreign`` where something of
         another kind is in the way.
     """
+    if "://" in os.fspath(path):
+        raise error(
+            f"{redact(os.fspath(path))} is a URL, and models, runs and stores are written to local directories: name "
+            "one",
+            kind="not-local",
+        )
     absolute = Path(os.path.abspath(path))
     _require_writable(path, absolute, error)
     if not os.path.lexists(absolute):

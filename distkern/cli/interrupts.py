@@ -32,6 +32,23 @@ def interrupts_held() -> Iterator[None]:
 
 
 @contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """Have SIGTERM, which queues and service managers send, end a command as Ctrl-C does."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+@contextmanager
 def cancelled_by_signals() -> Iterator[Subscriber]:
     """Yield a subscriber that ends the training after a SIGINT or SIGTERM; a second signal interrupts at once.
 

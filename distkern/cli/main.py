@@ -14,6 +14,7 @@ from distkern.cli.apply import evaluate, predict
 from distkern.cli.demo import demo
 from distkern.cli.info import info
 from distkern.cli.ingest import ingest
+from distkern.cli.interrupts import terminated_as_interrupted
 from distkern.cli.plan import plan
 from distkern.cli.terminal import Terminal, verbosity_options
 from distkern.cli.train import train
@@ -81,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     _open_streams()
     terminal = Terminal()
-    with terminal.log_records():
+    with terminal.log_records(), terminated_as_interrupted():
         try:
             status = cli.main(
                 args=None if arguments is None else list(arguments),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from distkern.cli.cluster import open_client
 from distkern.cli.interrupts import cancelled_by_signals
-from distkern.cli.job import Job, OutputSection
+from distkern.cli.job import Job
 from distkern.cli.parameters import build
 from distkern.cli.plan import plan_of
 from distkern.cli.progress import show_progress
@@ -51,8 +51,12 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False, resume: bo
 
     refuse_nested(job)
     resumed = find_resumed(job, overwrite=overwrite) if resume else None
-    overwrite = overwrite or resumed is not None
-    refuse_existing(job.output, overwrite=overwrite)
+    replace_model = overwrite or (resumed is not None and names_model(resumed.job, job.output.model))
+    if resumed is None:
+        refuse_existing_run(job.output.run, overwrite=overwrite)
+    else:
+        resumed.job = job.model_dump(mode="json", exclude_unset=True)
+    refuse_existing_model(job.output.model, overwrite=replace_model)
     rows, test_rows = open_rows(job.data)
     task = task_of(job.data, rows)
     training = build(job.model.method, task, job.model.parameters(), {}).training_job()
@@ -60,21 +64,17 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False, resume: bo
         # Before workers are started for nothing; a running cluster is asked by the training itself.
         plan_of(job, training, workload(training, source_of(rows))).require_fit()
     with (
-        cancelled_by_signals() as watch,
         open_client(job.cluster) as client,
         _run_directory(job, resumed, overwrite=overwrite) as run,
         show_progress(terminal) as show,
     ):
-        surroundings = {
-            "client": client,
-            "memory_limit": job.cluster.memory,
-            "run_dir": run,
-            "callbacks": (show, watch),
-        }
-        model = build(job.model.method, task, job.model.parameters(), surroundings)
-        model = model.fit(rows.X, rows.y) if isinstance(rows, PlainArrays) else model.fit(rows)
+        surroundings = {"client": client, "memory_limit": job.cluster.memory, "run_dir": run}
+        with cancelled_by_signals() as watch:
+            callbacks = {"callbacks": (show, watch)}
+            model = build(job.model.method, task, job.model.parameters(), surroundings | callbacks)
+            model = model.fit(rows.X, rows.y) if isinstance(rows, PlainArrays) else model.fit(rows)
         if job.output.model is not None:
-            model.save(job.output.model, overwrite=overwrite)
+            model.save(job.output.model, overwrite=replace_model)
         score = None if test_rows is None else score_model(model, test_rows)
         result = TrainingResult(job, model, score)
         if run is not None:
@@ -111,26 +111,40 @@ def _overlap(first: Path, second: Path) -> bool:
     return first == second or first in second.parents or second in first.parents
 
 
-def refuse_existing(output: OutputSection, *, overwrite: bool) -> None:
-    """Refuse outputs that stand in the way before any work is done.
+def refuse_existing_model(model: str | None, *, overwrite: bool) -> None:
+    """Refuse a model that stands in the way before any work is done.
 
     Raises
     ------
-    StoreError, RunError
+    StoreError
         Something exists and may not be overwritten.
     """
-    from distkern.storage import check_model_destination, is_run
+    from distkern.storage import check_model_destination
 
-    if output.model is not None:
-        check_model_destination(output.model, overwrite)
-    if output.run is None or not Path(output.run).exists():
+    if model is not None:
+        check_model_destination(model, overwrite)
+
+
+def refuse_existing_run(run: str | None, *, overwrite: bool) -> None:
+    """Refuse a run that stands in the way before any work is done.
+
+    Raises
+    ------
+    RunError
+        Something exists and may not be overwritten.
+    """
+    from distkern.storage import is_run
+
+    if run is None or not Path(run).exists():
         return
     if not overwrite:
-        raise RunError(f"{output.run} exists already: name another run, or replace it with --overwrite", kind="exists")
-    if not is_run(output.run):
         raise RunError(
-            f"{output.run} exists and is no run directory, so it is not overwritten: name another run",
-            kind="foreign",
+            f"{run} exists already: go on with it with --resume, name another run, or replace it with --overwrite",
+            kind="exists",
+        )
+    if not is_run(run):
+        raise RunError(
+            f"{run} exists and is no run directory, so it is not overwritten: name another run", kind="foreign"
         )
 
 
@@ -156,9 +170,14 @@ def find_resumed(job: Job, *, overwrite: bool) -> RunDirectory | None:
         )
     if not os.path.lexists(job.output.run):
         return None
-    run = RunDirectory.open(job.output.run)
-    run.job = job.model_dump(mode="json", exclude_unset=True)
-    return run
+    return RunDirectory.open(job.output.run)
+
+
+def names_model(document: Mapping[str, Any], model: str | None) -> bool:
+    """Tell whether the job that a run was of has its model at the same place, so that it is the run's to replace."""
+    output = document.get("output")
+    before = output.get("model") if isinstance(output, Mapping) else None
+    return isinstance(before, str) and model is not None and os.path.abspath(before) == os.path.abspath(model)
 
 
 @contextmanager
@@ -181,6 +200,8 @@ def _run_directory(job: Job, resumed: RunDirectory | None, *, overwrite: bool) -
     except (JobError, DataError, BudgetError):
         if resumed is None:
             run.discard()
+        raise
+    except RunError:
         raise
     except (Cancelled, KeyboardInterrupt) as error:
         raise Cancelled(

@@ -84,13 +84,15 @@ class KernelLeastSquares(BaseEstimator, ABC):
     callbacks: Any
 
     def __sklearn_clone__(self) -> Self:
-        """Clone, keeping the client and the callbacks by reference."""
+        """Clone, keeping the client and the callbacks by reference; a run directory stays behind."""
         copied = type(self)(
             **{
                 name: value if name in _BY_REFERENCE else clone(value, safe=False)
                 for name, value in self.get_params(deep=False).items()
             }
         )
+        # A run is of one training, and clones are made to be trained on other rows or with other settings.
+        copied.run_dir = None
         for name in ("_metadata_request", "_sklearn_output_config"):
             if hasattr(self, name):
                 setattr(copied, name, deepcopy(getattr(self, name)))

@@ -88,7 +88,8 @@ PARAMETERS = {
         path-like, optional
             Directory that keeps every exchange of the training, its events and its summary. If the run is there
             already, `fit` goes on where it was cut short, or returns the finished model; `max_centers` may differ,
-            and anything else that would change the model is refused.""",
+            and anything else that would change the model is refused. Clones, as in cross-validation, do not
+            inherit it.""",
     "random_state": """
         int
             Key of the row draws.""",

@@ -79,6 +79,25 @@ def test_more_centres(job: Path, call: Call) -> None:
     assert RunDirectory.open("r").job["model"]["max_centers"] == 320
 
 
+def test_a_model_of_another_job_is_not_replaced(job: Path, call: Call) -> None:
+    assert call("train", job).code == 0
+    assert call("train", job, "--set", "output.model=other", "--set", "output.run=other.run").code == 0
+    before = {path: path.read_bytes() for path in job.parent.rglob("*") if path.is_file()}
+    done = call("train", job, "--resume", "--set", "output.model=other")
+    assert done.code == 6
+    assert "other exists already" in done.err
+    assert {path: path.read_bytes() for path in job.parent.rglob("*") if path.is_file()} == before
+
+
+def test_outputs_behind_urls_are_refused(job: Path, call: Call) -> None:
+    before = tree(job.parent)
+    for name in ("model", "run"):
+        done = call("train", job, "--set", f"output.{name}=s3://bucket/x")
+        assert done.code == 6
+        assert "URL" in done.err
+    assert tree(job.parent) == before
+
+
 def test_another_job_is_refused_and_named(job: Path, call: Call) -> None:
     assert call("train", job).code == 0
     before = {path: path.read_bytes() for path in job.parent.rglob("*") if path.is_file()}

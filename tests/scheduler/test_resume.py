@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from trainings import make_classes, make_data, make_job, make_source
 
-from distkern.errors import Cancelled, DistkernError, RunError
+from distkern.errors import Cancelled, DataError, DistkernError, RunError
 from distkern.events import Event, ExchangeDone, RoundDone, RunResumed
 from distkern.scheduler.answer_records import decode, encode
 from distkern.scheduler.identity import identity_of
@@ -262,3 +263,48 @@ def test_a_journal_that_cannot_be_claimed(tmp_path: Path) -> None:
     with pytest.raises(RunError) as caught:
         run_training(job, source, run=run)
     assert caught.value.kind == "not-writable"
+
+
+@pytest.mark.parametrize("kind", ["dataset", "zarr"])
+def test_a_finished_run_whose_rows_changed_is_refused(kind: str, tmp_path: Path) -> None:
+    """Nothing would have to be read again, and is, so that no model of other rows is given out."""
+    write_dataset(tmp_path / "rows", X, Y, chunk_rows=30)
+    dataset = open_dataset(tmp_path / "rows")
+    source = dataset.source() if kind == "dataset" else ZarrSource(dataset.X, dataset.y)
+    job = make_job()
+    run = start(tmp_path / "run")
+    whole = run_training(job, source, run=run)
+    assert_same(whole, resumed(job, source, RunDirectory.open(run.path))[0])
+    stored = zarr.open_array(tmp_path / "rows" / "X", mode="r+")
+    stored[40, 1] = 9.0
+    with pytest.raises(DataError, match="X") as caught:
+        resumed(job, source, RunDirectory.open(run.path))
+    assert caught.value.kind in ("changed", "corrupt")
+
+
+def test_records_without_a_description_are_refused(tmp_path: Path) -> None:
+    job, source = JOBS["regression"]
+    run = start(tmp_path / "run")
+    run_training(job, source, run=run)
+    (run.path / "training.json").unlink()
+    with pytest.raises(RunError, match=r"training\.json") as caught:
+        resumed(replace(job, sigma=2.0), source, run)
+    assert caught.value.kind == "corrupt"
+    assert not (run.path / "training.json").exists()
+
+
+@pytest.mark.parametrize("error", [Cancelled, Cancelled(), RunError("no room", kind="disk-full")])
+def test_subscribers_that_may_end_a_training(error: Any) -> None:
+    def stop(event: Event) -> None:
+        raise error
+
+    job, source = JOBS["regression"]
+    with pytest.raises(DistkernError) as caught:
+        run_training(job, source, subscribers=[stop])
+    assert caught.value.exit_code in (6, 130)
+
+
+def test_a_run_is_kept_on_a_local_disk() -> None:
+    with pytest.raises(RunError, match="URL") as caught:
+        RunDirectory.create("s3://bucket/run", {})
+    assert caught.value.kind == "not-local"

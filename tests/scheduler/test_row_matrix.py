@@ -65,7 +65,7 @@ def apply(matrix: RowMatrix, what: str, rows: slice, number: int, columns: slice
     elif what == "put columns":
         matrix.put_columns(rows, columns.start, values.reshape(width, n)[columns])
     elif what == "look at columns":
-        found = matrix.borrow_columns(rows, columns.start, columns.stop)
+        found = matrix.borrow_columns(rows, columns.start, columns.stop).copy()
         assert found.shape == (columns.stop - columns.start, n)
         np.testing.assert_array_equal(found, matrix.borrow_columns(rows)[columns])
         return found.tobytes()

@@ -28,6 +28,8 @@ def test_every_kind_of_fault_ends_in_the_same_bits(kind: str, campaign: faults.C
     assert outcome.left == []
     if kind not in ("kill-driver", "reads-fail"):
         assert outcome.lost >= 1
+    if kind not in ("kill-driver", "reads-fail", "kill-in-load"):
+        # While blocks are loaded for the first time there may be nothing to replay yet.
         assert outcome.replays >= 1
     if kind == "kill-driver":
         assert outcome.resumed >= 1

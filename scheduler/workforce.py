@@ -192,9 +192,8 @@ class Workforce:
             return
         blocks = blocks_of(self.homes, worker)
         self._leases.pop(worker, None)
-        memo.drop_run(
-            worker, self._run_id, self._incarnation
-        )  # its memory is in this process where workers are threads
+        # Its memory is in this process where workers are threads.
+        memo.drop_run(worker, self._run_id, self._incarnation)
         if not blocks:
             return
         self._events.emit(WorkerLost(worker=worker, blocks=blocks, reason=reason))

@@ -7,27 +7,22 @@ so neither it nor the workers pile up results that nobody has taken.
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from time import monotonic
 from typing import Any, Generic, TypeVar
 
 import dask
 from numpy.typing import NDArray
 
-from distkern.errors import ClusterError
 from distkern.model import KernelModel
 from distkern.scheduler.clients import default_worker_wait
+from distkern.scheduler.futures import fetch
 from distkern.scheduler.prediction import FeatureSource, Finish, evaluate
 from distkern.scheduler.threads import follow_worker
 
 T = TypeVar("T")
-
-POLL_SECONDS = 1.0
-"""How often the list of workers is asked for while a result does not come."""
 
 IN_FLIGHT_PER_THREAD = 2
 """Blocks under way for each thread of the workers: one computed, one waiting."""
@@ -99,19 +94,19 @@ def predict_on_workers(
     shared = _submit(
         client, hold_model, BlockTask(model, finish, None if source.inline else source), key=f"kernel-model-{run}"
     )
-    flying: deque[_Flight[T]] = deque()
+    flying: deque[tuple[int, Any]] = deque()
     try:
         for block, first_row in enumerate(source.boundaries[:-1]):
             while len(flying) >= _most_in_flight(client):
-                yield _land(flying, worker_wait)
+                yield _land(client, flying, worker_wait)
             rows = source.read_features(block) if source.inline else None
             future = _submit(client, predict_block, shared, block, rows, key=f"predict-block-{run}-{block}")
-            flying.append(_Flight(client, first_row, future))
+            flying.append((first_row, future))
         while flying:
-            yield _land(flying, worker_wait)
+            yield _land(client, flying, worker_wait)
     finally:
-        for flight in flying:
-            flight.future.cancel()
+        for _, future in flying:
+            future.cancel()
         shared.release()
 
 
@@ -126,51 +121,9 @@ def _most_in_flight(client: Any) -> int:
     return IN_FLIGHT_PER_THREAD * max(1, threads)
 
 
-def _land(flying: deque[_Flight[T]], worker_wait: float) -> tuple[int, T]:
+def _land(client: Any, flying: deque[tuple[int, Any]], worker_wait: float) -> tuple[int, Any]:
     """Take the block that is next in order; one that fails stays to be cancelled with the others."""
-    landed = flying[0].land(worker_wait)
+    first_row, future = flying[0]
+    landed = first_row, fetch(client, future, worker_wait, f"predict the rows from {first_row} on")
     flying.popleft()
     return landed
-
-
-class _Flight(Generic[T]):
-    """A block under way."""
-
-    def __init__(self, client: Any, first_row: int, future: Any) -> None:
-        self.first_row = first_row
-        self.future = future
-        self._client = client
-        self._done = threading.Event()
-        future.add_done_callback(lambda _: self._done.set())
-
-    def land(self, worker_wait: float) -> tuple[int, T]:
-        """Wait for the result."""
-        deadline = monotonic() + worker_wait
-        while not self._done.wait(POLL_SECONDS):
-            if self._client.nthreads():
-                deadline = monotonic() + worker_wait
-            elif monotonic() > deadline:
-                raise self._deserted(worker_wait)
-        while True:
-            try:
-                return self.first_row, self.future.result(timeout=worker_wait)
-            except TimeoutError:
-                if self.future.status == "error":  # the task's own
-                    raise
-                if not self._client.nthreads():
-                    raise self._deserted(worker_wait) from None
-            except Exception as error:
-                # dask's own trouble with a task is the cluster's; a task's own error is the user's.
-                if type(error).__module__.startswith("distributed") or self.future.status in ("cancelled", "lost"):
-                    raise ClusterError(
-                        f"the cluster could not predict the rows from {self.first_row} on: {error}; look at the "
-                        "workers' logs, often their memory limit is too low",
-                        kind="workers-dying",
-                    ) from error
-                raise
-
-    @staticmethod
-    def _deserted(worker_wait: float) -> ClusterError:
-        return ClusterError(
-            f"no worker was on the cluster for {worker_wait:g} s: start workers and predict again", kind="no-workers"
-        )

@@ -113,7 +113,6 @@ def build(method: str, task: str, parameters: dict[str, Any], surroundings: dict
     surroundings : dict
         Client, callbacks and the like; one that the class lacks is left out.
     """
-    from distkern.estimators.parameters import check_parameters
     from distkern.kernels import kernel_from_parameters
 
     kind = estimator(method, task)
@@ -130,5 +129,5 @@ def build(method: str, task: str, parameters: dict[str, Any], surroundings: dict
                 kind="parameter-of-other-task",
             )
     made = kind(**parameters, **{name: value for name, value in surroundings.items() if name in known})
-    check_parameters(made)
+    made._check_parameters()
     return made

@@ -13,13 +13,14 @@ from sklearn.utils.validation import column_or_1d
 
 from distkern.errors import DataError
 from distkern.estimators import outputs
-from distkern.estimators.base import Array, KernelLeastSquares, validate_rows
+from distkern.estimators.block_estimator import Array, BlockEstimator
+from distkern.estimators.inputs import validate_rows
 from distkern.scheduler.prediction import Finish
 from distkern.storage import BlockSource, plain_labels
 
 
-class KernelRegressor(RegressorMixin, KernelLeastSquares):
-    """Regression of one or several targets with shared centres."""
+class BlockRegressor(RegressorMixin, BlockEstimator):
+    """Regression of one or several targets."""
 
     _classification = False
 
@@ -30,7 +31,7 @@ class KernelRegressor(RegressorMixin, KernelLeastSquares):
         return tags
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Select the centres and fit the weights.
+        """Fit the model.
 
         Parameters
         ----------
@@ -95,14 +96,13 @@ class KernelRegressor(RegressorMixin, KernelLeastSquares):
         return len(getattr(self, "intercept_", ()))
 
 
-class KernelClassifier(ClassifierMixin, KernelLeastSquares):
+class BlockClassifier(ClassifierMixin, BlockEstimator):
     """Classification by least squares on targets of +-1 a class."""
 
     _classification = True
-    multiclass: str
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Select the centres and fit the weights.
+        """Fit the model.
 
         Parameters
         ----------
@@ -124,9 +124,7 @@ class KernelClassifier(ClassifierMixin, KernelLeastSquares):
         DataError
             The data cannot be trained on.
         """
-        result = self._fit(X, y, sample_weight)
-        assert result.classes is not None
-        self.classes_ = result.classes
+        self._fit(X, y, sample_weight)
         return self
 
     def _validate_training(

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from distkern.estimators.documentation import documented
-from distkern.estimators.kinds import KernelClassifier, KernelRegressor
+from distkern.estimators.kernel_least_squares import KernelLeastSquares
+from distkern.estimators.kinds import BlockClassifier, BlockRegressor
 from distkern.events import Subscriber
 from distkern.kernels import Kernel
 
 
 @documented
-class NPDRegressor(KernelRegressor):
+class NPDRegressor(BlockRegressor, KernelLeastSquares):
     """Sparse kernel regression by nonlinear pseudo-discriminants.
 
     The thesis's order-recursive pseudoinverse (3.62) gives the same weights as the thin factors used here, with
@@ -66,7 +67,7 @@ class NPDRegressor(KernelRegressor):
 
 
 @documented
-class NPDClassifier(KernelClassifier):
+class NPDClassifier(BlockClassifier, KernelLeastSquares):
     """Sparse kernel classification by nonlinear pseudo-discriminants.
 
     The thesis's order-recursive pseudoinverse (3.62) gives the same weights as the thin factors used here, with

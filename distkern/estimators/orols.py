@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from distkern.estimators.documentation import documented
-from distkern.estimators.kinds import KernelClassifier, KernelRegressor
+from distkern.estimators.kernel_least_squares import KernelLeastSquares
+from distkern.estimators.kinds import BlockClassifier, BlockRegressor
 from distkern.events import Subscriber
 from distkern.kernels import Kernel
 
 
 @documented
-class OROLSRegressor(KernelRegressor):
+class OROLSRegressor(BlockRegressor, KernelLeastSquares):
     """Sparse kernel regression by order-recursive orthogonal least squares."""
 
     def __init__(
@@ -64,7 +65,7 @@ class OROLSRegressor(KernelRegressor):
 
 
 @documented
-class OROLSClassifier(KernelClassifier):
+class OROLSClassifier(BlockClassifier, KernelLeastSquares):
     """Sparse kernel classification by order-recursive orthogonal least squares."""
 
     def __init__(

@@ -13,7 +13,6 @@ from distkern.estimators.parameters import DTYPES
 from distkern.kernels import Kernel, kernel_from_parameters
 from distkern.model import KernelModel
 from distkern.scaling import FeatureScaling
-from distkern.stopping import StopReason
 from distkern.storage import plain_labels, read_model, write_model
 
 _NOT_STORED = ("client", "callbacks", "run_dir")
@@ -39,8 +38,7 @@ def save_estimator(estimator: Any, path: str | os.PathLike[str], *, overwrite: b
         "intercept": model.intercept,
         "feature_shift": model.scaling.shift,
         "feature_scale": model.scaling.scale,
-        "lambda": np.atleast_1d(np.asarray(estimator.lambda_, dtype=np.float64)),
-        "history": estimator.history_,
+        **estimator._stored_arrays(),
     }
     classes = getattr(estimator, "classes_", None)
     if classes is not None:
@@ -51,8 +49,7 @@ def save_estimator(estimator: Any, path: str | os.PathLike[str], *, overwrite: b
         "parameters": _plain_parameters(estimator),
         "kernel": {"name": model.kernel.name, "parameters": model.kernel.parameters()},
         "dtype": model.dtype,
-        "gcv": estimator.gcv_,
-        "stop_reason": str(estimator.stop_reason_),
+        **estimator._stored_figures(),
         "n_features": estimator.n_features_in_,
         "feature_names": None if names is None else [str(name) for name in names],
         "flat": bool(getattr(estimator, "_flat", False)),
@@ -102,11 +99,7 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         scaling = FeatureScaling(arrays["feature_shift"], arrays["feature_scale"])
         model = KernelModel(kernel, scaling, arrays["centers"], arrays["coef"], arrays["intercept"], meta["dtype"])
         estimator._set_model(model, arrays["center_indices"])
-        lambdas = arrays["lambda"]
-        estimator.lambda_ = float(lambdas[0]) if len(lambdas) == 1 else lambdas
-        estimator.gcv_ = float("nan") if meta["gcv"] is None else meta["gcv"]
-        estimator.history_ = arrays["history"]
-        estimator.stop_reason_ = StopReason(meta["stop_reason"])
+        estimator._restore(meta, arrays)
         estimator.n_features_in_ = meta["n_features"]
         estimator.summary_ = meta["summary"]
         estimator.plan_ = meta["plan"]
@@ -137,16 +130,14 @@ def _require_consistent(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -
         "feature_shift": (d,),
         "feature_scale": (d,),
     }
-    numbers = {"centers": "iuf"} | dict.fromkeys(("coef", "intercept", "feature_shift", "feature_scale", "lambda"), "f")
+    numbers = {"centers": "iuf"} | dict.fromkeys(("coef", "intercept", "feature_shift", "feature_scale"), "f")
     wrong = [name for name, shape in shapes.items() if arrays[name].shape != shape]
     wrong += [name for name, kinds in numbers.items() if arrays[name].dtype.kind not in kinds]
     wrong += [name for name in numbers if name not in wrong and not np.isfinite(arrays[name]).all()]
     if "feature_scale" not in wrong and not (arrays["feature_scale"] > 0.0).all():
         wrong.append("feature_scale")
-    if arrays["center_indices"].dtype.kind not in "iu" or arrays["history"].dtype.names is None:
-        wrong.append("center_indices or history")
-    if arrays["lambda"].ndim != 1 or not len(arrays["lambda"]):
-        wrong.append("lambda")
+    if arrays["center_indices"].dtype.kind not in "iu":
+        wrong.append("center_indices")
     classes = arrays.get("classes")
     if classes is not None and not (
         classes.ndim == 1 and len(classes) >= 2 and n_outputs == (1 if len(classes) == 2 else len(classes))

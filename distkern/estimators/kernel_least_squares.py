@@ -1,0 +1,221 @@
+"""What the estimators of the OROLS family share: training by the engine, its run directory, nested prefixes."""
+
+from __future__ import annotations
+
+import logging
+from copy import copy
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from distkern.errors import BudgetError, DataError, JobError, RunError
+from distkern.estimators.assembly import assemble, prefix_lengths
+from distkern.estimators.block_estimator import BY_REFERENCE, BlockEstimator
+from distkern.estimators.parameters import byte_count, check_parameters
+from distkern.events import Event, Subscriber
+from distkern.model import KernelModel
+from distkern.scheduler import (
+    TrainingJob,
+    TrainingResult,
+    run_training,
+)
+from distkern.stopping import StopReason
+from distkern.storage import (
+    BlockSource,
+    RunDirectory,
+    is_run,
+)
+
+logger = logging.getLogger(__name__)
+
+Array = NDArray[np.float64]
+
+
+class KernelLeastSquares(BlockEstimator):
+    """Base of the family; see the subclasses for the parameters."""
+
+    # Parameters that subclasses set in their __init__.
+    kernel: Any
+    sigma: float | str
+    max_centers: int
+    criterion: str
+    sampler: str
+    candidates: int
+    panel: int
+    stop: str | None
+    tol: float | None
+    patience: int | None
+    epsilon: float
+    selection_rows: int | None
+    standardize: bool
+    dtype: str
+    factors: str
+    client: Any
+    memory_limit: int | str | None
+    run_dir: Any
+    random_state: int
+    callbacks: Any
+
+    def training_job(self) -> TrainingJob:
+        """Return what a training would be asked for: the parameters that decide the model."""
+        return TrainingJob(
+            classification=self._classification,
+            kernel=self.kernel,
+            sigma=self.sigma if isinstance(self.sigma, str) else float(self.sigma),
+            standardize=bool(self.standardize),
+            dtype=self.dtype,
+            epsilon=float(self.epsilon),
+            one_vs_rest=getattr(self, "multiclass", "shared") == "one-vs-rest",
+            max_centers=int(self.max_centers),
+            criterion=self.criterion,
+            sampler=self.sampler,
+            candidates=int(self.candidates),
+            panel=int(self.panel),
+            regularization=self._plain_regularization(),
+            stop=None if self.stop == "none" else self.stop,
+            tol=None if self.tol is None else float(self.tol),
+            patience=None if self.patience is None else int(self.patience),
+            seed=int(self.random_state),
+            selection_rows=None if self.selection_rows is None else int(self.selection_rows),
+        )
+
+    def _plain_regularization(self) -> str | float:
+        value = getattr(self, "regularization", "none")
+        return value if isinstance(value, str) else float(value)
+
+    def _check_parameters(self) -> None:
+        check_parameters(self)
+
+    def _train(self, source: BlockSource, client: Any) -> None:
+        subscribers: list[Subscriber] = list(self.callbacks or ())
+        run, is_new = self._run_directory()
+        if run is not None:
+            subscribers.append(_Recorder(run))
+        try:
+            result = run_training(
+                self.training_job(),
+                source,
+                client=client,
+                factors=self.factors,
+                memory_limit=byte_count("memory_limit", self.memory_limit),
+                subscribers=subscribers,
+                run=run,
+            )
+        except (JobError, DataError, BudgetError):
+            if run is not None and is_new:
+                run.discard()
+            raise
+        self._take(result, [path.n_centers for path in result.paths])
+        if run is not None and run is not self.run_dir:
+            run.write_summary(self.summary_ | {"stop_reason": str(self.stop_reason_)})
+        if result.classes is not None:
+            self.classes_ = result.classes
+
+    def _run_directory(self) -> tuple[RunDirectory | None, bool]:
+        """Make or reopen the run directory, and tell which; a caller that gives one as it is looks after it."""
+        if self.run_dir is None or isinstance(self.run_dir, RunDirectory):
+            return self.run_dir, False
+        parameters = {
+            name: value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
+            for name, value in self.get_params(deep=False).items()
+            if name not in BY_REFERENCE
+        }
+        document = {"estimator": type(self).__name__, "parameters": parameters}
+        if not is_run(self.run_dir):
+            return RunDirectory.create(self.run_dir, document), True
+        run = RunDirectory.open(self.run_dir)
+        run.job = document
+        return run, False
+
+    def _take(self, result: TrainingResult, n_centers: list[int]) -> None:
+        """Set the fitted attributes from one prefix of every path."""
+        assembled = assemble(result.paths, result.problems, result.target_means, n_centers)
+        self._result = result
+        self._set_model(
+            KernelModel(
+                result.kernel,
+                result.scaling,
+                assembled.centers,
+                assembled.coef,
+                assembled.intercept,
+                self.dtype,
+            ),
+            assembled.rows,
+        )
+        single = len(assembled.lambdas) == 1
+        self.lambda_ = float(assembled.lambdas[0]) if single else assembled.lambdas
+        self.gcv_ = assembled.gcv
+        keep = np.array(n_centers)
+        order = result.history["problem"]
+        steps = np.concatenate([np.arange(np.count_nonzero(order == p)) for p in range(len(keep))])
+        self.history_ = result.history[steps < keep[order]] if len(order) else result.history
+        self.stop_reason_: StopReason = result.reason
+        if not self.n_centers_:
+            logger.warning("the model has no centre and predicts a constant: %s", result.reason.advice)
+        self.plan_ = result.summary["plan"]
+        self.summary_ = {
+            **{key: value for key, value in result.summary.items() if key != "plan"},
+            "n_centers": self.n_centers_,
+        }
+
+    def _stored_arrays(self) -> dict[str, NDArray[Any]]:
+        return {"lambda": np.atleast_1d(np.asarray(self.lambda_, dtype=np.float64)), "history": self.history_}
+
+    def _stored_figures(self) -> dict[str, Any]:
+        return {"gcv": self.gcv_, "stop_reason": str(self.stop_reason_)}
+
+    def _restore(self, figures: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        lambdas = arrays["lambda"]
+        if lambdas.ndim != 1 or not len(lambdas) or lambdas.dtype.kind != "f" or not np.isfinite(lambdas).all():
+            raise ValueError("lambda is no vector of numbers")
+        if arrays["history"].dtype.names is None:
+            raise ValueError("history has no columns")
+        self.lambda_ = float(lambdas[0]) if len(lambdas) == 1 else lambdas
+        self.gcv_ = float("nan") if figures["gcv"] is None else figures["gcv"]
+        self.history_ = arrays["history"]
+        self.stop_reason_ = StopReason(figures["stop_reason"])
+
+    def truncate(self, n_centers: int) -> Self:
+        """Return the model of the first `n_centers` centres; the path is nested, so nothing is trained again.
+
+        Parameters
+        ----------
+        n_centers : int
+            At least 1 and at most the length of the path, which may be longer than the model if the stop
+            rule went back to a minimum. With one-vs-rest, centres of each class.
+
+        Returns
+        -------
+        estimator
+            A fitted copy.
+
+        Raises
+        ------
+        JobError
+            The path is shorter.
+        RunError
+            The model was loaded from a store, which keeps the model but not its path.
+        """
+        check_is_fitted(self)
+        if getattr(self, "_result", None) is None:
+            raise RunError(
+                "this model was loaded from a store, which does not keep the path: truncate the fitted estimator "
+                "and save the result",
+                kind="no-path",
+            )
+        shorter = copy(self)
+        shorter.client, shorter.callbacks = self.client, self.callbacks
+        shorter._take(self._result, prefix_lengths(self._result.paths, n_centers))
+        return shorter
+
+
+class _Recorder:
+    """Writes every event to a run directory."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        self._run = run
+
+    def __call__(self, event: Event) -> None:
+        self._run.record(event.as_record())

@@ -1,0 +1,80 @@
+"""Waiting for dask futures without waiting for ever: a cluster without workers ends the wait."""
+
+from __future__ import annotations
+
+import threading
+from time import monotonic
+from typing import Any
+
+from distkern.errors import ClusterError
+
+POLL_SECONDS = 1.0
+"""How often the list of workers is asked for while a result does not come."""
+
+
+def wait_for(client: Any, future: Any, worker_wait: float) -> None:
+    """Wait until a future has ended, well or not.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The cluster.
+    future : distributed.Future
+        A task of a pure function, which dask itself runs again where a worker is lost.
+    worker_wait : float
+        Seconds to wait for a worker when there is none.
+
+    Raises
+    ------
+    ClusterError
+        ``no-workers``: no worker came in time.
+    """
+    done = threading.Event()
+    future.add_done_callback(lambda _: done.set())
+    deadline = monotonic() + worker_wait
+    while not done.wait(POLL_SECONDS):
+        if client.nthreads():
+            deadline = monotonic() + worker_wait
+        elif monotonic() > deadline:
+            raise _deserted(worker_wait)
+
+
+def fetch(client: Any, future: Any, worker_wait: float, what: str) -> Any:
+    """Wait for a future and fetch its result.
+
+    Parameters
+    ----------
+    client, future, worker_wait
+        As for `wait_for`.
+    what : str
+        What the task is for, to follow "could not" in a message.
+
+    Raises
+    ------
+    ClusterError
+        ``no-workers``: no worker came in time. ``workers-dying``: dask gave the task up.
+    """
+    wait_for(client, future, worker_wait)
+    while True:
+        try:
+            return future.result(timeout=worker_wait)
+        except TimeoutError:
+            if future.status == "error":  # the task's own
+                raise
+            if not client.nthreads():
+                raise _deserted(worker_wait) from None
+        except Exception as error:
+            # dask's own trouble with a task is the cluster's; a task's own error is the user's.
+            if type(error).__module__.startswith("distributed") or future.status in ("cancelled", "lost"):
+                raise ClusterError(
+                    f"the cluster could not {what}: {error}; look at the workers' logs, often their memory limit is "
+                    "too low",
+                    kind="workers-dying",
+                ) from error
+            raise
+
+
+def _deserted(worker_wait: float) -> ClusterError:
+    return ClusterError(
+        f"no worker was on the cluster for {worker_wait:g} s: start workers and try again", kind="no-workers"
+    )

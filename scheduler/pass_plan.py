@@ -1,0 +1,74 @@
+"""What a method that goes over blocks with pure functions will take: bytes a buffer, from shapes alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from distkern.errors import BudgetError
+from distkern.scheduler.memory import BASELINE, Workload
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class PassPlan:
+    """Memory of a training without an engine, at most."""
+
+    work: Workload
+    """Shapes."""
+    passes: int
+    """Reads of X."""
+    driver: dict[str, int]
+    """Bytes of each buffer of the driver's process."""
+    worker: dict[str, int]
+    """Bytes of each buffer of a process that holds blocks; of the same process where there are no workers."""
+    together: bool
+    """Whether both are one process."""
+    limit: int
+    """Bytes that a process may take beside its baseline."""
+    advice: str
+    """What to change if that is not enough."""
+
+    @property
+    def needed(self) -> int:
+        """Bytes of the largest process beside its baseline."""
+        driver, worker = sum(self.driver.values()), sum(self.worker.values())
+        return driver + worker if self.together else max(driver, worker)
+
+    @property
+    def peak(self) -> int:
+        """Bytes of the largest process."""
+        return BASELINE + self.needed
+
+    def terms(self) -> dict[str, int]:
+        """Return the bytes of every buffer by name."""
+        return {**{f"driver_{name}": size for name, size in self.driver.items()}, **self.worker}
+
+    def require_fit(self) -> None:
+        """Refuse a job that does not fit.
+
+        Raises
+        ------
+        BudgetError
+            ``memory``: names the bytes, the largest term, the limit and what to change.
+        """
+        if self.needed > self.limit:
+            terms = self.terms()
+            largest = max(terms, key=terms.__getitem__)
+            raise BudgetError(
+                f"the training needs {-(-self.needed // MIB)} MiB, {-(-terms[largest] // MIB)} MiB of it for "
+                f"{largest.replace('_', ' ')}, and {self.limit // MIB} MiB are allowed (memory_limit, [cluster] "
+                f"memory): {self.advice}",
+                kind="memory",
+            )
+
+    def record(self) -> dict[str, Any]:
+        """Return the plan as plain numbers."""
+        return {
+            **{f.name: getattr(self.work, f.name) for f in fields(self.work)},
+            "passes": self.passes,
+            "planned_peak_bytes": self.peak,
+            "memory_limit": self.limit,
+            "memory": self.terms(),
+        }

@@ -13,6 +13,7 @@ _EXPORTS = {
     "WorkerFacts": "workers",
     "Workload": "memory",
     "plan_job": "running",
+    "problem_counts": "running",
     "run_training": "running",
     "worker_facts": "workers",
     "workload": "running",

@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 from distkern.refit import add_gram, empty_gram, precondition
 from distkern.scheduler import tiles
 from distkern.scheduler.answers import Answer, ProblemAnswer
-from distkern.scheduler.block import TILE_ROWS, Block, cut_tiles, encode_targets
+from distkern.scheduler.block import Block, class_codes, encode_targets
 from distkern.scheduler.loading import read_block, require_unchanged
 from distkern.scheduler.messages import Accumulate, Begin, Centers
+from distkern.scheduler.problem_rows import TILE_ROWS, cut_tiles
+from distkern.scheduler.problems import Problem
 from distkern.scheduler.threads import workspace
 
 Array = NDArray[np.float64]
@@ -56,17 +58,26 @@ def accumulate(block: Block, message: Accumulate) -> Answer:
         if not present.all():
             rows, features, targets, weights = rows[present], features[present], targets[present], weights[present]
         roots = np.sqrt(weights.astype(np.float64))
+    codes = None if begin.classes is None else class_codes(targets, begin.classes, source.classes is not None)
     sums = [
-        None if c is None else _Sums(c, begin, len(t)) for c, t in zip(message.problems, begin.problems, strict=True)
+        None if centers is None else _Sums(centers, begin, problem)
+        for centers, problem in zip(message.problems, begin.problems, strict=True)
     ]
+    taking = [problem.takes(rows, codes) for problem in begin.problems]
     for tile in cut_tiles(len(rows), 0):
-        encoded = encode_targets(targets[tile.rows], begin.classes, source.classes is not None) - message.target_means
+        encoded = encode_targets(targets[tile.rows], begin.classes, source.classes is not None)
         tile_roots = None if roots is None else roots[tile.rows]
-        if tile_roots is not None:
-            encoded *= tile_roots[:, None]
-        for problem, columns in zip(sums, begin.problems, strict=True):
-            if problem is not None:
-                problem.add(features[tile.rows], rows[tile.rows], tile_roots, encoded[:, list(columns)])
+        for part, problem_takes in zip(sums, taking, strict=True):
+            if part is None:
+                continue
+            arrays = features[tile.rows], rows[tile.rows], tile_roots, encoded
+            if problem_takes is not None:
+                chosen = problem_takes[tile.rows]
+                arrays = features[tile.rows][chosen], rows[tile.rows][chosen], None, encoded[chosen]
+                if tile_roots is not None:
+                    arrays = *arrays[:2], tile_roots[chosen], arrays[3]
+            if len(arrays[0]):
+                part.add(*arrays)
     answer.problems = [ProblemAnswer() if s is None else ProblemAnswer(s.named()) for s in sums]
     return answer
 
@@ -74,12 +85,14 @@ def accumulate(block: Block, message: Accumulate) -> Answer:
 class _Sums:
     """Sums of one problem over the tiles of a block."""
 
-    def __init__(self, centers: Centers, begin: Begin, n_targets: int) -> None:
+    def __init__(self, centers: Centers, begin: Begin, problem: Problem) -> None:
         m, d = centers.features.shape
         self._begin = begin
+        self._problem = problem
         self._rows = centers.rows
+        self._means = centers.target_means
         self._preconditioner = centers.preconditioner
-        self._n_targets = n_targets
+        self._n_targets = n_targets = len(problem.columns)
         # Nothing is multiplied one column wide.
         self._centers = np.zeros((max(m, 2), d), dtype=begin.dtype)
         begin.scaling.apply(centers.features, self._centers.dtype, out=self._centers[:m])
@@ -87,16 +100,19 @@ class _Sums:
         self._products = np.zeros((m + 1, max(n_targets, 2)))
         self._norms = np.zeros(n_targets)
 
-    def add(self, raw: NDArray[Any], rows: NDArray[np.int64], roots: Array | None, targets: Array) -> None:
-        """Add one tile: raw features, row numbers, root weights, and centred targets times these."""
+    def add(self, raw: NDArray[Any], rows: NDArray[np.int64], roots: Array | None, encoded: Array) -> None:
+        """Add one tile: raw features, row numbers, root weights, and all encoded target columns."""
         m = len(self._rows)
-        kernel = tiles.columns_of(raw, rows, roots, self._rows, self._begin, self._centers)
+        kernel = tiles.columns_of(raw, rows, roots, self._rows, self._begin, self._problem.kernel, self._centers)
         columns = workspace.array("refit", (len(rows), m + 1), np.dtype(np.float64))
         columns[:, 0] = 1.0 if roots is None else roots
         columns[:, 1:] = kernel[:m].T
         if self._preconditioner is not None:
             precondition(columns, self._preconditioner)
         add_gram(self._gram, columns, workspace.array("square", (m + 1, m + 1), columns.dtype))
+        targets = encoded[:, list(self._problem.columns)] - self._means
+        if roots is not None:
+            targets *= roots[:, None]
         padded = np.zeros((len(rows), self._products.shape[1]))
         padded[:, : self._n_targets] = targets
         self._products += columns.T @ padded

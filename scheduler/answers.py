@@ -243,3 +243,8 @@ class Answer:
 def merge_answers(left: Answer, right: Answer) -> Answer:
     """Merge function of the reduction tree."""
     return left.merge(right)
+
+
+def merge_problems(left: ProblemAnswer, right: ProblemAnswer) -> ProblemAnswer:
+    """Merge function of the reduction tree within a block."""
+    return left.merge(right)

@@ -6,7 +6,6 @@ then follows the run's messages; all that it holds can be rebuilt by applying th
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -18,44 +17,11 @@ from distkern.scheduler import lookahead_tiles, tiles
 from distkern.scheduler.answers import Answer, Labels, LoadAnswer, ProblemAnswer
 from distkern.scheduler.loading import HOLDOUT_STREAM, read_block, require_unchanged, row_statistics, selecting_rows
 from distkern.scheduler.messages import Begin, Columns, FetchRows, Load, LookaheadStep, ProblemStep, Step
+from distkern.scheduler.problem_rows import ProblemRows, Strip, joined, rows_of_problem
 from distkern.scheduler.row_matrix import MemoryBudget, RowMatrix
-from distkern.scheduler.tiles import (
-    SLAB,
-    ProblemState,
-    Subtraction,
-    Tile,
-    TileData,
-)
+from distkern.scheduler.tiles import SLAB, ProblemState, Subtraction, Tile, TileData
 from distkern.storage import ReadReport
 from distkern.storage.source import BlockSource
-
-TILE_ROWS = 4096
-"""Rows of a tile: its share of K, Q and E stays in cache, and float32 partial sums stay short."""
-
-
-STRIP_TILES = 4
-"""Tiles whose sums are added up in one thread before others see them."""
-
-
-def cut_tiles(n_fit: int, n_held: int) -> list[Tile]:
-    """Cut a block into tiles of nearly equal size, training rows first."""
-    cut = []
-    for first, count, held_out in ((0, n_fit, False), (n_fit, n_held, True)):
-        parts = -(-count // TILE_ROWS)
-        edges = [first + count * i // parts for i in range(parts + 1)] if parts else []
-        cut += [Tile(a, b, held_out) for a, b in itertools.pairwise(edges)]
-    return cut
-
-
-def cut_strips(tiles_: list[Tile]) -> list[tuple[Tile, ...]]:
-    """Group the tiles of a block into strips of one kind, the work of one thread at a time."""
-    strips = []
-    for _, kind in itertools.groupby(tiles_, key=lambda tile: tile.held_out):
-        group = list(kind)
-        parts = -(-len(group) // STRIP_TILES)
-        edges = [len(group) * i // parts for i in range(parts + 1)]
-        strips += [tuple(group[a:b]) for a, b in itertools.pairwise(edges)]
-    return strips
 
 
 @dataclass(frozen=True)
@@ -141,10 +107,10 @@ class Block:
         self._with_features = with_features
         self._with_factors = with_factors
         self.data = TileData(np.empty(0, dtype=np.int64), None, None, None)
-        self.tiles: list[Tile] = []
-        self.strips: list[tuple[Tile, ...]] = []
         self.begin: Begin | None = None
+        self.views: list[ProblemRows] = []
         self.problems: list[ProblemState] = []
+        self._features: RowMatrix | None = None
         self._targets: NDArray[Any] = np.empty(0)
         self._labels: Labels | None = None
         self._all_rows: LoadAnswer | None = None
@@ -198,9 +164,8 @@ class Block:
             kept = self._matrix(len(rows), features.shape[1], features.dtype, "features")
             kept.fill(features)
         self.data = TileData(rows, weights, None if weights is None else np.sqrt(weights), kept)
+        self._features = kept
         self._targets = targets
-        self.tiles = cut_tiles(self._n_fit, len(held_rows))
-        self.strips = cut_strips(self.tiles)
 
     def load_answer(self, message: Load) -> Answer:
         """Statistics of the rows that were read."""
@@ -208,7 +173,7 @@ class Block:
         loaded = row_statistics(
             message if self._all_rows is None else replace(message, sample_rows=0),
             self.data.rows[fit],
-            None if self.data.features is None else self.data.features.whole()[fit],
+            None if self._features is None else self._features.whole()[fit],
             self._targets[fit],
             None if self.data.weights is None else self.data.weights[fit],
             labels=self._labels,
@@ -223,30 +188,39 @@ class Block:
         """Allocate the arrays of every problem and set E = Y, Q = 1 (both times the root weights)."""
         self.begin = message
         self._all_rows = None
+        are_codes = self.source.classes is not None
+        codes = None if message.classes is None else class_codes(self._targets, message.classes, are_codes)
+        self.views = [
+            rows_of_problem(problem, self.data, self._features, self._n_fit, codes) for problem in message.problems
+        ]
         if not self._with_factors:
             return
-        dtype = np.dtype(message.dtype)
-        encoded = encode_targets(self._targets, message.classes, self.source.classes is not None)
-        encoded -= message.target_means
-        if self.data.roots is not None:
-            encoded *= self.data.roots[:, None]
+        encoded = encode_targets(self._targets, message.classes, are_codes)
         self._targets = np.empty(0)
-        n = len(encoded)
-        self.problems = []
-        for columns in message.problems:
-            residual = np.zeros((n, max(len(columns), 2)), dtype=dtype)
-            residual[:, : len(columns)] = encoded[:, list(columns)]
-            state = ProblemState(
-                work=self._matrix(n, message.panel + message.batch, dtype, "work"),
-                pool=self._matrix(n, message.pool, dtype, "pool"),
-                residual=residual,
-                taken=np.zeros(n, dtype=bool),
-            )
-            self._widen(state, 1)
-            for tile in self.tiles:
-                roots = np.ones(tile.stop - tile.start) if self.data.roots is None else self.data.roots[tile.rows]
-                state.slabs[0].put_columns(tile.rows, 0, roots[None].astype(dtype))
-            self.problems.append(state)
+        self.problems = [self._begin_problem(message, view, encoded) for view in self.views]
+
+    def _begin_problem(self, message: Begin, view: ProblemRows, encoded: NDArray[np.float64]) -> ProblemState:
+        dtype = np.dtype(message.dtype)
+        problem, data = view.problem, view.data
+        n, n_targets = len(data.rows), len(problem.columns)
+        residual = np.zeros((n, max(n_targets, 2)), dtype=dtype)
+        targets = encoded[:, list(problem.columns)]
+        targets = (targets if view.positions is None else targets[view.positions]) - problem.target_means
+        if data.roots is not None:
+            targets *= data.roots[:, None]
+        residual[:, :n_targets] = targets
+        state = ProblemState(
+            kernel=problem.kernel,
+            work=self._matrix(n, message.panel + message.batch, dtype, "work"),
+            pool=self._matrix(n, message.pool, dtype, "pool"),
+            residual=residual,
+            taken=np.zeros(n, dtype=bool),
+        )
+        self._widen(state, 1)
+        for tile in view.tiles:
+            roots = np.ones(tile.stop - tile.start) if data.roots is None else data.roots[tile.rows]
+            state.slabs[0].put_columns(tile.rows, 0, roots[None].astype(dtype))
+        return state
 
     def _matrix(self, rows: int, width: int, dtype: np.dtype[Any], role: str) -> RowMatrix:
         return RowMatrix(rows, width, dtype, self._budget, self._scratch, role)
@@ -258,127 +232,128 @@ class Block:
             width = min(SLAB, self.begin.columns - len(state.slabs) * SLAB)
             state.slabs.append(self._matrix(len(state.taken), width, state.work.dtype, "slab"))
 
-    def prefetch(self, tile: Tile) -> None:
-        """Have a tile's rows read ahead where they are in scratch."""
-        for state in self.problems:
-            state.prefetch(tile)
-        if self.data.features is not None:
-            self.data.features.prefetch(tile.rows)
+    def prefetch(self, problem: int, strip: Strip) -> None:
+        """Have the rows of a strip read ahead where they are in scratch."""
+        rows, features = joined(strip), self.views[problem].data.features
+        if self.problems:
+            self.problems[problem].prefetch(rows)
+        if features is not None:
+            features.prefetch(rows.rows)
 
-    def start_answer(self, message: Begin, strip: tuple[Tile, ...]) -> Answer:
+    def start_answer(self, problem: int, strip: Strip) -> ProblemAnswer:
         """Target norms and first draw of a strip."""
-        answer, tile = Answer(), joined(strip)
+        tile = joined(strip)
         if not self._with_factors or tile.held_out:
-            return answer
-        for columns, state in zip(message.problems, self.problems, strict=True):
-            residual = state.residual[tile.start : tile.stop, : len(columns)]
-            norms = np.square(residual, dtype=np.float64).sum(axis=0)
-            drawn = None if message.draw is None else tiles.draw(self.data, state, tile, message.draw)
-            answer.problems.append(ProblemAnswer({"target_norms": norms}, drawn))
-        return answer
+            return ProblemAnswer()
+        view, state = self.views[problem], self.problems[problem]
+        residual = state.residual[tile.start : tile.stop, : len(view.problem.columns)]
+        norms = np.square(residual, dtype=np.float64).sum(axis=0)
+        draw = view.problem.draw
+        drawn = None if draw is None else tiles.draw(view.data, state, tile, draw)
+        return ProblemAnswer({"target_norms": norms}, drawn)
 
     def prepare(self, step: PreparedStep) -> None:
         """Make room in Q and mark drawn and released rows, before the tiles run."""
-        for state, op in zip(self.problems, step.problems, strict=True):
+        for view, state, op in zip(self.views, self.problems, step.problems, strict=True):
             if op is None:
                 continue
             if isinstance(op, LookaheadStep):
                 if op.commit is not None:
                     self._grow(state, op.commit.start + len(op.commit.keep))
-                    self._mark(state, op.commit.rows, True)
+                    _mark(view, state, op.commit.rows, True)
                 continue
             if op.append is not None:
                 self._grow(state, op.append.start + op.append.combine.shape[1])
             if op.columns is not None:
-                self._mark(state, op.columns.rows, True)
-                self._mark(state, op.columns.released, False)
+                _mark(view, state, op.columns.rows, True)
+                _mark(view, state, op.columns.released, False)
 
     def _grow(self, state: ProblemState, columns: int) -> None:
         state.validation = {}
         self._widen(state, columns)
         state.n_columns = columns
 
-    def _mark(self, state: ProblemState, rows: NDArray[np.int64], taken: bool) -> None:
-        own = self.data.rows[: self._n_fit]
-        if len(rows) and len(own):
-            where = np.minimum(np.searchsorted(own, rows), len(own) - 1)
-            state.taken[where[own[where] == rows]] = taken
-
-    def step(self, step: PreparedStep, tile: Tile, handed_in: list[NDArray[Any] | None] | None) -> None:
-        """Apply a prepared step to one tile; `handed_in` holds kernel columns computed elsewhere."""
+    def step(self, step: PreparedStep, problem: int, tile: Tile, handed_in: list[NDArray[Any] | None] | None) -> None:
+        """Apply a problem's part of a prepared step to a tile; `handed_in` holds kernel columns computed elsewhere."""
         assert self.begin is not None
-        parts = zip(self.problems, step.problems, step.centers, step.subtractions, strict=True)
-        for number, (state, op, centers, subtraction) in enumerate(parts):
-            if op is None:
-                continue
-            if isinstance(op, LookaheadStep):
-                columns = None if handed_in is None else handed_in[number]
-                lookahead_tiles.apply(self.data, state, tile, op, self.begin, centers, columns)
-                continue
+        op, state, data = step.problems[problem], self.problems[problem], self.views[problem].data
+        centers, columns = step.centers[problem], None if handed_in is None else handed_in[problem]
+        if isinstance(op, LookaheadStep):
+            lookahead_tiles.apply(data, state, tile, op, self.begin, centers, columns)
+        elif op is not None:
             if op.append is not None or op.eliminate is not None or op.project is not None:
-                tiles.finish(state, tile, op, subtraction, self.begin.panel)
+                tiles.finish(state, tile, op, step.subtractions[problem], self.begin.panel)
             if op.form is not None or op.columns is not None:
-                columns = None if handed_in is None else handed_in[number]
-                tiles.compute(self.data, state, tile, op, self.begin, centers, columns)
+                tiles.compute(data, state, tile, op, self.begin, centers, columns)
 
     def run_strip(
-        self, step: PreparedStep, strip: tuple[Tile, ...], handed_in: list[NDArray[Any] | None] | None, *, fresh: bool
-    ) -> Answer:
-        """Apply a step to the tiles of a strip, if it is `fresh`, and answer for all of them."""
-        answer = Answer()
+        self,
+        step: PreparedStep,
+        problem: int,
+        strip: Strip,
+        handed_in: list[NDArray[Any] | None] | None,
+        *,
+        fresh: bool,
+    ) -> ProblemAnswer:
+        """Apply a problem's part of a step to the tiles of a strip, if it is `fresh`, and answer for all of them."""
+        answer = ProblemAnswer()
         for tile in strip:
             if fresh:
-                self.step(step, tile, handed_in)
-            answer = answer.merge(self._tile_answer(step, tile))
-        rows = joined(strip)
-        if not rows.held_out:
-            for state, op, problem in zip(self.problems, step.problems, answer.problems, strict=True):
-                if isinstance(op, ProblemStep) and op.draw is not None:
-                    problem.drawn = tiles.draw(self.data, state, rows, op.draw)
+                self.step(step, problem, tile, handed_in)
+            answer = answer.merge(self._tile_answer(step, problem, tile))
+        rows, op = joined(strip), step.problems[problem]
+        if not rows.held_out and isinstance(op, ProblemStep) and op.draw is not None:
+            answer.drawn = tiles.draw(self.views[problem].data, self.problems[problem], rows, op.draw)
         return answer
 
-    def _tile_answer(self, step: PreparedStep, tile: Tile) -> Answer:
+    def _tile_answer(self, step: PreparedStep, problem: int, tile: Tile) -> ProblemAnswer:
         assert self.begin is not None
-        answers = []
-        for columns, state, op in zip(self.begin.problems, self.problems, step.problems, strict=True):
-            if op is None:
-                answers.append(ProblemAnswer())
-            elif isinstance(op, LookaheadStep):
-                answers.append(lookahead_tiles.answer(self.data, state, tile, op, len(columns)))
-            else:
-                answers.append(tiles.answer(state, tile, op, self.begin, len(columns)))
-        return Answer(problems=answers)
+        op, state, view = step.problems[problem], self.problems[problem], self.views[problem]
+        n_targets = len(view.problem.columns)
+        if op is None:
+            return ProblemAnswer()
+        if isinstance(op, LookaheadStep):
+            return lookahead_tiles.answer(view.data, state, tile, op, n_targets)
+        return tiles.answer(state, tile, op, self.begin, n_targets)
 
     def columns(self, message: tuple[Columns | None, ...]) -> list[NDArray[Any] | None]:
         """Kernel columns of each problem over the whole block (`KernelColumns`)."""
         assert self.begin is not None
         result: list[NDArray[Any] | None] = []
-        for columns in message:
+        for view, columns in zip(self.views, message, strict=True):
             centers = prepare_columns(columns, self.begin)
             if columns is None or centers is None:
                 result.append(None)
                 continue
-            out = np.empty((len(self.data.rows), len(centers)), dtype=centers.dtype)
-            for tile in self.tiles:
-                out[tile.rows] = tiles.kernel_columns(self.data, tile, columns, self.begin, centers).T
+            out = np.empty((len(view.data.rows), len(centers)), dtype=centers.dtype)
+            for tile in view.tiles:
+                kernel = view.problem.kernel
+                out[tile.rows] = tiles.kernel_columns(view.data, tile, columns, self.begin, kernel, centers).T
             result.append(out)
         return result
 
     def fetch(self, message: FetchRows) -> dict[int, NDArray[Any]]:
         """Raw features of those of the rows that this block trains on (`FetchRows`)."""
-        assert self.data.features is not None
+        assert self._features is not None
         own = self.data.rows[: self._n_fit]
         where = np.searchsorted(own, message.rows)
         return {
-            int(row): self.data.features.borrow(slice(i, i + 1))[0].copy()
+            int(row): self._features.borrow(slice(i, i + 1))[0].copy()
             for row, i in zip(message.rows, where.tolist(), strict=True)
             if i < len(own) and own[i] == row
         }
 
 
-def joined(strip: tuple[Tile, ...]) -> Tile:
-    """Return the rows of a strip as one tile."""
-    return Tile(strip[0].start, strip[-1].stop, strip[0].held_out)
+def _mark(view: ProblemRows, state: ProblemState, rows: NDArray[np.int64], taken: bool) -> None:
+    own = view.data.rows[: view.n_fit]
+    if len(rows) and len(own):
+        where = np.minimum(np.searchsorted(own, rows), len(own) - 1)
+        state.taken[where[own[where] == rows]] = taken
+
+
+def class_codes(targets: NDArray[Any], classes: NDArray[Any], are_codes: bool) -> NDArray[np.int64]:
+    """Position of each label among the sorted classes, shape (n,); `are_codes` where targets are that already."""
+    return np.asarray(targets if are_codes else np.searchsorted(classes, targets), dtype=np.int64)
 
 
 def encode_targets(targets: NDArray[Any], classes: NDArray[Any] | None, are_codes: bool) -> NDArray[np.float64]:
@@ -395,7 +370,7 @@ def encode_targets(targets: NDArray[Any], classes: NDArray[Any] | None, are_code
     """
     if classes is None:
         return (targets if targets.ndim == 2 else targets[:, None]).astype(np.float64)
-    codes = targets if are_codes else np.searchsorted(classes, targets)
+    codes = class_codes(targets, classes, are_codes)
     if len(classes) == 2:
         return np.where(codes == 1, 1.0, -1.0)[:, None]
     encoded = np.full((len(codes), len(classes)), -1.0)

@@ -44,7 +44,7 @@ def apply(
             columns = handed_in[tile.rows].T
         else:
             assert centers is not None
-            columns = tiles.kernel_columns(data, tile, step.columns, begin, centers)
+            columns = tiles.kernel_columns(data, tile, step.columns, begin, state.kernel, centers)
         pool = tiles.borrow_columns(state.pool, tile)
         pool[step.enter.slots] = columns[: len(step.enter.slots)]
         tiles.keep_columns(state.pool, tile, pool)

@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 
 from distkern.errors import BudgetError
-from distkern.scheduler.block import TILE_ROWS
+from distkern.scheduler.problem_rows import TILE_ROWS
 from distkern.scheduler.settings import LOOKAHEAD_NEW, LOOKAHEAD_STEPS, LOOKAHEAD_WATCHED, SelectionSettings
 from distkern.scheduler.tiles import ELIMINATED, SLAB
 from distkern.scheduler.training import MEDIAN_SAMPLE
@@ -53,11 +53,13 @@ class Workload:
     n_targets: int
     """Encoded target columns."""
     n_problems: int
-    """Factor sets: one, or one a class with one-vs-rest."""
+    """Factor sets: one, one a class with one-vs-rest, one a pair of classes with one-vs-one."""
+    memberships: int
+    """Factor sets that each row takes part in."""
 
     @classmethod
-    def of(cls, source: BlockSource, n_targets: int, n_problems: int) -> Workload:
-        """Take the shapes from a source."""
+    def of(cls, source: BlockSource, n_targets: int, n_problems: int, memberships: int | None = None) -> Workload:
+        """Take the shapes from a source; every row takes part in all problems unless said otherwise."""
         return cls(
             n_rows=source.n_rows,
             n_features=source.n_features,
@@ -67,6 +69,7 @@ class Workload:
             target_columns=source.target_shape[0] if source.target_shape else 1,
             n_targets=n_targets,
             n_problems=n_problems,
+            memberships=n_problems if memberships is None else memberships,
         )
 
     @classmethod
@@ -76,7 +79,8 @@ class Workload:
         n_features: int,
         itemsize: int,
         n_targets: int,
-        one_vs_rest: bool,
+        n_problems: int = 1,
+        memberships: int | None = None,
         chunk_rows: int | None = None,
         target_columns: int = 1,
     ) -> Workload:
@@ -91,8 +95,19 @@ class Workload:
             n_blocks=len(boundaries) - 1,
             target_columns=target_columns,
             n_targets=n_targets,
-            n_problems=n_targets if one_vs_rest else 1,
+            n_problems=n_problems,
+            memberships=n_problems if memberships is None else memberships,
         )
+
+    @property
+    def subsets(self) -> bool:
+        """Whether a problem has some of the rows only."""
+        return self.memberships < self.n_problems
+
+    @property
+    def targets_of_a_problem(self) -> int:
+        """Most target columns of a problem."""
+        return max(1, -(-self.n_targets // self.n_problems))
 
     @property
     def row_bytes(self) -> int:
@@ -261,11 +276,12 @@ def plan_memory(
     columns = settings.max_centers + 1
     tile = max(1, min(TILE_ROWS, n_rows, work.block_rows))
     blocks = max(1, -(-n_rows // max(work.block_rows, 1)))
-    problem_targets = max(2, -(-work.n_targets // work.n_problems))
+    problem_targets = max(2, work.targets_of_a_problem)
     levels = 2 + int(np.ceil(np.log2(max(2, work.block_rows / tile)))) + int(np.ceil(np.log2(blocks + 1)))
     # Partial sums that wait for their neighbour or their turn, and the merge of two.
     waiting = levels + 2 * threads + 3
-    borrowed = item * (settings.pool + width + min(SLAB, columns)) + work.row_bytes
+    # Where a problem has some of the rows, they are picked from those that lie between.
+    borrowed = item * (settings.pool + width + min(SLAB, columns)) + (3 if work.subsets else 1) * work.row_bytes
     made = item * (work.n_features + min(settings.pool, ELIMINATED) + 4 * width) + 8 * (3 * problem_targets + ROW_DRAW)
     answers = answer_bytes(work, settings, n_rows, waiting) * factors
     sample = _rows_in_answers(MEDIAN_SAMPLE, n_rows, waiting) * work.row_bytes
@@ -279,7 +295,7 @@ def plan_memory(
         * (3 * work.row_bytes + 2 * 8 * work.n_features)
         * features
     )
-    factor_rows = work.n_problems * n_rows * item * factors
+    factor_rows = work.memberships * n_rows * item * factors
     need = RowMatrices(
         features=n_rows * work.row_bytes * features,
         work=factor_rows * width,
@@ -287,14 +303,14 @@ def plan_memory(
         factors=factor_rows * columns,
     )
     fixed = {
-        "rows": n_rows * (8 + work.n_problems + 16) + n_rows * 8 * work.target_columns,
+        "rows": n_rows * (24 + work.memberships * (33 if work.subsets else 1) + 8 * work.target_columns),
         "residual": factor_rows * problem_targets + 3 * 8 * work.block_rows * work.n_targets * factors,
         # The sample for the median distance is gone before tiles run.
         "loading": copies + max(0, sample - workspaces - answers),
         "workspaces": workspaces,
         "answers": answers,
         # As they are made or used, and as they are sent.
-        "columns": 2 * work.n_problems * n_rows * settings.batch * item * columns_sent,
+        "columns": 2 * work.memberships * n_rows * settings.batch * item * columns_sent,
         "refit": refit,
         "driver": work.n_problems * driver_bytes(settings, work.row_bytes) if is_driver else 0,
     }
@@ -319,7 +335,7 @@ def answer_bytes(work: Workload, settings: SelectionSettings, n_rows: int, waiti
     """
     columns, width = settings.max_centers + 1, settings.panel + settings.batch
     answered = _answered(settings)
-    targets = max(2, -(-work.n_targets // work.n_problems))
+    targets = max(2, work.targets_of_a_problem)
     # S and R of the whole pool come along with every answer at worst.
     new = answered - settings.panel
     partial = 8 * (columns * answered + settings.pool * (new + targets + settings.pool + targets))

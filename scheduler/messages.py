@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from distkern.kernels import Kernel
 from distkern.scaling import FeatureScaling
 from distkern.scheduler.lookahead_messages import Commit, Enter, FormAhead, Trial
+from distkern.scheduler.problems import Draw, Problem
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -40,39 +41,19 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Draw:
-    """Answer with the rows most worth being candidates."""
-
-    seed: int
-    """Key of the row draws."""
-    round: int
-    """Stream of the row draws."""
-    n_top: int
-    """Rows with the largest residual."""
-    n_race: int
-    """Rows of a weighted draw without replacement."""
-    by_residual: bool
-    """Race with probability proportional to the squared residual; else to the row weight."""
-
-
-@dataclass(frozen=True)
 class Begin:
     """Fix everything the steps need and start with E = Y and Q = 1."""
 
     scaling: FeatureScaling
     """Raw features to kernel space."""
-    kernel: Kernel
-    """The kernel."""
     dtype: str
     """"float64" or "float32": dtype of K, Q and E."""
     epsilon: float
     """Added to a kernel column at its own row (thesis, K + epsilon I)."""
     classes: NDArray[Any] | None
     """Sorted labels for classification."""
-    target_means: Array
-    """(T,): subtracted from the encoded targets."""
-    problems: tuple[tuple[int, ...], ...]
-    """Target columns of each problem; each has its own factors."""
+    problems: tuple[Problem, ...]
+    """Each has its own factors."""
     columns: int
     """Most columns of Q."""
     pool: int
@@ -81,8 +62,6 @@ class Begin:
     """Width of the formed panel."""
     batch: int
     """Width of a batch of new candidates; a longer one is padded to a multiple of it."""
-    draw: Draw | None
-    """First draw."""
 
 
 @dataclass(frozen=True)
@@ -196,14 +175,14 @@ class Centers:
     """(m, d): raw features of those rows."""
     preconditioner: Array | None
     """(m + 1, m + 1): U; sums are of [1 K] inv(U). None for sums of [1 K]."""
+    target_means: Array
+    """(len(columns),): subtracted from the encoded targets."""
 
 
 @dataclass(frozen=True)
 class Accumulate:
     """Read all rows again and answer with the sums that fit given centres; the state does not change."""
 
-    target_means: Array
-    """(T,): subtracted from the encoded targets."""
     problems: tuple[Centers | None, ...]
     """Of each problem; None where no sums are wanted."""
 

@@ -281,13 +281,13 @@ def _flops(rows: int, work: Workload, settings: SelectionSettings) -> Flops:
     mean = (m + 1) / 2
     fresh = 0 if settings.all_rows else new
     columns = settings.pool + panels * fresh
-    each = 2 * rows * work.n_problems
+    each = 2 * rows * work.memberships
     return Flops(
         kernel=int(each * columns * work.n_features),
         projection=int(each * panels * mean * (p + 2 * fresh + p)),
         pool=int(each * settings.pool * (settings.pool + panels * (p + fresh))),
-        update=int(2 * rows * work.n_targets * panels * (2 * p + fresh)),
-        refit=work.n_rows * work.n_problems * m * (2 * work.n_features + m) if rows < work.n_rows else 0,
+        update=int(each * work.targets_of_a_problem * panels * (2 * p + fresh)),
+        refit=work.n_rows * work.memberships * m * (2 * work.n_features + m) if rows < work.n_rows else 0,
     )
 
 
@@ -304,7 +304,7 @@ def _scratch_traffic(memory: MemoryPlan, settings: SelectionSettings, processes:
 def _message_bytes(settings: SelectionSettings, work: Workload) -> tuple[int, int]:
     """Bytes of an average message, and of an average answer of one worker."""
     columns = (settings.max_centers + 1) // 2
-    targets = max(1, work.n_targets // work.n_problems)
+    targets = work.targets_of_a_problem
     message = 8 * (columns * (settings.batch + settings.panel) + settings.panel * settings.pool) // 2
     answer = 8 * (columns * (settings.batch + settings.panel) + settings.pool * (settings.batch + targets)) // 2
     return message, answer

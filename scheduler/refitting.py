@@ -92,9 +92,9 @@ def refit_paths(
     paths: Sequence[Path],
     histories: Sequence[NDArray[Any]],
     backend: Backend,
-    target_means: Array,
-    weight_sum: float,
-    settings: SelectionSettings,
+    target_means: Sequence[Array],
+    weight_sums: Sequence[float],
+    settings: Sequence[SelectionSettings],
 ) -> Refitted:
     """Fit the centres of every path over all rows.
 
@@ -106,12 +106,12 @@ def refit_paths(
         A row per centre of each path.
     backend : Backend
         Has finished the selection.
-    target_means : array, shape (T,)
-        Over all rows.
-    weight_sum : float
-        Of all rows.
-    settings : SelectionSettings
-        Of the selection.
+    target_means : sequence of array
+        Of each problem, over all its rows.
+    weight_sums : sequence of float
+        Of all rows of each problem.
+    settings : sequence of SelectionSettings
+        Of the selection of each problem.
 
     Returns
     -------
@@ -130,14 +130,19 @@ def refit_paths(
     passes = bytes_read = 0
     report = ReadReport()
     while wanted:
-        problems = (_centers(path, i in conditioned) if i in wanted else None for i, path in enumerate(paths))
-        answer = backend.exchange(Accumulate(target_means, tuple(problems)))
+        problems = (
+            Centers(path.rows, path.features, path.u if i in conditioned else None, target_means[i])
+            if i in wanted
+            else None
+            for i, path in enumerate(paths)
+        )
+        answer = backend.exchange(Accumulate(tuple(problems)))
         passes, bytes_read = passes + 1, bytes_read + answer.bytes_read
         report = report.merge(answer.report)
         for i in sorted(wanted):
             sums = _finite(answer.problems[i])
             preconditioner = paths[i].u if i in conditioned else None
-            fitted = refit(sums["refit_gram"], sums["refit_products"], settings.dependent, preconditioner)
+            fitted = refit(sums["refit_gram"], sums["refit_products"], settings[i].dependent, preconditioner)
             if fitted is not None:
                 fits[i] = fitted, sums["target_norms"]
             # The sums are large, and no longer needed.
@@ -147,14 +152,10 @@ def refit_paths(
     refitted, rewritten = [], []
     for i, (path, history) in enumerate(zip(paths, histories, strict=True)):
         if i in fits:
-            path, history = _over_all_rows(path, history, *fits[i], weight_sum, settings)
+            path, history = _over_all_rows(path, history, *fits[i], weight_sums[i], settings[i])
         refitted.append(path)
         rewritten.append(history)
     return Refitted(refitted, rewritten, passes, bytes_read, report)
-
-
-def _centers(path: Path, conditioned: bool) -> Centers:
-    return Centers(path.rows, path.features, path.u if conditioned else None)
 
 
 def _finite(answer: ProblemAnswer) -> dict[str, Array]:

@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.scheduler.accumulation import accumulate
-from distkern.scheduler.answers import Answer, merge_answers
-from distkern.scheduler.block import Block, PreparedStep, joined, prepare_step
+from distkern.scheduler.answers import Answer, ProblemAnswer, merge_answers, merge_problems
+from distkern.scheduler.block import Block, PreparedStep, prepare_step
 from distkern.scheduler.messages import Accumulate, Begin, KernelColumns, Load, Message, Query, Step
+from distkern.scheduler.problem_rows import Strip
 from distkern.scheduler.reduction import Node, TreeReducer
 from distkern.scheduler.threads import map_tiles, single_threaded_blas
-from distkern.scheduler.tiles import Tile
 
-Strip = tuple[Tile, ...]
 HandedIn = dict[int, list[NDArray[Any] | None]]
 
 
@@ -75,25 +74,45 @@ def apply_message(
             elif block.number in fresh:
                 with _overflow_ignored():
                     block.start(message)
-        work = [(block, strip) for block in blocks for strip in block.strips]
+        work = _strips(blocks, step)
         answers = map_tiles(_stepper(message, step, fresh, handed_in), _read_ahead(work))
-        within: TreeReducer[Answer] | None = None
         for block in blocks:
-            within = TreeReducer(max(len(block.strips), 1), merge_answers)
-            if not block.strips:
-                within.add(Answer(), 0)
-            for index in range(len(block.strips)):
-                within.add(next(answers), index)
-            reducer.add(within.root(), block.number)
+            parts = []
+            for problem, view in enumerate(block.views):
+                # A problem without rows here, or with nothing to do, answers nothing.
+                count = len(view.strips) if _has_part(step, problem) else 0
+                within: TreeReducer[ProblemAnswer] = TreeReducer(max(count, 1), merge_problems)
+                for index in range(count):
+                    within.add(next(answers), index)
+                parts.append(within.root() if count else ProblemAnswer())
+            reducer.add(Answer(parts), block.number)
         for _ in answers:
             raise AssertionError("more answers than strips")
     return reducer.nodes()
 
 
-def _read_ahead(work: Sequence[tuple[Block, Strip]]) -> Iterator[tuple[Block, Strip]]:
+Work = tuple[Block, int, Strip]
+
+
+def _has_part(step: PreparedStep | None, problem: int) -> bool:
+    return step is None or step.problems[problem] is not None
+
+
+def _strips(blocks: Sequence[Block], step: PreparedStep | None) -> list[Work]:
+    """Strips of all problems that have a part in a step, in the order of blocks and problems."""
+    return [
+        (block, problem, strip)
+        for block in blocks
+        for problem, view in enumerate(block.views)
+        if _has_part(step, problem)
+        for strip in view.strips
+    ]
+
+
+def _read_ahead(work: Sequence[Work]) -> Iterator[Work]:
     """Yield strips, having the next one's rows read meanwhile."""
-    for item, (block, strip) in zip(work, [*work[1:], *work[-1:]], strict=True):
-        block.prefetch(joined(strip))
+    for item, (block, problem, strip) in zip(work, [*work[1:], *work[-1:]], strict=True):
+        block.prefetch(problem, strip)
         yield item
 
 
@@ -116,14 +135,14 @@ def _accumulator(message: Accumulate) -> Any:
 
 
 def _stepper(message: Message, step: PreparedStep | None, fresh: Collection[int], handed_in: HandedIn | None) -> Any:
-    def run_strip(item: tuple[Block, Strip]) -> Answer:
-        block, strip = item
+    def run_strip(item: Work) -> ProblemAnswer:
+        block, problem, strip = item
         with _overflow_ignored():
             if step is None:
                 assert isinstance(message, Begin)
-                return block.start_answer(message, strip)
+                return block.start_answer(problem, strip)
             columns = None if handed_in is None else handed_in[block.number]
-            return block.run_strip(step, strip, columns, fresh=block.number in fresh)
+            return block.run_strip(step, problem, strip, columns, fresh=block.number in fresh)
 
     return run_strip
 
@@ -160,14 +179,14 @@ def replay(blocks: Sequence[Block], messages: Sequence[Message]) -> None:
             for step in steps:
                 block.prepare(step)
 
-        def replay_strip(item: tuple[Block, Strip]) -> None:
-            block, strip = item
+        def replay_strip(item: Work) -> None:
+            block, problem, strip = item
             with _overflow_ignored():
                 for tile in strip:
                     for step in steps:
-                        block.step(step, tile, None)
+                        block.step(step, problem, tile, None)
 
-        for _ in map_tiles(replay_strip, _read_ahead([(block, strip) for block in blocks for strip in block.strips])):
+        for _ in map_tiles(replay_strip, _read_ahead(_strips(blocks, None))):
             pass
 
 

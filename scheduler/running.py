@@ -144,7 +144,15 @@ def _run(
 def workload(job: TrainingJob, source: BlockSource) -> Workload:
     """Shapes of a training, as far as the source tells without being read."""
     n_targets = target_count(job, source)
-    return Workload.of(source, n_targets, n_targets if job.one_vs_rest else 1)
+    return Workload.of(source, n_targets, *problem_counts(job.multiclass, n_targets))
+
+
+def problem_counts(multiclass: str, n_targets: int) -> tuple[int, int]:
+    """Factor sets of a training, and how many of them each row takes part in."""
+    if multiclass == "one-vs-one" and n_targets > 1:
+        return n_targets * (n_targets - 1) // 2, n_targets - 1
+    n_problems = n_targets if multiclass == "one-vs-rest" else 1
+    return n_problems, n_problems
 
 
 def default_limit(facts: WorkerFacts | None = None) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from distkern.scheduler.messages import Draw
+from distkern.scheduler.problems import Draw
 from distkern.stopping import LambdaCalm, MinimumPassed, StopReason, StopRule
 
 LOOKAHEAD_POOL = 64

@@ -8,14 +8,16 @@ with zero columns, and nothing is ever one column wide.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.kernels import Kernel
 from distkern.sampling import Shortlist, race_keys, residual_keys, uniforms_for_rows
 from distkern.scheduler.answers import Drawn, ProblemAnswer
-from distkern.scheduler.messages import Append, Begin, Columns, Draw, ProblemStep, Project
+from distkern.scheduler.messages import Append, Begin, Columns, ProblemStep, Project
+from distkern.scheduler.problems import Draw
 from distkern.scheduler.row_matrix import RowMatrix
 from distkern.scheduler.threads import workspace
 
@@ -45,6 +47,8 @@ class Tile:
 class ProblemState:
     """Arrays of one problem on one block; rows that train come first, held-out rows after them."""
 
+    kernel: Kernel
+    """The problem's."""
     work: RowMatrix
     """(rows, panel + batch): the formed panel, then the batch of candidates; see `borrow_columns`."""
     pool: RowMatrix
@@ -68,9 +72,21 @@ class ProblemState:
             slab.prefetch(tile.rows, columns.stop - columns.start)
 
 
+class Features(Protocol):
+    """Raw features of the rows of a problem, a tile at a time."""
+
+    def borrow(self, rows: slice) -> NDArray[Any]:
+        """Return some of the rows, shape (n, d), until this thread borrows again."""
+        ...
+
+    def prefetch(self, rows: slice) -> None:
+        """Have some of the rows read ahead."""
+        ...
+
+
 @dataclass
 class TileData:
-    """What all tiles of a block read."""
+    """What all tiles of a problem on a block read."""
 
     rows: NDArray[np.int64]
     """(rows,): global row numbers, ascending within the training and the held-out part."""
@@ -78,7 +94,7 @@ class TileData:
     """(rows,): row weights, None where all are one; one on held-out rows."""
     roots: NDArray[np.float64] | None
     """(rows,): their square roots."""
-    features: RowMatrix | None
+    features: Features | None
     """(rows, d): raw features; None where another process computes kernel columns."""
 
 
@@ -242,11 +258,13 @@ def compute(
         work[panel:] = handed_in[tile.rows].T
     else:
         assert centers is not None
-        work[panel:] = kernel_columns(data, tile, step.columns, begin, centers)
+        work[panel:] = kernel_columns(data, tile, step.columns, begin, state.kernel, centers)
     keep_columns(state.work, tile, work)
 
 
-def kernel_columns(data: TileData, tile: Tile, message: Columns, begin: Begin, centers: NDArray[Any]) -> NDArray[Any]:
+def kernel_columns(
+    data: TileData, tile: Tile, message: Columns, begin: Begin, kernel: Kernel, centers: NDArray[Any]
+) -> NDArray[Any]:
     """Kernel columns of a batch on a tile, shape (batch, rows), in a buffer of this thread.
 
     Parameters
@@ -256,7 +274,8 @@ def kernel_columns(data: TileData, tile: Tile, message: Columns, begin: Begin, c
     """
     assert data.features is not None
     roots = None if data.roots is None else data.roots[tile.rows]
-    return columns_of(data.features.borrow(tile.rows), data.rows[tile.rows], roots, message.rows, begin, centers)
+    features, rows = data.features.borrow(tile.rows), data.rows[tile.rows]
+    return columns_of(features, rows, roots, message.rows, begin, kernel, centers)
 
 
 def columns_of(
@@ -265,6 +284,7 @@ def columns_of(
     roots: NDArray[np.float64] | None,
     own_rows: NDArray[np.int64],
     begin: Begin,
+    kernel: Kernel,
     centers: NDArray[Any],
 ) -> NDArray[Any]:
     """Kernel columns on some rows, times the root weights, shape (w, n), in a buffer of this thread.
@@ -287,13 +307,13 @@ def columns_of(
     dtype = centers.dtype
     X = begin.scaling.apply(raw, dtype, out=workspace.array("features", raw.shape, dtype))
     columns = workspace.array("kernel", (len(centers), len(X)), dtype)
-    begin.kernel.block(centers, X, out=columns)
+    kernel.block(centers, X, out=columns)
     n = len(own_rows)
     where = np.searchsorted(rows, own_rows)
     inside = where < len(rows)
     own = inside & (rows[np.where(inside, where, 0)] == own_rows)
     if own.any():
-        columns[np.flatnonzero(own), where[own]] = begin.kernel.diagonal(centers[:n][own]) + begin.epsilon
+        columns[np.flatnonzero(own), where[own]] = kernel.diagonal(centers[:n][own]) + begin.epsilon
     columns[n:] = 0.0
     if roots is not None:
         columns *= roots

@@ -25,6 +25,7 @@ from distkern.scheduler.backends import Backend
 from distkern.scheduler.lookahead_messages import WIDTH_UNIT
 from distkern.scheduler.lookahead_selector import LookaheadSelector
 from distkern.scheduler.messages import Begin, Load, Step
+from distkern.scheduler.posing import pose, target_means
 from distkern.scheduler.ranges import check_ranges, feature_names, warn_about_scales
 from distkern.scheduler.refitting import check_sample, refit_paths
 from distkern.scheduler.selectors import HISTORY_DTYPE, PoolSelector, Selector, overflow
@@ -57,7 +58,8 @@ class TrainingJob:
     standardize: bool
     dtype: str
     epsilon: float
-    one_vs_rest: bool
+    multiclass: str
+    """"shared", "one-vs-rest" or "one-vs-one"."""
     max_centers: int
     criterion: str
     sampler: str
@@ -124,11 +126,12 @@ class TrainingResult:
     """What a training leaves."""
 
     paths: list[Path]
-    problems: tuple[tuple[int, ...], ...]
-    """Target columns of each path."""
+    outputs: tuple[tuple[int, ...], ...]
+    """Outputs of the model that each path gives."""
     kernel: Kernel
     scaling: FeatureScaling
     target_means: Array
+    """(n_outputs,): added to the outputs, since targets were centred."""
     classes: NDArray[Any] | None
     history: NDArray[Any]
     reason: StopReason
@@ -204,29 +207,26 @@ def _train(
     loaded = first.load
     assert loaded is not None
     all_rows = loaded if loaded.all_rows is None else loaded.all_rows
-    weight_sum = check_statistics(all_rows, source, job)
+    check_statistics(all_rows, source, job)
     classes = encoded_classes(all_rows, source, job)
     scaling, kernel = fit_kernel_space(all_rows, job)
     warn_about_scales(all_rows.features, scaling, kernel, feature_names(source))
-    means = target_means(all_rows, classes, source.classes is not None)
-    n_targets = len(means)
-    problems = tuple((t,) for t in range(n_targets)) if job.one_vs_rest else (tuple(range(n_targets)),)
+    are_codes = source.classes is not None
     if all_rows is not loaded:
         check_sample(loaded, load.selection_rows)
     settings = job.selection(loaded.n_fit)
+    posed = pose(job.multiclass, settings, loaded, classes, are_codes, kernel)
+    n_targets = len(target_means(loaded, classes, are_codes))
     begin = Begin(
         scaling=scaling,
-        kernel=kernel,
         dtype=job.dtype,
         epsilon=job.epsilon,
         classes=classes,
-        target_means=means if all_rows is loaded else target_means(loaded, classes, source.classes is not None),
-        problems=problems,
+        problems=tuple(p.problem for p in posed),
         columns=settings.max_centers + 1,
         pool=settings.pool,
         panel=settings.panel,
         batch=settings.batch,
-        draw=settings.draw(0),
     )
     events.emit(
         RunStarted(
@@ -234,16 +234,14 @@ def _train(
             n_rows=source.n_rows,
             n_features=source.n_features,
             n_targets=n_targets,
-            n_problems=len(problems),
+            n_problems=len(posed),
             n_blocks=len(source.boundaries) - 1,
             max_centers=settings.max_centers,
             workers=n_workers,
         )
     )
     machine = LookaheadSelector if job.criterion == "residual" else PoolSelector
-    selectors: list[Selector] = [
-        machine(settings, i, loaded.features.count, loaded.n_held) for i in range(len(problems))
-    ]
+    selectors: list[Selector] = [machine(p.settings, i, p.weight_sum, loaded.n_held) for i, p in enumerate(posed)]
     for selector, answer in zip(selectors, backend.exchange(begin).problems, strict=True):
         selector.begin(answer)
     kernel_columns, rounds = run_steps(selectors, backend, events, clock)
@@ -251,7 +249,10 @@ def _train(
     histories = [np.array(selector.history, dtype=HISTORY_DTYPE) for selector in selectors]
     passes, bytes_read = 1, loaded.bytes_read
     if all_rows is not loaded:
-        refitted = refit_paths(paths, histories, backend, means, weight_sum, settings)
+        posed = pose(job.multiclass, settings, all_rows, classes, are_codes, kernel)
+        means = [p.problem.target_means for p in posed]
+        sums, chosen = [p.weight_sum for p in posed], [p.settings for p in posed]
+        refitted = refit_paths(paths, histories, backend, means, sums, chosen)
         paths, histories = refitted.paths, refitted.histories
         passes, bytes_read = passes + refitted.passes, bytes_read + refitted.bytes_read
         tell_of_reads(ReadReport(retries=refitted.report.retries), source, events)
@@ -262,10 +263,10 @@ def _train(
     events.emit(RunEnded(n_centers=n_union, stop_reason=str(reason), seconds=seconds))
     return TrainingResult(
         paths=paths,
-        problems=problems,
+        outputs=tuple(p.outputs for p in posed),
         kernel=kernel,
         scaling=scaling,
-        target_means=means,
+        target_means=np.concatenate([p.problem.target_means for p in posed]),
         classes=classes,
         history=np.concatenate(histories),
         reason=reason,
@@ -333,8 +334,8 @@ def _round_event(selectors: list[Selector], seconds: float) -> RoundDone:
     )
 
 
-def check_statistics(loaded: LoadAnswer, source: BlockSource, job: TrainingJob) -> float:
-    """Refuse data that no model can be fitted to; return the sum of the row weights."""
+def check_statistics(loaded: LoadAnswer, source: BlockSource, job: TrainingJob) -> None:
+    """Refuse data that no model can be fitted to."""
     weight_sum = loaded.features.count
     if loaded.n_fit == 0:
         raise DataError(
@@ -380,7 +381,6 @@ def check_statistics(loaded: LoadAnswer, source: BlockSource, job: TrainingJob) 
             "scale sample_weight so that an ordinary row counts 1, or give more rows",
             kind="weight-sum",
         )
-    return weight_sum
 
 
 def encoded_classes(loaded: LoadAnswer, source: BlockSource, job: TrainingJob) -> NDArray[Any] | None:
@@ -412,19 +412,6 @@ def fit_kernel_space(loaded: LoadAnswer, job: TrainingJob) -> tuple[FeatureScali
         weights = loaded.sample.weights[order] if whole else None
         return scaling, make_kernel("gaussian", weighted_median_distance(sample[order], weights))
     return scaling, prototype
-
-
-def target_means(loaded: LoadAnswer, classes: NDArray[Any] | None, are_codes: bool) -> Array:
-    """Weighted mean of every encoded target column, shape (T,)."""
-    if classes is None:
-        assert loaded.targets is not None
-        return loaded.targets.mean
-    assert loaded.labels is not None
-    weights = np.zeros(len(classes))
-    seen = loaded.labels.values
-    weights[seen if are_codes else np.searchsorted(classes, seen)] = loaded.labels.weights
-    means: Array = 2 * weights / weights.sum() - 1
-    return means[1:] if len(classes) == 2 else means
 
 
 def make_path(selector: Selector, n_features: int) -> Path:

@@ -88,7 +88,7 @@ def _shapes(
 ) -> tuple[TrainingJob, Workload]:
     from distkern.cli.parameters import build
     from distkern.cli.rows import open_rows, source_of, task_of
-    from distkern.scheduler import Workload, workload
+    from distkern.scheduler import Workload, problem_counts, workload
 
     try:
         data, _ = open_rows(job.data)
@@ -99,7 +99,8 @@ def _shapes(
         task = job.data.task or ("classification" if targets > 1 else "regression")
         training = build(job.model.method, task, job.model.parameters(), {}).training_job()
         itemsize = 4 if training.dtype == "float32" else 8
-        return training, Workload.imagined(rows, features, itemsize, targets, training.one_vs_rest, chunk_rows)
+        counts = problem_counts(training.multiclass, targets)
+        return training, Workload.imagined(rows, features, itemsize, targets, *counts, chunk_rows=chunk_rows)
     for name, value in (("--features", features), ("--targets", targets), ("--chunk-rows", chunk_rows)):
         if value is not None:
             raise JobError(

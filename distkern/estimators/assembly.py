@@ -37,7 +37,7 @@ class Assembled:
 
 def assemble(
     paths: Sequence[Path],
-    problems: Sequence[tuple[int, ...]],
+    outputs: Sequence[tuple[int, ...]],
     target_means: Array,
     n_centers: Sequence[int],
 ) -> Assembled:
@@ -47,8 +47,8 @@ def assemble(
     ----------
     paths : sequence of Path
         One a problem.
-    problems : sequence of tuple of int
-        Target columns of each path.
+    outputs : sequence of tuple of int
+        Outputs of the model that each path gives.
     target_means : array, shape (T,)
         Added to the intercepts: targets were centred.
     n_centers : sequence of int
@@ -63,7 +63,7 @@ def assemble(
                 features.append(path.features[position])
     coef = np.zeros((len(order), len(target_means)))
     intercept = target_means.astype(np.float64).copy()
-    for path, columns, count in zip(paths, problems, n_centers, strict=True):
+    for path, columns, count in zip(paths, outputs, n_centers, strict=True):
         k = count + 1
         weights = kernel_weights(path.u[:k, :k], path.s[:k], path.z[:k], path.lambdas[count])
         where = [order[int(row)] for row in path.rows[:count]]

@@ -32,6 +32,9 @@ logger = logging.getLogger(__name__)
 
 Array = NDArray[np.float64]
 
+_TRAINED_AS = {"dag": "one-vs-one"}
+"""Schemes that differ in the decision only."""
+
 
 class KernelLeastSquares(BlockEstimator):
     """Base of the family; see the subclasses for the parameters."""
@@ -60,6 +63,7 @@ class KernelLeastSquares(BlockEstimator):
 
     def training_job(self) -> TrainingJob:
         """Return what a training would be asked for: the parameters that decide the model."""
+        multiclass = getattr(self, "multiclass", "shared")
         return TrainingJob(
             classification=self._classification,
             kernel=self.kernel,
@@ -67,7 +71,7 @@ class KernelLeastSquares(BlockEstimator):
             standardize=bool(self.standardize),
             dtype=self.dtype,
             epsilon=float(self.epsilon),
-            one_vs_rest=getattr(self, "multiclass", "shared") == "one-vs-rest",
+            multiclass=_TRAINED_AS.get(multiclass, multiclass),
             max_centers=int(self.max_centers),
             criterion=self.criterion,
             sampler=self.sampler,
@@ -131,7 +135,7 @@ class KernelLeastSquares(BlockEstimator):
 
     def _take(self, result: TrainingResult, n_centers: list[int]) -> None:
         """Set the fitted attributes from one prefix of every path."""
-        assembled = assemble(result.paths, result.problems, result.target_means, n_centers)
+        assembled = assemble(result.paths, result.outputs, result.target_means, n_centers)
         self._result = result
         self._set_model(
             KernelModel(

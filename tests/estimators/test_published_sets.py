@@ -46,7 +46,7 @@ def train_inside(model: dk.OROLSRegressor, X: Array, y: Array) -> tuple[Training
     source = ArraySource(X, y)
     executor = SerialExecutor(source)
     result = train(model.training_job(), source, WorkerFactors(executor), EventBus())
-    tiles = [(block.problems[0], tile) for block in executor._blocks for tile in block.tiles]
+    tiles = [(block.problems[0], tile) for block in executor._blocks for tile in block.views[0].tiles]
     return result, np.concatenate(
         [np.vstack([borrow_columns(q, tile) for q in state.slabs])[: state.n_columns].T for state, tile in tiles]
     )

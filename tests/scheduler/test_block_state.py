@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,29 +15,34 @@ from distkern.errors import DataError
 from distkern.kernels import Gaussian, Kernel, Linear, Polynomial, Sigmoid
 from distkern.sampling import row_uniforms
 from distkern.scaling import FeatureScaling
-from distkern.scheduler.block import HOLDOUT_STREAM, TILE_ROWS, Block, cut_tiles, encode_targets
+from distkern.scheduler.block import HOLDOUT_STREAM, Block, encode_targets
 from distkern.scheduler.executors import SerialExecutor
 from distkern.scheduler.messages import Begin, Columns, FetchRows, KernelColumns, Load, ProblemStep, Step
+from distkern.scheduler.problem_rows import TILE_ROWS, cut_tiles
+from distkern.scheduler.problems import Problem
 from distkern.stopping import MinimumPassed, StopReason
 from distkern.storage import ArraySource, ZarrSource
 
 LOAD = Load(classification=False, sample_rows=0, seed=0, holdout=0.0)
 
 
-def make_begin(d: int = 2, **changes: Any) -> Begin:
+def make_problems(count: int, **changes: Any) -> tuple[Problem, ...]:
+    """One problem a target."""
+    made = Problem((0,), np.zeros(1), Gaussian(1.3), None, None)
+    return tuple(replace(made, columns=(t,), **changes) for t in range(count))
+
+
+def make_begin(d: int = 2, kernel: Kernel = Gaussian(1.3), **changes: Any) -> Begin:  # noqa: B008
     settings: dict[str, Any] = {
         "scaling": FeatureScaling(np.full(d, 0.25), np.full(d, 1.5)),
-        "kernel": Gaussian(1.3),
         "dtype": "float64",
         "epsilon": 0.0,
         "classes": None,
-        "target_means": np.zeros(1),
-        "problems": ((0,),),
+        "problems": make_problems(1, kernel=kernel),
         "columns": 20,
         "pool": 4,
         "panel": 2,
         "batch": 4,
-        "draw": None,
     }
     return Begin(**{**settings, **changes})
 
@@ -81,7 +87,12 @@ def test_encode_labels(n_classes: int, are_codes: bool, drawn: list[int]) -> Non
 def test_weights_enter_as_their_roots() -> None:
     X, y = make_data(30, n_targets=2)
     weights = np.random.default_rng(1).exponential(size=30)
-    begin = make_begin(target_means=np.array([0.5, -1.0]), problems=((0, 1), (1,)))
+    begin = make_begin(
+        problems=(
+            Problem((0, 1), np.array([0.5, -1.0]), Gaussian(1.3), None, None),
+            Problem((1,), np.array([-1.0]), Gaussian(1.3), None, None),
+        )
+    )
     blocks = loaded(make_source(X, y, weights, rows=12), begin)._blocks
     for block in blocks:
         rows = block.data.rows
@@ -226,9 +237,10 @@ def held_error(inside: Inside, X: Any, y: Any, held: Any) -> list[float]:
     selector, begin = inside.selectors[0], inside.begin
     factors = selector.factors
     scaled = (X - begin.scaling.shift) / begin.scaling.scale
-    K = dense_kernel_columns(begin.kernel, scaled[held], scaled[selector.rows], np.empty(0, int)[:, None], 0.0)
+    (problem,) = begin.problems
+    K = dense_kernel_columns(problem.kernel, scaled[held], scaled[selector.rows], np.empty(0, int)[:, None], 0.0)
     q = np.linalg.solve(factors.u.T, np.column_stack([np.ones(len(K)), K]).T).T
-    residual = y[held] - begin.target_means
+    residual = y[held] - problem.target_means
     errors = []
     for j in range(1, factors.n_columns):
         residual = residual - np.outer(q[:, j], factors.z[j] / (factors.lambdas[j] + factors.s[j]))

@@ -46,7 +46,7 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, Any, Any]], TrainingJob]] = {
     "float32": (regression, make_job(dtype="float32", panel=2, max_centers=20, regularization="gcv-per-target")),
     "one-vs-rest": (
         classification,
-        make_job(classification=True, one_vs_rest=True, stop="validation", sigma=2.0, max_centers=12),
+        make_job(classification=True, multiclass="one-vs-rest", stop="validation", sigma=2.0, max_centers=12),
     ),
     "residual": (classification, make_job(classification=True, criterion="residual", max_centers=25)),
     "residual-float32": (
@@ -54,7 +54,7 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, Any, Any]], TrainingJob]] = {
         make_job(
             classification=True,
             criterion="residual",
-            one_vs_rest=True,
+            multiclass="one-vs-rest",
             stop="validation",
             dtype="float32",
             epsilon=0.01,
@@ -65,7 +65,12 @@ CASES: dict[str, tuple[Callable[[], tuple[Any, Any, Any]], TrainingJob]] = {
     "sample, conditioned": (
         classification,
         make_job(
-            classification=True, one_vs_rest=True, selection_rows=160, stop="validation", sigma=20.0, max_centers=12
+            classification=True,
+            multiclass="one-vs-rest",
+            selection_rows=160,
+            stop="validation",
+            sigma=20.0,
+            max_centers=12,
         ),
     ),
     "sample, float32": (regression, make_job(selection_rows=100, dtype="float32", sigma=3.0)),

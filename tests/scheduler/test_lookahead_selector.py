@@ -237,7 +237,7 @@ def test_tol_ends_the_path_at_the_first_small_residual(seed: int, share: float) 
 def residual_job(**changes: Any) -> Any:
     return make_job(
         classification=True,
-        one_vs_rest=True,
+        multiclass="one-vs-rest",
         criterion="residual",
         stop="validation",
         patience=12,

@@ -59,7 +59,7 @@ class Recorder(WorkerFactors):
 def recorded() -> tuple[RunLog, tuple[bytes, ...], bytes]:
     """The log, the answers and the final state of a training of two problems with held-out rows."""
     job = make_job(
-        classification=True, one_vs_rest=True, stop="validation", patience=8, max_centers=20, sampler="mixture"
+        classification=True, multiclass="one-vs-rest", stop="validation", patience=8, max_centers=20, sampler="mixture"
     )
     executor = SerialExecutor(source())
     recorder = Recorder(executor)

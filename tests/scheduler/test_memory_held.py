@@ -37,7 +37,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "26 classes": {"data": "letters", "job": {"max_centers": 300, "classification": True}},
     "one-vs-rest": {
         "data": "letters",
-        "job": {"max_centers": 16, "classification": True, "one_vs_rest": True, "candidates": 16},
+        "job": {"max_centers": 16, "classification": True, "multiclass": "one-vs-rest", "candidates": 16},
     },
     "a row sample": {"data": "tall", "job": {"max_centers": 600, "selection_rows": 20_000}},
     "workers of this process": {"data": "tall", "job": {"max_centers": 300}, "in_process": 2, "factors": "workers"},

@@ -44,6 +44,7 @@ def workloads(draw: st.DrawFn) -> Workload:
     n_rows = draw(st.integers(1, 200_000))
     block_rows = draw(st.integers(1, n_rows))
     n_targets = draw(st.integers(1, 12))
+    n_problems = draw(st.sampled_from([1, n_targets]))
     return Workload(
         n_rows=n_rows,
         n_features=draw(st.integers(1, 600)),
@@ -52,7 +53,8 @@ def workloads(draw: st.DrawFn) -> Workload:
         n_blocks=-(-n_rows // block_rows),
         target_columns=draw(st.sampled_from([1, n_targets])),
         n_targets=n_targets,
-        n_problems=draw(st.sampled_from([1, n_targets])),
+        n_problems=n_problems,
+        memberships=draw(st.integers(1, n_problems)),
     )
 
 
@@ -204,7 +206,7 @@ def trainings(draw: st.DrawFn) -> tuple[TrainingJob, ArraySource]:
     kind = draw(st.sampled_from(["values", "columns", "shared", "two classes", "one-vs-rest"]))
     job = make_job(
         classification=kind not in ("values", "columns"),
-        one_vs_rest=kind == "one-vs-rest",
+        multiclass="one-vs-rest" if kind == "one-vs-rest" else "shared",
         criterion=draw(st.sampled_from(["error-reduction", "error-reduction", "residual"])),
         dtype=draw(st.sampled_from(["float64", "float32"])),
         max_centers=draw(st.integers(1, 12)),
@@ -292,7 +294,7 @@ TRACED: dict[str, tuple[dict[str, Any], Any]] = {
     ),
     "many targets": ({"max_centers": 32, "candidates": 32, "panel": 4}, ("columns", 8000, 3, 1000)),
     "classes": ({"max_centers": 32}, ("shared", 8000, 3, 1000)),
-    "one-vs-rest": ({"max_centers": 32, "one_vs_rest": True}, ("one-vs-rest", 1500, 3, 500)),
+    "one-vs-rest": ({"max_centers": 32, "multiclass": "one-vs-rest"}, ("one-vs-rest", 1500, 3, 500)),
     "many centres": ({"max_centers": 300, "sigma": 0.1, "panel": 16}, ("values", 800, 3, 800)),
     "residual": ({"max_centers": 16, "criterion": "residual", "sigma": 0.3}, ("values", 8000, 3, 8000)),
     "all candidates": ({"max_centers": 50, "sampler": "all", "panel": 16}, ("values", 500, 3, 500)),
@@ -418,13 +420,13 @@ def test_workers_that_cannot_hold_their_rows_are_named() -> None:
         ("loading", {"block_rows": 10_000_000, "n_rows": 10_000_000}, "smaller chunks of X"),
         (
             "answers",
-            {"n_rows": 2000, "block_rows": 50, "n_targets": 90, "n_problems": 90},
+            {"n_rows": 2000, "block_rows": 50, "n_targets": 90, "n_problems": 90, "memberships": 90},
             "fewer max_centers, or fewer cand",
         ),
     ],
 )
 def test_the_largest_term_decides_the_advice(term: str, changes: dict[str, int], advice: str) -> None:
-    work = replace(Workload.imagined(100_000, 10, 4, 1, False), **changes)
+    work = replace(Workload.imagined(100_000, 10, 4, 1), **changes)
     job = make_job(max_centers=500)
     plan = plan_memory(work, work.n_rows, job.selection(work.n_rows), threads=1, is_driver=False, limit=1000)
     with pytest.raises(BudgetError) as error:
@@ -435,7 +437,7 @@ def test_the_largest_term_decides_the_advice(term: str, changes: dict[str, int],
 
 
 def test_centres_decide_the_memory_of_the_driver() -> None:
-    work = Workload.imagined(100_000, 10, 8, 1, False)
+    work = Workload.imagined(100_000, 10, 8, 1)
     plan = plan_memory(work, 1000, make_job(max_centers=20_000).selection(100_000), threads=1, is_driver=True, limit=1)
     with pytest.raises(BudgetError, match=r"this process needs .* most of it is driver .*fewer max_centers"):
         plan.require_fit()

@@ -20,7 +20,6 @@ from distkern.scheduler.messages import (
     Begin,
     Centers,
     Columns,
-    Draw,
     Eliminate,
     FetchRows,
     Form,
@@ -35,6 +34,7 @@ from distkern.scheduler.messages import (
     digest,
     message_name,
 )
+from distkern.scheduler.problems import ClassPair, Draw, Folds, OtherFolds, Problem
 
 RNG = np.random.default_rng(0)
 
@@ -42,17 +42,17 @@ DRAW = Draw(seed=3, round=1, n_top=2, n_race=4, by_residual=True)
 LOAD = Load(classification=False, sample_rows=10, seed=1, holdout=0.1)
 BEGIN = Begin(
     scaling=FeatureScaling(np.array([1.0, 2.0]), np.array([0.5, 3.0])),
-    kernel=Gaussian(2.0),
     dtype="float64",
     epsilon=0.25,
     classes=np.array(["a", "b", "c"]),
-    target_means=np.array([0.1, -0.2, 0.3]),
-    problems=((0,), (1, 2)),
+    problems=(
+        Problem((0,), np.array([0.1]), Gaussian(2.0), None, DRAW),
+        Problem((1, 2), np.array([-0.2, 0.3]), Gaussian(1.0), OtherFolds(Folds(5, 7), 2), None),
+    ),
     columns=11,
     pool=8,
     panel=4,
     batch=3,
-    draw=DRAW,
 )
 STEP = Step(
     (
@@ -75,7 +75,8 @@ AHEAD = LookaheadStep(
     columns=Columns(np.array([7, 9]), RNG.normal(size=(2, 2)), np.array([5])),
     enter=Enter(np.array([1, 2]), np.array([3, 7, 9])),
 )
-ACCUMULATE = Accumulate(np.array([0.5, -1.0]), (None, Centers(np.array([7, 9]), RNG.normal(size=(2, 2)), np.eye(3))))
+CENTERS = Centers(np.array([7, 9]), RNG.normal(size=(2, 2)), np.eye(3), np.array([0.5, -1.0]))
+ACCUMULATE = Accumulate((None, CENTERS))
 MESSAGES = [
     LOAD,
     BEGIN,
@@ -194,7 +195,9 @@ def test_other_types_are_refused(value: Any) -> None:
 
 
 def test_tuples_are_told_apart_by_where_they_end() -> None:
-    assert digest(replace(BEGIN, problems=((0, 1), (2,)))) != digest(replace(BEGIN, problems=((0,), (1, 2))))
+    first, second = BEGIN.problems
+    for changes in ({"columns": (1,)}, {"rows": ClassPair(0, 1)}, {"kernel": Gaussian(3.0)}, {"draw": None}):
+        assert digest(BEGIN) != digest(replace(BEGIN, problems=(replace(first, **changes), second)))
 
 
 def test_the_chain_names_order_and_length() -> None:

@@ -65,7 +65,7 @@ def problems(draw: st.DrawFn) -> tuple[TrainingJob, ArraySource]:
     assume(stop != "validation" or (held_out if weights is None else held_out & (values[weights] > 0)).any())
     job = make_job(
         classification=kind in ("shared", "one-vs-rest"),
-        one_vs_rest=kind == "one-vs-rest",
+        multiclass="one-vs-rest" if kind == "one-vs-rest" else "shared",
         criterion=criterion,
         dtype=draw(st.sampled_from(["float64", "float32"])),
         stop=stop,
@@ -130,7 +130,9 @@ def test_threads(width: int) -> None:
 N = 320
 CASES: dict[str, Callable[[], tuple[TrainingJob, ArraySource]]] = {
     "one-vs-rest": lambda: (
-        make_job(classification=True, one_vs_rest=True, stop="validation", patience=50, sampler="mixture", seed=4),
+        make_job(
+            classification=True, multiclass="one-vs-rest", stop="validation", patience=50, sampler="mixture", seed=4
+        ),
         make_source(*make_classes(N, seed=4), np.random.default_rng(0).integers(0, 3, N) / 2, rows=40),
     ),
     "float32": lambda: (make_job(dtype="float32", panel=2, sigma="median"), make_source(*make_data(N, 3), rows=40)),

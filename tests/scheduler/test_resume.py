@@ -28,7 +28,7 @@ ROWS, LABELS = make_classes(90)
 
 JOBS: dict[str, tuple[TrainingJob, ArraySource]] = {
     "regression": (make_job(), make_source(X, Y, rows=20)),
-    "one-vs-rest": (make_job(classification=True, one_vs_rest=True), make_source(ROWS, LABELS, rows=20)),
+    "one-vs-rest": (make_job(classification=True, multiclass="one-vs-rest"), make_source(ROWS, LABELS, rows=20)),
     "residual": (make_job(criterion="residual", stop="gcv"), make_source(X, Y[:, 0], rows=20)),
     "validation": (make_job(stop="validation", max_centers=12), make_source(X, Y, rows=20)),
     "sample": (make_job(selection_rows=40, max_centers=10), make_source(X, Y, rows=20)),

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from references import dense_kernel_columns, lambda_step
-from test_block_state import make_begin
+from test_block_state import make_begin, make_problems
 from trainings import (
     assert_same_bits,
     check_each_round,
@@ -180,11 +180,10 @@ def test_the_selection_is_that_of_the_sample(classification: bool) -> None:
     rows = selected(job, trained.source)
     assert trained.rows.tolist() == rows.tolist()
     encoded = encode_targets(y[rows], trained.begin.classes, False)
-    np.testing.assert_allclose(
-        trained.begin.target_means, np.average(encoded, axis=0, weights=weights[rows]), atol=1e-12
-    )
+    (problem,) = trained.begin.problems
+    np.testing.assert_allclose(problem.target_means, np.average(encoded, axis=0, weights=weights[rows]), atol=1e-12)
     assert trained.selectors[0].factors.weight_sum == weights[rows].sum()
-    assert np.abs(trained.begin.target_means - trained.result.target_means).max() > 1e-3
+    assert np.abs(problem.target_means - trained.result.target_means).max() > 1e-3
 
 
 # ---- The model is fitted over all rows
@@ -202,7 +201,7 @@ def dense(job: TrainingJob, source: ArraySource, result: TrainingResult, problem
     encoded = encode_targets(source.y[present], result.classes, False)
     means = np.average(encoded, axis=0, weights=mass[present])
     np.testing.assert_allclose(result.target_means, means, atol=1e-12)
-    targets = (encoded - means)[:, list(result.problems[problem])]
+    targets = (encoded - means)[:, list(result.outputs[problem])]
     return np.column_stack([np.ones(len(present)), K]) * roots, targets * roots, float(mass.sum())
 
 
@@ -253,9 +252,9 @@ CASES: dict[str, tuple[dict[str, Any], bool]] = {
     "validation": ({"stop": "validation", "patience": 6}, False),
     "polynomial": ({"kernel": "polynomial", "max_centers": 8}, False),
     "classes": ({"classification": True, "stop": "gcv"}, True),
-    "one-vs-rest": ({"classification": True, "one_vs_rest": True, "stop": "validation"}, True),
+    "one-vs-rest": ({"classification": True, "multiclass": "one-vs-rest", "stop": "validation"}, True),
     "nearly dependent": (FLAT, False),
-    "nearly dependent, one-vs-rest": ({**FLAT, "classification": True, "one_vs_rest": True}, True),
+    "nearly dependent, one-vs-rest": ({**FLAT, "classification": True, "multiclass": "one-vs-rest"}, True),
 }
 
 
@@ -319,7 +318,7 @@ def test_columns_that_unexpectedly_depend_are_summed_again() -> None:
 
 def test_only_the_problems_that_need_it_are_summed_again() -> None:
     X, y = make_classes(240)
-    job = make_job(classification=True, one_vs_rest=True, selection_rows=90)
+    job = make_job(classification=True, multiclass="one-vs-rest", selection_rows=90)
     source = counting(X, y)
     calls: list[bool] = []
 
@@ -362,8 +361,8 @@ def test_a_class_without_a_row_in_the_sample(caplog: pytest.LogCaptureFixture) -
     y = y.astype("U20")
     y[rare] = "rare"
     X[rare] = 40 + X[rare]
-    for one_vs_rest in (False, True):
-        job = make_job(classification=True, one_vs_rest=one_vs_rest, selection_rows=60)
+    for multiclass in ("shared", "one-vs-rest"):
+        job = make_job(classification=True, multiclass=multiclass, selection_rows=60)
         source = make_source(X, y)
         with caplog.at_level(logging.WARNING):
             result = fit(job, source)
@@ -372,7 +371,7 @@ def test_a_class_without_a_row_in_the_sample(caplog: pytest.LogCaptureFixture) -
         assert result.target_means[list(result.classes).index("rare")] == pytest.approx(2 * 5 / 240 - 1)
         assert "1 of 4 classes have no row among the 60" in caplog.text
         caplog.clear()
-        if not one_vs_rest:
+        if multiclass == "shared":
             check_over_all_rows(job, source, result)
 
 
@@ -536,10 +535,9 @@ def test_refit_bytes_cover_what_is_allocated(m: int, n_problems: int, conditione
     source = make_source(X, y, np.full(n, 2.0), rows=block_rows)
     executor = SerialExecutor(source)
     executor.exchange(Load(False, 0, 0, 0.0, selection_rows=100))
-    problems = tuple((t,) for t in range(n_problems))
-    executor.exchange(make_begin(d, target_means=np.zeros(n_problems), problems=problems))
-    centers = Centers(np.arange(m), X[:m], np.eye(m + 1) if conditioned else None)
-    message = Accumulate(np.zeros(n_problems), (centers,) * n_problems)
+    executor.exchange(make_begin(d, problems=make_problems(n_problems)))
+    centers = Centers(np.arange(m), X[:m], np.eye(m + 1) if conditioned else None, np.zeros(1))
+    message = Accumulate((centers,) * n_problems)
     with tile_threads(threads):
         tracemalloc.start()
         answer = executor.exchange(message)
@@ -551,7 +549,7 @@ def test_refit_bytes_cover_what_is_allocated(m: int, n_problems: int, conditione
 
 
 def test_the_plan_counts_the_final_pass() -> None:
-    work = Workload.imagined(1_000_000, 32, 4, 1, one_vs_rest=False)
+    work = Workload.imagined(1_000_000, 32, 4, 1)
     whole, sampled = (plan_job(make_job(max_centers=500, selection_rows=rows), work) for rows in (None, 50_000))
     assert (whole.passes, sampled.passes) == (1, 2)
     assert sampled.selected_rows == 50_000

@@ -424,15 +424,21 @@ def test_a_row_weight_equals_repeated_rows(n: int, panel: int, criterion: str, s
 def test_one_vs_rest_is_separate_trainings(criterion: str, dtype: str) -> None:
     X, y = make_classes(150, 4, seed=3)
     job = make_job(
-        classification=True, one_vs_rest=True, criterion=criterion, dtype=dtype, stop="gcv", patience=6, max_centers=30
+        classification=True,
+        multiclass="one-vs-rest",
+        criterion=criterion,
+        dtype=dtype,
+        stop="gcv",
+        patience=6,
+        max_centers=30,
     )
     together = train_serial(job, make_source(X, y, rows=40))
     together.check(**({"orthogonal": 1e-4, "accurate": 1e-3} if dtype == "float32" else {}))
-    assert together.result.problems == ((0,), (1,), (2,), (3,))
+    assert together.result.outputs == ((0,), (1,), (2,), (3,))
     assert len({len(path.rows) for path in together.result.paths}) > 1, "paths should end at different lengths"
     for k, path in enumerate(together.result.paths):
-        alone = train_serial(replace(job, one_vs_rest=False), make_source(X, y == f"class {k}", rows=40))
-        one = replace(together.result, paths=[path], problems=((0,),), reason=path.reason)
+        alone = train_serial(replace(job, multiclass="shared"), make_source(X, y == f"class {k}", rows=40))
+        one = replace(together.result, paths=[path], outputs=((0,),), reason=path.reason)
         rows = together.result.history[together.result.history["problem"] == k].copy()
         rows["problem"] = 0
         one = replace(one, history=rows, target_means=together.result.target_means[[k]])
@@ -443,7 +449,7 @@ def test_shared_centers_have_one_path() -> None:
     X, y = make_classes(100, 3)
     trained = train_serial(make_job(classification=True), make_source(X, y), each_round=check_each_round())
     trained.check()
-    assert trained.result.problems == ((0, 1, 2),)
+    assert trained.result.outputs == ((0, 1, 2),)
     assert trained.path.z.shape == (21, 3)
 
 

@@ -31,7 +31,7 @@ CASES: dict[str, dict[str, Any]] = {
     "float32": {"max_centers": 96, "dtype": "float32"},
     "columns": {"max_centers": 96, "n_targets": 3},
     "shared": {"max_centers": 96, "classes": 4},
-    "one-vs-rest": {"max_centers": 40, "classes": 4, "one_vs_rest": True},
+    "one-vs-rest": {"max_centers": 40, "classes": 4, "multiclass": "one-vs-rest"},
     "all rows": {"max_centers": 60, "candidates": 1000},
     "validation": {"max_centers": 96, "stop": "validation", "patience": 1000},
     "a row sample": {"max_centers": 64, "selection_rows": 300},

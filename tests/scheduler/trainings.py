@@ -38,7 +38,7 @@ def make_job(**changes: Any) -> TrainingJob:
         "standardize": False,
         "dtype": "float64",
         "epsilon": 0.0,
-        "one_vs_rest": False,
+        "multiclass": "shared",
         "max_centers": 20,
         "criterion": "error-reduction",
         "sampler": "residual-weighted",
@@ -85,7 +85,7 @@ def make_source(X: Array, y: Array, weights: Array | None = None, rows: int = 50
 
 def by_rows(block: Any, matrix: RowMatrix) -> Array:
     """A block's work matrix, pool or slab of Q, kept column after column within a tile, as (rows, width)."""
-    parts = [borrow_columns(matrix, tile).T.copy() for tile in block.tiles]
+    parts = [borrow_columns(matrix, tile).T.copy() for tile in block.views[0].tiles]
     return np.concatenate([np.empty((0, matrix.shape[1])), *parts])
 
 
@@ -127,7 +127,7 @@ class Inside:
             else:
                 whole = getattr(state, name)
             if name == "residual":
-                whole = whole[:, : len(self.begin.problems[problem])]
+                whole = whole[:, : len(self.begin.problems[problem].columns)]
             parts.append(whole[: block._n_fit] if training else whole[block._n_fit :])
         array = np.concatenate(parts)
         return array if array.dtype == bool else array.astype(np.float64)
@@ -136,13 +136,14 @@ class Inside:
         """Encoded centred targets of a problem, times the root weights."""
         y, begin = self.source.y[self.rows], self.begin
         encoded = encode_targets(y, begin.classes, self.source.classes is not None)
-        return (encoded - begin.target_means)[:, list(begin.problems[problem])] * self.roots[:, None]
+        chosen = begin.problems[problem]
+        return (encoded[:, list(chosen.columns)] - chosen.target_means) * self.roots[:, None]
 
     def columns(self, rows: Any) -> Array:
         """Dense kernel columns of some rows over the rows that train, times the root weights."""
         X = (self.source.X.astype(np.float64) - self.begin.scaling.shift) / self.begin.scaling.scale
         own = np.searchsorted(self.rows, rows)
-        K = dense_kernel_columns(self.begin.kernel, X[self.rows], X[rows], own, self.job.epsilon)
+        K = dense_kernel_columns(self.begin.problems[0].kernel, X[self.rows], X[rows], own, self.job.epsilon)
         return K * self.roots[:, None]
 
     def design(self, problem: int = 0) -> Array:
@@ -301,7 +302,7 @@ def assert_same_bits(ours: TrainingResult, theirs: TrainingResult) -> None:
         assert array.shape == b[name].shape, name
         assert array.tobytes() == b[name].tobytes(), name
     assert ours.reason == theirs.reason
-    assert ours.problems == theirs.problems
+    assert ours.outputs == theirs.outputs
 
 
 @contextmanager

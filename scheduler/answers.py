@@ -148,6 +148,8 @@ class LoadAnswer:
     """Block number to the checksum of what was read (`rows_checksum`)."""
     all_rows: LoadAnswer | None = None
     """The same of all rows with a positive weight, where the rest is of a selection sample."""
+    folds: list[LoadAnswer] = field(default_factory=list)
+    """The same of the rows of every fold that train, for cross-validation."""
 
     def merge(self, other: LoadAnswer) -> LoadAnswer:
         """Merge the statistics of disjoint sets of rows."""
@@ -161,6 +163,7 @@ class LoadAnswer:
             bytes_read=self.bytes_read + other.bytes_read,
             checksums=self.checksums | other.checksums,
             all_rows=self.all_rows.merge(other.all_rows) if self.all_rows and other.all_rows else None,
+            folds=[a.merge(b) for a, b in zip(self.folds, other.folds, strict=True)],
         )
 
 
@@ -171,7 +174,8 @@ class ProblemAnswer:
     sums: dict[str, Array] = field(default_factory=dict)
     """``cross`` (w, m + 1), ``gram`` (p, w), ``products`` (p, T), ``norms`` (n,), ``pool_gram`` (B, n),
     ``pool_products`` (n, T), ``target_norms`` (T,), ``validation`` (k,): only those a step asks for; for `Accumulate`
-    ``refit_gram``, packed, ``refit_products`` (m + 1, T) and ``target_norms``."""
+    ``refit_gram``, packed, ``refit_products`` (m + 1, T) and ``target_norms``; for `Score` ``error``
+    (1,) and ``weight`` (1,), an answer a model."""
     drawn: Drawn | None = None
     leaders: Leaders | None = None
     candidates: CandidateRows | None = None

@@ -16,7 +16,7 @@ from distkern.events import EventBus, ExchangeDone
 from distkern.scheduler.answers import Answer
 from distkern.scheduler.executors import Executor, SerialExecutor
 from distkern.scheduler.messages import (
-    Accumulate,
+    PASSIVE,
     Columns,
     FetchRows,
     KernelColumns,
@@ -130,7 +130,7 @@ class DriverFactors:
         skipped, self._skipped = self._skipped, []
         for step in skipped:
             self._step(step)
-        if isinstance(message, Accumulate):
+        if isinstance(message, PASSIVE):
             self.exchanges += 1
             return self._remote.exchange(message)
         if isinstance(message, Step):
@@ -152,7 +152,7 @@ class DriverFactors:
             self._skipped.append(message)
             return
         self._remote.skip(message, answer)
-        if not isinstance(message, Accumulate):
+        if not isinstance(message, PASSIVE):
             self._local.skip(message, None)
 
     def finish(self) -> None:

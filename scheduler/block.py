@@ -18,6 +18,7 @@ from distkern.scheduler.answers import Answer, Labels, LoadAnswer, ProblemAnswer
 from distkern.scheduler.loading import HOLDOUT_STREAM, read_block, require_unchanged, row_statistics, selecting_rows
 from distkern.scheduler.messages import Begin, Columns, FetchRows, Load, LookaheadStep, ProblemStep, Step
 from distkern.scheduler.problem_rows import ProblemRows, Strip, joined, rows_of_problem
+from distkern.scheduler.problems import Folds, folds_of
 from distkern.scheduler.row_matrix import MemoryBudget, RowMatrix
 from distkern.scheduler.tiles import SLAB, ProblemState, Subtraction, Tile, TileData
 from distkern.storage import ReadReport
@@ -115,11 +116,13 @@ class Block:
         self._labels: Labels | None = None
         self._all_rows: LoadAnswer | None = None
         self._n_fit = 0
+        self._keeps_targets = False
         self._bytes_read = 0
         self._report = ReadReport()
 
     def load(self, message: Load) -> None:
         """Read the block, keep the rows that select, and separate the held-out ones among them."""
+        self._keeps_targets = message.folds is not None
         first = self.source.boundaries[self.number]
         rows, features, targets, weights, self._bytes_read, checksum, self._report = read_block(
             self.source, self.number, message.classification, with_features=self._with_features
@@ -182,7 +185,34 @@ class Block:
             bytes_read=self._bytes_read,
         )
         checksums = {} if self.checksum is None else {self.number: self.checksum}
-        return Answer(load=replace(loaded, all_rows=self._all_rows, checksums=checksums), report=self._report)
+        folds = [] if message.folds is None else self._fold_statistics(message, message.folds)
+        found = replace(loaded, all_rows=self._all_rows, checksums=checksums, folds=folds)
+        return Answer(load=found, report=self._report)
+
+    def _fold_statistics(self, message: Load, folds: Folds) -> list[LoadAnswer]:
+        """Statistics of the training rows of every fold."""
+        numbers = self.data.rows[: self._n_fit]
+        weights = None if self.data.weights is None else self.data.weights[: self._n_fit]
+        fold_of = folds_of(folds, numbers)
+        found = []
+        for fold in range(folds.count):
+            rows = np.flatnonzero(fold_of == fold)
+            own = None if weights is None else weights[rows]
+            found.append(
+                row_statistics(
+                    replace(message, sample_rows=0),
+                    numbers[rows],
+                    # Only their number is wanted of the features.
+                    np.empty((len(rows), 0)),
+                    self._targets[rows],
+                    own,
+                    labels=Labels.of(self._targets[rows], own) if message.classification else None,
+                    n_fit=len(rows),
+                    n_held=0,
+                    bytes_read=0,
+                )
+            )
+        return found
 
     def start(self, message: Begin) -> None:
         """Allocate the arrays of every problem and set E = Y, Q = 1 (both times the root weights)."""
@@ -196,7 +226,8 @@ class Block:
         if not self._with_factors:
             return
         encoded = encode_targets(self._targets, message.classes, are_codes)
-        self._targets = np.empty(0)
+        if not self._keeps_targets:
+            self._targets = np.empty(0)
         self.problems = [self._begin_problem(message, view, encoded) for view in self.views]
 
     def _begin_problem(self, message: Begin, view: ProblemRows, encoded: NDArray[np.float64]) -> ProblemState:
@@ -315,6 +346,11 @@ class Block:
         if isinstance(op, LookaheadStep):
             return lookahead_tiles.answer(view.data, state, tile, op, n_targets)
         return tiles.answer(state, tile, op, self.begin, n_targets)
+
+    def kept_rows(self) -> tuple[TileData, NDArray[Any]]:
+        """Return all rows that the block keeps, and their targets, with `Load.folds`."""
+        assert self._keeps_targets
+        return self.data, self._targets
 
     def columns(self, message: tuple[Columns | None, ...]) -> list[NDArray[Any] | None]:
         """Kernel columns of each problem over the whole block (`KernelColumns`)."""

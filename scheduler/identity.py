@@ -17,8 +17,8 @@ from distkern.scheduler.training import TrainingJob
 from distkern.scheduler.versions import difference, process_facts
 from distkern.storage.source import BlockSource
 
-NUMERICS = 1
-"""Counts the changes of distkern that changed a model's bits."""
+NUMERICS = 2
+"""Counts the changes of distkern that changed a model's bits, or the messages of a training."""
 
 EXTENSIBLE = "max_centers"
 """The one setting that may change between a run and its continuation, as the path is nested."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from distkern.kernels import Kernel
 from distkern.scaling import FeatureScaling
 from distkern.scheduler.lookahead_messages import Commit, Enter, FormAhead, Trial
-from distkern.scheduler.problems import Draw, Problem
+from distkern.scheduler.problems import Draw, Folds, OtherFolds, Problem
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -38,6 +38,8 @@ class Load:
     """Fraction of rows held out for the validation stop rule; they take no part in any sum of the selection."""
     selection_rows: int = 0
     """Rows to draw, which alone take part in the selection; 0 for all."""
+    folds: Folds | None = None
+    """For cross-validation: answer with the statistics of every fold, and keep the targets."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,34 @@ class Accumulate:
     """Of each problem; None where no sums are wanted."""
 
 
-Message = Load | Begin | Step | Accumulate
+@dataclass(frozen=True)
+class FoldModel:
+    """A model that was trained outside one fold."""
+
+    fold: OtherFolds
+    kernel: Kernel
+    """The kernel."""
+    features: NDArray[Any]
+    """(m, d): raw features of the centres."""
+    coef: Array
+    """(m, n_outputs)."""
+    intercept: Array
+    """(n_outputs,)."""
+    multiclass: str
+    """How the outputs are decided on."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """Apply models to the folds that they have not seen and answer with their errors; the state does not change."""
+
+    models: tuple[FoldModel, ...]
+
+
+Message = Load | Begin | Step | Accumulate | Score
+
+PASSIVE = (Accumulate, Score)
+"""Messages that change no state."""
 
 
 @dataclass(frozen=True)
@@ -219,6 +248,7 @@ _NAMES: dict[type, str] = {
     Load: "load-blocks",
     Begin: "begin-run",
     Accumulate: "fit-all-rows",
+    Score: "score-folds",
     KernelColumns: "kernel-columns",
     FetchRows: "fetch-rows",
 }

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from distkern.errors import DataError
 from distkern.kernels import Kernel
 from distkern.scheduler.answers import LoadAnswer
-from distkern.scheduler.problems import ClassPair, Problem
+from distkern.scheduler.problems import ClassPair, OtherFolds, Problem
 from distkern.scheduler.settings import SelectionSettings
 
 Array = NDArray[np.float64]
@@ -56,6 +56,7 @@ def pose(
     classes: NDArray[Any] | None,
     are_codes: bool,
     kernel: Kernel,
+    within: tuple[OtherFolds, ...] = (),
 ) -> list[Posed]:
     """Pose the problems of one training.
 
@@ -73,6 +74,8 @@ def pose(
         Whether the statistics are of codes into `classes`.
     kernel : Kernel
         Of every problem.
+    within : tuple of OtherFolds
+        Rows that the statistics are of; all by default.
 
     Raises
     ------
@@ -81,15 +84,21 @@ def pose(
     """
     means, weight_sum = target_means(loaded, classes, are_codes), loaded.features.count
     if multiclass == "one-vs-one" and classes is not None and len(classes) > 2:
-        return _pairs(settings, class_weights(loaded, classes, are_codes), classes, kernel)
+        return _pairs(settings, class_weights(loaded, classes, are_codes), classes, kernel, within)
     groups = [(t,) for t in range(len(means))] if multiclass == "one-vs-rest" else [tuple(range(len(means)))]
     return [
-        Posed(Problem(columns, means[list(columns)], kernel, None, settings.draw(0)), settings, weight_sum, columns)
+        Posed(Problem(columns, means[list(columns)], kernel, within, settings.draw(0)), settings, weight_sum, columns)
         for columns in groups
     ]
 
 
-def _pairs(settings: SelectionSettings, weights: Array, classes: NDArray[Any], kernel: Kernel) -> list[Posed]:
+def _pairs(
+    settings: SelectionSettings,
+    weights: Array,
+    classes: NDArray[Any],
+    kernel: Kernel,
+    within: tuple[OtherFolds, ...],
+) -> list[Posed]:
     posed = []
     for output, (first, second) in enumerate(combinations(range(len(classes)), 2)):
         together = weights[first] + weights[second]
@@ -104,6 +113,6 @@ def _pairs(settings: SelectionSettings, weights: Array, classes: NDArray[Any], k
         # Of a pair with fewer rows than the pool, every row is a candidate, and nothing is drawn.
         few = settings.criterion != "residual" and together <= settings.pool
         own = replace(settings, all_rows=True) if few else settings
-        rows = ClassPair(first, second)
-        posed.append(Posed(Problem((second,), means, kernel, rows, own.draw(0)), own, together, (output,)))
+        conditions: tuple[OtherFolds | ClassPair, ...] = (*within, ClassPair(first, second))
+        posed.append(Posed(Problem((second,), means, kernel, conditions, own.draw(0)), own, together, (output,)))
     return posed

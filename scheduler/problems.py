@@ -86,8 +86,8 @@ class Problem:
     target_means: Array
     """(len(columns),): subtracted from them."""
     kernel: Kernel
-    rows: OtherFolds | ClassPair | None
-    """Rows that take part; None for all."""
+    within: tuple[OtherFolds | ClassPair, ...]
+    """What a row must be of to take part."""
     draw: Draw | None
     """First draw of candidates."""
 
@@ -101,12 +101,16 @@ class Problem:
         codes : array, shape (n,), or None
             Class of each row.
         """
-        if self.rows is None:
+        if not self.within:
             return None
-        if isinstance(self.rows, ClassPair):
-            assert codes is not None
-            return np.asarray((codes == self.rows.first) | (codes == self.rows.second))
-        return np.asarray(folds_of(self.rows.folds, numbers) != self.rows.fold)
+        taking = np.ones(len(numbers), dtype=bool)
+        for condition in self.within:
+            if isinstance(condition, ClassPair):
+                assert codes is not None
+                taking &= (codes == condition.first) | (codes == condition.second)
+            else:
+                taking &= folds_of(condition.folds, numbers) != condition.fold
+        return taking
 
 
 def folds_of(folds: Folds, numbers: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from distkern.scheduler.accumulation import accumulate
 from distkern.scheduler.answers import Answer, ProblemAnswer, merge_answers, merge_problems
 from distkern.scheduler.block import Block, PreparedStep, prepare_step
-from distkern.scheduler.messages import Accumulate, Begin, KernelColumns, Load, Message, Query, Step
+from distkern.scheduler.fold_scoring import score
+from distkern.scheduler.messages import PASSIVE, Accumulate, Begin, KernelColumns, Load, Message, Query, Score, Step
 from distkern.scheduler.problem_rows import Strip
 from distkern.scheduler.reduction import Node, TreeReducer
 from distkern.scheduler.threads import map_tiles, single_threaded_blas
@@ -59,8 +60,8 @@ def apply_message(
             for block, answer in zip(blocks, map_tiles(_loader(message, fresh), blocks), strict=True):
                 reducer.add(answer, block.number)
             return reducer.nodes()
-        if isinstance(message, Accumulate):
-            for block, answer in zip(blocks, map_tiles(_accumulator(message), blocks), strict=True):
+        if isinstance(message, PASSIVE):
+            for block, answer in zip(blocks, map_tiles(_passer(message), blocks), strict=True):
                 reducer.add(answer, block.number)
             return reducer.nodes()
         step: PreparedStep | None = None
@@ -126,12 +127,12 @@ def _loader(message: Load, fresh: Collection[int]) -> Any:
     return load_block
 
 
-def _accumulator(message: Accumulate) -> Any:
-    def accumulate_block(block: Block) -> Answer:
+def _passer(message: Accumulate | Score) -> Any:
+    def pass_over(block: Block) -> Answer:
         with _overflow_ignored():
-            return accumulate(block, message)
+            return accumulate(block, message) if isinstance(message, Accumulate) else score(block, message)
 
-    return accumulate_block
+    return pass_over
 
 
 def _stepper(message: Message, step: PreparedStep | None, fresh: Collection[int], handed_in: HandedIn | None) -> Any:
@@ -157,7 +158,7 @@ def _columns_of(query: KernelColumns) -> Any:
 
 def replay(blocks: Sequence[Block], messages: Sequence[Message]) -> None:
     """Apply the effects of consecutive log messages to blocks that are all in the same state."""
-    messages = [message for message in messages if not isinstance(message, Accumulate)]
+    messages = [message for message in messages if not isinstance(message, PASSIVE)]
     with single_threaded_blas():
         while messages and not isinstance(messages[0], Step):
             message = messages.pop(0)

@@ -82,28 +82,49 @@ def run_training(
     plan.require_fit()
     store = None if run is None else RunStore(run, job, source)
     try:
-        if client is None:
-            serial = SerialExecutor(source, budget=MemoryBudget(plan.worker.room))
-            return _run(job, source, serial, WorkerFactors(serial), events, plan, store)
-
-        from distkern.scheduler.cluster import DaskExecutor
-
-        executor = DaskExecutor(
-            client,
-            source,
-            events,
-            with_factors=not plan.in_driver,
-            room=plan.worker_room,
-            run_id=None if store is None else store.run_id,
-            incarnation=1 if store is None else store.incarnation,
-        )
-        backend: Backend = WorkerFactors(executor)
-        if plan.in_driver:
-            backend = DriverFactors(executor, source, MemoryBudget(plan.driver_room))
+        executor, backend = make_backend(source, client, events, plan, store)
         return _run(job, source, executor, backend, events, plan, store)
     finally:
         if store is not None:
             store.close()
+
+
+def make_backend(
+    source: BlockSource, client: Any, events: EventBus, plan: TrainingPlan, store: RunStore | None = None
+) -> tuple[Executor, Backend]:
+    """Make an executor as a plan says, and the place of the factors on top of it.
+
+    Parameters
+    ----------
+    source : BlockSource
+        Training rows.
+    client : distributed.Client or None
+        Workers to use.
+    events : EventBus
+        Told of what befalls workers.
+    plan : TrainingPlan
+        Where the factors live, and the room for row matrices.
+    store : RunStore, optional
+        Names the run.
+    """
+    if client is None:
+        serial = SerialExecutor(source, budget=MemoryBudget(plan.worker.room))
+        return serial, WorkerFactors(serial)
+
+    from distkern.scheduler.cluster import DaskExecutor
+
+    executor = DaskExecutor(
+        client,
+        source,
+        events,
+        with_factors=not plan.in_driver,
+        room=plan.worker_room,
+        run_id=None if store is None else store.run_id,
+        incarnation=1 if store is None else store.incarnation,
+    )
+    if plan.in_driver:
+        return executor, DriverFactors(executor, source, MemoryBudget(plan.driver_room))
+    return executor, WorkerFactors(executor)
 
 
 def _run(

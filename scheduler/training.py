@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,17 +20,17 @@ from distkern.errors import DataError
 from distkern.events import ChunksAbsent, EventBus, RoundDone, RunEnded, RunStarted, StorageRetried
 from distkern.kernels import Kernel, make_kernel
 from distkern.scaling import FeatureScaling
-from distkern.scheduler.answers import LoadAnswer
+from distkern.scheduler.answers import LoadAnswer, ProblemAnswer
 from distkern.scheduler.backends import Backend
 from distkern.scheduler.lookahead_messages import WIDTH_UNIT
 from distkern.scheduler.lookahead_selector import LookaheadSelector
-from distkern.scheduler.messages import Begin, Load, Step
+from distkern.scheduler.messages import Begin, Load, LookaheadStep, ProblemStep, Step
 from distkern.scheduler.posing import pose, target_means
 from distkern.scheduler.ranges import check_ranges, feature_names, warn_about_scales
 from distkern.scheduler.refitting import check_sample, refit_paths
 from distkern.scheduler.selectors import HISTORY_DTYPE, PoolSelector, Selector, overflow
 from distkern.scheduler.settings import LOOKAHEAD_PANEL, LOOKAHEAD_POOL, SelectionSettings
-from distkern.scheduler.threads import single_threaded_blas
+from distkern.scheduler.threads import map_tiles, single_threaded_blas
 from distkern.statistics import weighted_median_distance
 from distkern.stopping import StopReason
 from distkern.storage import ReadReport
@@ -39,6 +39,7 @@ from distkern.storage.source import BlockSource
 logger = logging.getLogger(__name__)
 
 Array = NDArray[np.float64]
+R = TypeVar("R")
 
 MEDIAN_SAMPLE = 1000
 """Rows drawn for the median-distance rule."""
@@ -72,6 +73,12 @@ class TrainingJob:
     seed: int
     selection_rows: int | None = None
     """Rows that centres are chosen on; None, or as many as there are, for all."""
+    sigma_factor: float = 1.0
+    """Times the median distance is the width, where `sigma` is "median"."""
+
+    def sampled_rows(self, n_rows: int) -> int:
+        """Rows of the selection sample, 0 where all rows select."""
+        return self.selection_rows if self.selection_rows and self.selection_rows < n_rows else 0
 
     def selection(self, n_rows: int) -> SelectionSettings:
         """Fit the widths of pool, panel and batch to the number of training rows."""
@@ -200,7 +207,7 @@ def _train(
         sample_rows=MEDIAN_SAMPLE if job.sigma == "median" else 0,
         seed=job.seed,
         holdout=HOLDOUT_FRACTION if job.stop == "validation" else 0.0,
-        selection_rows=job.selection_rows if job.selection_rows and job.selection_rows < source.n_rows else 0,
+        selection_rows=job.sampled_rows(source.n_rows),
     )
     first = backend.exchange(load)
     tell_of_reads(first.report, source, events)
@@ -305,19 +312,38 @@ def run_steps(
     """Step all problems in lockstep until each has ended; return kernel columns and rounds."""
     kernel_columns = told = 0
     while True:
-        steps = tuple(selector.next_step() for selector in selectors)
+        steps = tuple(_side_by_side(_next_step, selectors))
         if all(step is None for step in steps):
             break
         kernel_columns += sum(len(s.columns.rows) for s in steps if s is not None and s.columns is not None)
         answer = backend.exchange(Step(steps))
-        for selector, step, part in zip(selectors, steps, answer.problems, strict=True):
-            if step is not None:
-                selector.receive(part)
+        told_of = [
+            (selector, part)
+            for selector, step, part in zip(selectors, steps, answer.problems, strict=True)
+            if step is not None
+        ]
+        for _ in _side_by_side(_receive, told_of):
+            pass
         accepted = sum(selector.n_centers for selector in selectors)
         if accepted > told and not any(s.mid_round for s in selectors if s.reason is None):
             told = accepted
             events.emit(_round_event(selectors, clock()))
     return kernel_columns, max(selector.round for selector in selectors)
+
+
+def _side_by_side(function: Callable[[Any], R], items: Sequence[Any]) -> Iterator[R]:
+    """Apply a function to selectors, which share nothing, in order; several on the tile pool, which waits for them."""
+    return map(function, items) if len(items) == 1 else map_tiles(function, items)
+
+
+def _next_step(selector: Selector) -> ProblemStep | LookaheadStep | None:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return selector.next_step()
+
+
+def _receive(item: tuple[Selector, ProblemAnswer]) -> None:
+    with np.errstate(over="ignore", invalid="ignore"):
+        item[0].receive(item[1])
 
 
 def _round_event(selectors: list[Selector], seconds: float) -> RoundDone:
@@ -410,7 +436,7 @@ def fit_kernel_space(loaded: LoadAnswer, job: TrainingJob) -> tuple[FeatureScali
         order = np.argsort(loaded.sample.shortlist.rows)
         whole = len(order) == loaded.n_fit
         weights = loaded.sample.weights[order] if whole else None
-        return scaling, make_kernel("gaussian", weighted_median_distance(sample[order], weights))
+        return scaling, make_kernel("gaussian", job.sigma_factor * weighted_median_distance(sample[order], weights))
     return scaling, prototype
 
 

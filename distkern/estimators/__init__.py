@@ -3,7 +3,8 @@
 from distkern.estimators.npd import NPDClassifier, NPDRegressor
 from distkern.estimators.orols import OROLSClassifier, OROLSRegressor
 from distkern.estimators.persistence import load_model
+from distkern.estimators.search import GridSearch
 
 ESTIMATORS = (NPDClassifier, NPDRegressor, OROLSClassifier, OROLSRegressor)
 
-__all__ = ["ESTIMATORS", "NPDClassifier", "NPDRegressor", "OROLSClassifier", "OROLSRegressor", "load_model"]
+__all__ = ["ESTIMATORS", "GridSearch", "load_model", *(cls.__name__ for cls in ESTIMATORS)]

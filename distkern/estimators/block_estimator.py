@@ -71,12 +71,16 @@ class BlockEstimator(BaseEstimator, ABC):
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         self._check_parameters()
+        self._train(*self._rows_to_train(X, y, sample_weight))
+
+    def _rows_to_train(self, X: Any, y: Any, sample_weight: Any) -> tuple[BlockSource, Any]:
+        """Return the blocks of what `fit` was given, and the client to train on, if any."""
         source = self._source(X, y, sample_weight)
         self._note_targets(source)
         client = self.client
         if client is None and not isinstance(source, ArraySource):
             client = current_client()
-        self._train(source, client)
+        return source, client
 
     def _source(self, X: Any, y: Any, sample_weight: Any) -> BlockSource:
         """Turn whatever `fit` was given into blocks."""

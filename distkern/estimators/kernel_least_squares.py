@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from copy import copy
 from typing import Any, Self
 
@@ -14,13 +15,10 @@ from distkern.errors import BudgetError, DataError, JobError, RunError
 from distkern.estimators.assembly import assemble, prefix_lengths
 from distkern.estimators.block_estimator import BY_REFERENCE, BlockEstimator
 from distkern.estimators.parameters import byte_count, check_parameters
+from distkern.estimators.widths import sigma_results, width_jobs
 from distkern.events import Event, Subscriber
 from distkern.model import KernelModel
-from distkern.scheduler import (
-    TrainingJob,
-    TrainingResult,
-    run_training,
-)
+from distkern.scheduler import SearchResult, TrainingJob, TrainingResult, run_training, search_settings
 from distkern.stopping import StopReason
 from distkern.storage import (
     BlockSource,
@@ -42,6 +40,7 @@ class KernelLeastSquares(BlockEstimator):
     # Parameters that subclasses set in their __init__.
     kernel: Any
     sigma: float | str
+    cv: int
     max_centers: int
     criterion: str
     sampler: str
@@ -62,12 +61,15 @@ class KernelLeastSquares(BlockEstimator):
     callbacks: Any
 
     def training_job(self) -> TrainingJob:
-        """Return what a training would be asked for: the parameters that decide the model."""
+        """Return what a training would be asked for: the parameters that decide the model.
+
+        With ``sigma="cv"`` the width is the median distance until the search has been made.
+        """
         multiclass = getattr(self, "multiclass", "shared")
         return TrainingJob(
             classification=self._classification,
             kernel=self.kernel,
-            sigma=self.sigma if isinstance(self.sigma, str) else float(self.sigma),
+            sigma="median" if isinstance(self.sigma, str) else float(self.sigma),
             standardize=bool(self.standardize),
             dtype=self.dtype,
             epsilon=float(self.epsilon),
@@ -85,6 +87,19 @@ class KernelLeastSquares(BlockEstimator):
             selection_rows=None if self.selection_rows is None else int(self.selection_rows),
         )
 
+    def search(self, jobs: Sequence[TrainingJob], n_folds: int, X: Any, y: Any, sample_weight: Any) -> SearchResult:
+        """Cross-validate settings on the rows that `fit` would take; `jobs` has one a setting."""
+        source, client = self._rows_to_train(X, y, sample_weight)
+        return search_settings(
+            jobs,
+            n_folds,
+            source,
+            client=client,
+            factors=self.factors,
+            memory_limit=byte_count("memory_limit", self.memory_limit),
+            subscribers=self.callbacks or (),
+        )
+
     def _plain_regularization(self) -> str | float:
         value = getattr(self, "regularization", "none")
         return value if isinstance(value, str) else float(value)
@@ -97,16 +112,19 @@ class KernelLeastSquares(BlockEstimator):
         run, is_new = self._run_directory()
         if run is not None:
             subscribers.append(_Recorder(run))
+        where = {
+            "client": client,
+            "factors": self.factors,
+            "memory_limit": byte_count("memory_limit", self.memory_limit),
+            "subscribers": subscribers,
+        }
         try:
-            result = run_training(
-                self.training_job(),
-                source,
-                client=client,
-                factors=self.factors,
-                memory_limit=byte_count("memory_limit", self.memory_limit),
-                subscribers=subscribers,
-                run=run,
-            )
+            job = self.training_job()
+            if self.sigma == "cv":
+                found = search_settings(width_jobs(job), int(self.cv), source, **where)
+                self.cv_results_ = sigma_results(found)
+                job = width_jobs(job)[found.best]
+            result = run_training(job, source, run=run, **where)
         except (JobError, DataError, BudgetError):
             if run is not None and is_new:
                 run.discard()

@@ -88,6 +88,7 @@ def check_parameters(estimator: Any) -> None:
     integer("candidates", estimator.candidates, 1)
     integer("panel", estimator.panel, 1)
     integer("random_state", estimator.random_state, 0)
+    integer("cv", estimator.cv, 2)
     one_of("criterion", estimator.criterion, CRITERIA)
     one_of("sampler", estimator.sampler, SAMPLERS)
     one_of("stop", estimator.stop, STOPS)
@@ -97,9 +98,13 @@ def check_parameters(estimator: Any) -> None:
         raise refuse("standardize", estimator.standardize, "True or False")
     if hasattr(estimator, "multiclass"):
         one_of("multiclass", estimator.multiclass, MULTICLASS)
+    if estimator.sigma == "cv" and estimator.kernel != "gaussian":
+        raise refuse(
+            "sigma", estimator.sigma, f"a number where the kernel is {estimator.kernel!r}: 'cv' is for 'gaussian'"
+        )
     if isinstance(estimator.sigma, str):
-        if estimator.sigma != "median":
-            raise refuse("sigma", estimator.sigma, "a number above 0, or 'median'")
+        if estimator.sigma not in ("median", "cv"):
+            raise refuse("sigma", estimator.sigma, "a number above 0, 'median' or 'cv'")
     else:
         number("sigma", estimator.sigma, open_interval=True)
     regularization = getattr(estimator, "regularization", "none")

@@ -50,7 +50,7 @@ def make_job(**changes: Any) -> TrainingJob:
         "patience": None,
         "seed": 0,
     }
-    assert changes.keys() <= settings.keys() | {"selection_rows"}
+    assert changes.keys() <= settings.keys() | {"selection_rows", "sigma_factor"}
     return TrainingJob(**{**settings, **changes})
 
 

@@ -1,0 +1,128 @@
+"""Settings by K-fold cross-validation: widths of the kernel, and any grid of an OROLS or NPD estimator.
+
+All settings and folds are trained side by side on the same blocks (`distkern.scheduler.cross_validation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from sklearn.base import BaseEstimator, clone
+from sklearn.model_selection import ParameterGrid
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from distkern.errors import JobError
+from distkern.estimators.block_estimator import BY_REFERENCE
+from distkern.estimators.kernel_least_squares import KernelLeastSquares
+from distkern.estimators.parameters import integer
+from distkern.estimators.widths import summarise
+
+
+class GridSearch(BaseEstimator):
+    """The best of a grid of settings by K-fold cross-validation, then a fit on all rows.
+
+    Does what scikit-learn's ``GridSearchCV`` does, for the estimators of the OROLS family and data that does not fit
+    into memory: rows are read once for as many settings and folds as memory holds, and a fold of a row depends on its
+    number alone. Features are scaled once, by the statistics of all rows.
+
+    Parameters
+    ----------
+    estimator : OROLSClassifier, OROLSRegressor, NPDClassifier or NPDRegressor
+        What to train; its `sigma` may be "median", not "cv".
+    param_grid : dict or sequence of dict
+        Parameter names and the values to try, as for ``sklearn.model_selection.ParameterGrid``.
+    cv : int
+        Folds.
+
+    Attributes
+    ----------
+    best_params_ : dict
+        The first of the settings with the lowest mean error.
+    best_error_ : float
+        Its mean error over the folds: fraction of wrong labels, or mean squared error summed over targets.
+    best_estimator_ : estimator
+        Fitted on all rows with these.
+    cv_results_ : dict
+        ``params``, a list, and arrays with an entry a setting: mean_error, std_error (over the folds), n_centers (mean
+        over the folds), and errors, shape (n_settings, cv).
+    passes_ : int
+        Reads of the rows during the search.
+    """
+
+    def __init__(
+        self, estimator: Any, param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]], *, cv: int = 5
+    ) -> None:
+        self.estimator = estimator
+        self.param_grid = param_grid
+        self.cv = cv
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Search, then fit the best setting on all rows.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for the estimator's `fit`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        JobError
+            A setting is wrong, or the estimator is not of the OROLS family.
+        DataError
+            The data cannot be trained on.
+        """
+        integer("cv", self.cv, 2)
+        if not isinstance(self.estimator, KernelLeastSquares):
+            raise JobError(
+                f"estimator={type(self.estimator).__name__}: GridSearch is for OROLS and NPD; use scikit-learn's "
+                "GridSearchCV for others",
+                kind="invalid-parameter",
+            )
+        settings = [dict(setting) for setting in ParameterGrid(self.param_grid)]
+        for name in (*BY_REFERENCE, "factors", "memory_limit", "run_dir"):
+            if any(name in setting for setting in settings):
+                raise JobError(
+                    f"param_grid names {name}, which does not change the model: set it on the estimator",
+                    kind="invalid-parameter",
+                )
+        trials = [clone(self.estimator).set_params(**setting) for setting in settings]
+        for trial in trials:
+            trial._check_parameters()
+            if trial.sigma == "cv":
+                raise JobError(
+                    "sigma='cv' searches by itself: give GridSearch widths to try, as in {'sigma': [1.0, 2.0]}",
+                    kind="invalid-parameter",
+                )
+        found = trials[0].search([trial.training_job() for trial in trials], self.cv, X, y, sample_weight)
+        results = summarise(found)
+        self.cv_results_ = {"params": settings, **results}
+        self.best_index_ = found.best
+        self.best_params_ = settings[found.best]
+        self.best_error_ = float(results["mean_error"][found.best])
+        self.passes_ = found.passes
+        self.best_estimator_ = clone(self.estimator).set_params(**self.best_params_)
+        self.best_estimator_.run_dir = self.estimator.run_dir
+        self.best_estimator_.fit(X, y, sample_weight)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Predict with the best setting."""
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.predict(X)
+
+    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Any:
+        """Estimate class probabilities with the best setting."""
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.predict_proba(X)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy, or R squared, of the best setting."""
+        check_is_fitted(self, "best_estimator_")
+        return float(self.best_estimator_.score(X, y, sample_weight))

@@ -1,0 +1,198 @@
+"""Many settings by K-fold cross-validation in one training: a problem a setting and a fold, reads shared.
+
+A fold is left out by row subsets of the problems, so every setting is trained K times side by side, in lockstep, on
+the same blocks. The features are scaled by the statistics of all rows, which no label enters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.events import EventBus
+from distkern.factors import kernel_weights
+from distkern.kernels import Kernel
+from distkern.scheduler.answers import LoadAnswer
+from distkern.scheduler.backends import Backend
+from distkern.scheduler.lookahead_selector import LookaheadSelector
+from distkern.scheduler.messages import Begin, FoldModel, Load, Score
+from distkern.scheduler.posing import Posed, pose
+from distkern.scheduler.problems import Folds, OtherFolds
+from distkern.scheduler.refitting import check_sample
+from distkern.scheduler.selectors import PoolSelector, Selector
+from distkern.scheduler.threads import single_threaded_blas
+from distkern.scheduler.training import (
+    HOLDOUT_FRACTION,
+    MEDIAN_SAMPLE,
+    Path,
+    TrainingJob,
+    check_statistics,
+    encoded_classes,
+    fit_kernel_space,
+    make_path,
+    run_steps,
+    tell_of_reads,
+)
+from distkern.storage.source import BlockSource
+
+Array = NDArray[np.float64]
+
+VARIED = frozenset({"kernel", "sigma", "max_centers", "regularization", "stop", "tol", "patience"})
+"""Settings that may differ between the jobs of one group; all others decide what the blocks do."""
+
+
+@dataclass(frozen=True)
+class FoldErrors:
+    """What a cross-validation found."""
+
+    errors: Array
+    """(n_jobs, n_folds): fraction of wrong labels, or mean squared error summed over targets."""
+    n_centers: NDArray[np.int64]
+    """(n_jobs, n_folds): centres of each model."""
+    kernels: list[Kernel]
+    """Of each job."""
+    bytes_read: int
+    """Bytes of the arrays that were read."""
+
+
+def cross_validate(
+    jobs: Sequence[TrainingJob],
+    folds: Folds,
+    source: BlockSource,
+    backend: Backend,
+    events: EventBus,
+) -> FoldErrors:
+    """Train every job outside every fold, in one pass over the rows.
+
+    With `selection_rows` the folds are of the sample, and nothing is fitted over all rows.
+
+    Parameters
+    ----------
+    jobs : sequence of TrainingJob
+        Differ in the settings that `VARIED` names only.
+    folds : Folds
+        Partition of the rows.
+    source : BlockSource
+        The rows, as the backend's blocks read them.
+    backend : Backend
+        Where blocks and factors live.
+    events : EventBus
+        Told of reads; the rounds of so many problems say nothing.
+
+    Raises
+    ------
+    DataError
+        The rows cannot be trained on, or those outside some fold cannot.
+    """
+    with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):
+        return _cross_validate(jobs, folds, source, backend, events)
+
+
+def _cross_validate(
+    jobs: Sequence[TrainingJob], folds: Folds, source: BlockSource, backend: Backend, events: EventBus
+) -> FoldErrors:
+    first = jobs[0]
+    validating = any(job.stop == "validation" for job in jobs)
+    load = Load(
+        classification=first.classification,
+        sample_rows=MEDIAN_SAMPLE if any(job.sigma == "median" for job in jobs) else 0,
+        seed=first.seed,
+        holdout=HOLDOUT_FRACTION if validating else 0.0,
+        selection_rows=first.sampled_rows(source.n_rows),
+        folds=folds,
+    )
+    answer = backend.exchange(load)
+    tell_of_reads(answer.report, source, events)
+    loaded = answer.load
+    assert loaded is not None
+    all_rows = loaded if loaded.all_rows is None else loaded.all_rows
+    check_statistics(all_rows, source, first)
+    if all_rows is not loaded:
+        check_sample(loaded, load.selection_rows)
+    classes = encoded_classes(all_rows, source, first)
+    are_codes = source.classes is not None
+    spaces = [fit_kernel_space(all_rows, job) for job in jobs]
+    scaling = spaces[0][0]
+    outside = [_outside(loaded, fold) for fold in range(folds.count)]
+    for rest in outside:
+        check_statistics(rest, source, first)
+    models: list[tuple[int, int, list[Posed]]] = []
+    for index, (job, (_, kernel)) in enumerate(zip(jobs, spaces, strict=True)):
+        for fold, rest in enumerate(outside):
+            settings = job.selection(rest.n_fit)
+            within = (OtherFolds(folds, fold),)
+            models.append((index, fold, pose(job.multiclass, settings, rest, classes, are_codes, kernel, within)))
+    posed = [p for _, _, problems in models for p in problems]
+    widest = max((p.settings for p in posed), key=lambda settings: settings.pool)
+    posed = [_widened(p, widest.pool, widest.batch, widest.panel) for p in posed]
+    begin = Begin(
+        scaling=scaling,
+        dtype=first.dtype,
+        epsilon=first.epsilon,
+        classes=classes,
+        problems=tuple(p.problem for p in posed),
+        columns=1 + max(p.settings.max_centers for p in posed),
+        pool=widest.pool,
+        panel=widest.panel,
+        batch=widest.batch,
+    )
+    machine = LookaheadSelector if first.criterion == "residual" else PoolSelector
+    selectors: list[Selector] = [machine(p.settings, i, p.weight_sum, loaded.n_held) for i, p in enumerate(posed)]
+    for selector, part in zip(selectors, backend.exchange(begin).problems, strict=True):
+        selector.begin(part)
+    run_steps(selectors, backend, EventBus([]), lambda: 0.0)
+    paths = iter([make_path(selector, source.n_features) for selector in selectors])
+    waiting = iter(posed)
+    scored = []
+    for index, fold, problems in models:
+        parts = [(next(waiting), next(paths)) for _ in problems]
+        held = OtherFolds(folds, fold)
+        scored.append(_fold_model(held, spaces[index][1], parts, jobs[index].multiclass, source.n_features))
+    answers = backend.exchange(Score(tuple(scored))).problems
+    backend.finish()
+    errors = np.zeros((len(jobs), folds.count))
+    n_centers = np.zeros((len(jobs), folds.count), dtype=np.int64)
+    for (index, fold, _), model, part in zip(models, scored, answers, strict=True):
+        weight = float(part.sums["weight"][0])
+        errors[index, fold] = part.sums["error"][0] / weight if weight > 0 else np.nan
+        n_centers[index, fold] = len(model.features)
+    return FoldErrors(errors, n_centers, [kernel for _, kernel in spaces], loaded.bytes_read)
+
+
+def _outside(loaded: LoadAnswer, fold: int) -> LoadAnswer:
+    """Statistics of all folds but one; the features are those of all rows but for their number."""
+    others = [part for number, part in enumerate(loaded.folds) if number != fold]
+    rest = others[0]
+    for part in others[1:]:
+        rest = rest.merge(part)
+    return replace(rest, features=replace(loaded.features, count=rest.features.count))
+
+
+def _widened(posed: Posed, pool: int, batch: int, panel: int) -> Posed:
+    """Give a problem the common widths; a pool wider than it needs stays empty there."""
+    settings = replace(posed.settings, pool=pool, batch=batch, panel=panel)
+    return replace(posed, settings=settings, problem=replace(posed.problem, draw=settings.draw(0)))
+
+
+def _fold_model(
+    held: OtherFolds, kernel: Kernel, parts: Sequence[tuple[Posed, Path]], multiclass: str, n_features: int
+) -> FoldModel:
+    """Put the kept prefixes of a model's paths side by side."""
+    n_outputs = sum(len(posed.outputs) for posed, _ in parts)
+    counts = [path.n_centers for _, path in parts]
+    coef = np.zeros((sum(counts), n_outputs))
+    intercept = np.zeros(n_outputs)
+    features: list[NDArray[Any]] = [np.empty((0, n_features))]
+    start = 0
+    for (posed, path), count in zip(parts, counts, strict=True):
+        k, columns = count + 1, list(posed.outputs)
+        weights = kernel_weights(path.u[:k, :k], path.s[:k], path.z[:k], path.lambdas[count])
+        coef[start : start + count, columns] = weights[1:]
+        intercept[columns] = weights[0] + posed.problem.target_means
+        features.append(path.features[:count])
+        start += count
+    return FoldModel(held, kernel, np.concatenate(features), coef, intercept, multiclass)

@@ -1,0 +1,94 @@
+"""Widths by cross-validation and grids of settings, through the estimators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, PredefinedSplit
+
+import distkern as dk
+from distkern.errors import JobError
+from distkern.estimators.widths import SIGMA_FACTORS
+from distkern.scheduler.problems import Folds
+
+
+def ring(n: int = 300, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    radius = np.linalg.norm(X, axis=1)
+    return X, np.where(radius < 0.8, "in", np.where(radius < 1.5, "mid", "out"))
+
+
+def test_the_width_is_the_best_of_ten_multiples_of_the_median_distance() -> None:
+    X, y = ring()
+    model = dk.OROLSClassifier(sigma="cv", max_centers=25, cv=4).fit(X, y)
+    median = dk.OROLSClassifier(max_centers=2).fit(X, y).kernel_.sigma
+    found = model.cv_results_
+    np.testing.assert_allclose(found["sigma"], median * SIGMA_FACTORS)
+    assert found["errors"].shape == (10, 4)
+    best = int(np.argmin(found["mean_error"]))
+    assert model.kernel_.sigma == pytest.approx(found["sigma"][best])
+    np.testing.assert_allclose(found["mean_error"], found["errors"].mean(axis=1))
+    # The final model is that of an ordinary fit with this width.
+    direct = dk.OROLSClassifier(sigma=model.kernel_.sigma, max_centers=25).fit(X, y)
+    np.testing.assert_array_equal(model.center_indices_, direct.center_indices_)
+    np.testing.assert_allclose(model.coef_, direct.coef_, rtol=1e-10)
+
+
+def test_the_grid_agrees_with_scikit_learns_on_the_same_folds() -> None:
+    X, y = ring(400)
+    estimator = dk.OROLSClassifier(sampler="all", max_centers=20, standardize=False)
+    grid = {"sigma": [0.05, 0.3, 1.0, 4.0], "regularization": ["gcv", 10.0]}
+    ours = dk.GridSearch(estimator, grid, cv=4).fit(X, y)
+    folds = PredefinedSplit(Folds(4, 0).numbers(0, len(X)))
+    theirs = GridSearchCV(estimator, grid, cv=folds).fit(X, y)
+    assert ours.cv_results_["params"] == theirs.cv_results_["params"]
+    expected = 1 - np.column_stack([theirs.cv_results_[f"split{k}_test_score"] for k in range(4)])
+    # Blocks differ, and with them the last digits that decide which of two equally good centres is taken.
+    assert np.abs(ours.cv_results_["errors"] - expected).max() <= 0.02
+    assert np.abs(ours.cv_results_["errors"] - expected).mean() < 0.001
+    assert ours.best_params_ == theirs.best_params_
+    assert ours.passes_ == 1
+    assert ours.score(X, y) == ours.best_estimator_.score(X, y)
+    np.testing.assert_array_equal(ours.predict(X), ours.best_estimator_.predict(X))
+    assert ours.predict_proba(X).shape == (400, 3)
+
+
+def test_regression_from_a_store(tmp_path: Any) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, (500, 1))
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=500)
+    dk.write_dataset(tmp_path / "sine.zarr", X, y, chunk_rows=100)
+    model = dk.OROLSRegressor(sigma="cv", max_centers=20).fit(dk.open_dataset(tmp_path / "sine.zarr"))
+    assert model.cv_results_["mean_error"].min() < 0.02
+    assert not hasattr(dk.GridSearch(model, {}), "predict_proba")
+    model.save(tmp_path / "model")
+    assert dk.load_model(tmp_path / "model").sigma == "cv"
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ({"sigma": ["cv"]}, "searches by itself"),
+        ({"sigma": [-1.0]}, "sigma"),
+        ({"client": [None]}, "set it on the estimator"),
+        ({"sigma": [1.0], "memory_limit": ["1GiB"]}, "set it on the estimator"),
+    ],
+)
+def test_grids_that_make_no_sense_are_refused(grid: Any, message: str) -> None:
+    with pytest.raises(JobError, match=message):
+        dk.GridSearch(dk.OROLSRegressor(), grid).fit(*ring())
+
+
+def test_other_refusals() -> None:
+    X, y = ring()
+    with pytest.raises(JobError, match="cv=1"):
+        dk.OROLSClassifier(sigma="cv", cv=1).fit(X, y)
+    with pytest.raises(JobError, match="'cv' is for 'gaussian'"):
+        dk.OROLSClassifier(sigma="cv", kernel="linear").fit(X, y)
+    with pytest.raises(JobError, match="GridSearch is for OROLS"):
+        dk.GridSearch(object(), {"a": [1]}).fit(X, y)
+    assert clone(dk.GridSearch(dk.OROLSClassifier(), {"sigma": [1.0]}, cv=3)).cv == 3

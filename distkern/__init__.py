@@ -15,6 +15,7 @@ _HOMES = {
     "OROLSClassifier": "distkern.estimators",
     "NPDRegressor": "distkern.estimators",
     "NPDClassifier": "distkern.estimators",
+    "LOOForwardClassifier": "distkern.estimators",
     "GridSearch": "distkern.estimators",
     "load_model": "distkern.estimators",
     "Dataset": "distkern.storage",

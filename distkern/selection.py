@@ -153,10 +153,25 @@ class Pool:
         independent = self.active & (diagonal > self.dependent * self.norms)
         return bool((independent & (diagonal <= self.reliable * self.anchors)).any())
 
-    def pick(self, count: int) -> Panel:
+    @property
+    def usable(self) -> NDArray[np.bool_]:
+        """Which candidates can be picked now, shape (B,)."""
+        return np.asarray(self.active & (self.gram.diagonal() > self._limits()))
+
+    def _limits(self) -> Array:
+        return np.maximum(self.dependent * self.norms, self.reliable * self.anchors)
+
+    def pick(self, count: int, among: NDArray[np.bool_] | None = None) -> Panel:
         """Pick up to `count` candidates by error reduction and eliminate them from the rest.
 
         S and R of the survivors are updated in place; the picked slots stay filled until `clear`.
+
+        Parameters
+        ----------
+        count : int
+            Most candidates to pick.
+        among : array of bool, shape (B,), optional
+            Slots to pick from; all by default.
         """
         picked: list[int] = []
         multipliers: list[Array] = []
@@ -164,10 +179,12 @@ class Pool:
         picked_products: list[Array] = []
         gram, products = self.gram, self.products
         available = self.active
-        limits = np.maximum(self.dependent * self.norms, self.reliable * self.anchors)
+        limits = self._limits()
         for _ in range(count):
             diagonal = gram.diagonal()
             usable = available & (diagonal > limits)
+            if among is not None:
+                usable &= among
             if not usable.any():
                 break
             scores = np.full(self.capacity, -np.inf)

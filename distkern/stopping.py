@@ -12,6 +12,7 @@ class StopReason(StrEnum):
     LAMBDA_CONVERGED = "lambda-converged"
     GCV_RISEN = "gcv-risen"
     VALIDATION_RISEN = "validation-risen"
+    LOO_RISEN = "loo-risen"
     ILL_CONDITIONED = "ill-conditioned"
     CANDIDATES_EXHAUSTED = "candidates-exhausted"
     RESIDUAL_BELOW = "residual-below"
@@ -27,6 +28,7 @@ _ADVICE = {
     StopReason.LAMBDA_CONVERGED: "The regularisation stopped changing, the stop rule of the paper.",
     StopReason.GCV_RISEN: "Generalised cross validation passed its minimum; the model at the minimum is kept.",
     StopReason.VALIDATION_RISEN: "The held-out error passed its minimum; the model at the minimum is kept.",
+    StopReason.LOO_RISEN: "No further centre lowers the leave-one-out misclassification rate.",
     StopReason.ILL_CONDITIONED: "The factors passed the condition limit; a smaller sigma or fewer centres helps.",
     StopReason.CANDIDATES_EXHAUSTED: (
         "No row was found whose kernel column is independent of the selected ones; if that came early, sigma is too "

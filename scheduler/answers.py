@@ -173,7 +173,8 @@ class ProblemAnswer:
 
     sums: dict[str, Array] = field(default_factory=dict)
     """``cross`` (w, m + 1), ``gram`` (p, w), ``products`` (p, T), ``norms`` (n,), ``pool_gram`` (B, n),
-    ``pool_products`` (n, T), ``target_norms`` (T,), ``validation`` (k,): only those a step asks for; for `Accumulate`
+    ``pool_products`` (n, T), ``target_norms`` (T,), ``validation`` (k,), ``misclassified`` (n,): only
+    those a step asks for; for `Accumulate`
     ``refit_gram``, packed, ``refit_products`` (m + 1, T) and ``target_norms``; for `Score` ``error``
     (1,) and ``weight`` (1,), an answer a model."""
     drawn: Drawn | None = None

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from distkern.sampling import row_uniforms
 from distkern.scheduler import lookahead_tiles, tiles
 from distkern.scheduler.answers import Answer, Labels, LoadAnswer, ProblemAnswer
+from distkern.scheduler.judged_rows import JudgedRows
 from distkern.scheduler.loading import HOLDOUT_STREAM, read_block, require_unchanged, row_statistics, selecting_rows
 from distkern.scheduler.messages import Begin, Columns, FetchRows, Load, LookaheadStep, ProblemStep, Step
 from distkern.scheduler.problem_rows import ProblemRows, Strip, joined, rows_of_problem
@@ -59,7 +60,7 @@ def _cast(step: ProblemStep | LookaheadStep, dtype: np.dtype[Any]) -> ProblemSte
     if dtype == np.float64:
         return step
     changes: dict[str, Any] = {}
-    for part in ("append", "eliminate", "project", "form", "trial", "commit"):
+    for part in ("append", "eliminate", "project", "form", "judge", "trial", "commit"):
         message = getattr(step, part, None)
         if message is not None:
             arrays = {
@@ -236,7 +237,9 @@ class Block:
         n, n_targets = len(data.rows), len(problem.columns)
         residual = np.zeros((n, max(n_targets, 2)), dtype=dtype)
         targets = encoded[:, list(problem.columns)]
-        targets = (targets if view.positions is None else targets[view.positions]) - problem.target_means
+        targets = targets if view.positions is None else targets[view.positions]
+        labels = targets[:, 0] > 0 if n_targets == 1 else targets.argmax(axis=1)
+        targets = targets - problem.target_means
         if data.roots is not None:
             targets *= data.roots[:, None]
         residual[:, :n_targets] = targets
@@ -248,9 +251,12 @@ class Block:
             taken=np.zeros(n, dtype=bool),
         )
         self._widen(state, 1)
-        for tile in view.tiles:
+        for tile in view.tiles if message.intercept else ():
             roots = np.ones(tile.stop - tile.start) if data.roots is None else data.roots[tile.rows]
             state.slabs[0].put_columns(tile.rows, 0, roots[None].astype(dtype))
+        if message.judged:
+            share = 1 / problem.weight_sum if message.intercept else 0.0
+            state.judged = JudgedRows(labels, data.weights, data.roots, 1.0 - share)
         return state
 
     def _matrix(self, rows: int, width: int, dtype: np.dtype[Any], role: str) -> RowMatrix:

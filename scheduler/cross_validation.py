@@ -18,12 +18,10 @@ from distkern.factors import kernel_weights
 from distkern.kernels import Kernel
 from distkern.scheduler.answers import LoadAnswer
 from distkern.scheduler.backends import Backend
-from distkern.scheduler.lookahead_selector import LookaheadSelector
 from distkern.scheduler.messages import Begin, FoldModel, Load, Score
 from distkern.scheduler.posing import Posed, pose
 from distkern.scheduler.problems import Folds, OtherFolds
 from distkern.scheduler.refitting import check_sample
-from distkern.scheduler.selectors import PoolSelector, Selector
 from distkern.scheduler.threads import single_threaded_blas
 from distkern.scheduler.training import (
     HOLDOUT_FRACTION,
@@ -34,6 +32,7 @@ from distkern.scheduler.training import (
     encoded_classes,
     fit_kernel_space,
     make_path,
+    make_selectors,
     run_steps,
     tell_of_reads,
 )
@@ -125,7 +124,8 @@ def _cross_validate(
         for fold, rest in enumerate(outside):
             settings = job.selection(rest.n_fit)
             within = (OtherFolds(folds, fold),)
-            models.append((index, fold, pose(job.multiclass, settings, rest, classes, are_codes, kernel, within)))
+            problems = pose(job.multiclass, settings, rest, classes, are_codes, kernel, within, job.intercept)
+            models.append((index, fold, problems))
     posed = [p for _, _, problems in models for p in problems]
     widest = max((p.settings for p in posed), key=lambda settings: settings.pool)
     posed = [_widened(p, widest.pool, widest.batch, widest.panel) for p in posed]
@@ -139,9 +139,10 @@ def _cross_validate(
         pool=widest.pool,
         panel=widest.panel,
         batch=widest.batch,
+        intercept=first.intercept,
+        judged=first.criterion == "loo-error",
     )
-    machine = LookaheadSelector if first.criterion == "residual" else PoolSelector
-    selectors: list[Selector] = [machine(p.settings, i, p.weight_sum, loaded.n_held) for i, p in enumerate(posed)]
+    selectors = make_selectors(posed, loaded.n_held)
     for selector, part in zip(selectors, backend.exchange(begin).problems, strict=True):
         selector.begin(part)
     run_steps(selectors, backend, EventBus([]), lambda: 0.0)

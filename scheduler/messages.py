@@ -64,6 +64,10 @@ class Begin:
     """Width of the formed panel."""
     batch: int
     """Width of a batch of new candidates; a longer one is padded to a multiple of it."""
+    intercept: bool = True
+    """Whether column 0 of Q is ones; zeros otherwise."""
+    judged: bool = False
+    """Whether rows keep what counting leave-one-out errors takes."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,8 @@ class Append:
     """(start, k): second orthogonalisation pass; None where the first was good enough."""
     steps: Array
     """(k, T): z / (lambda + s) of each step."""
+    inverse: Array | None = None
+    """(k,): 1 / (lambda + s) of each step, where leave-one-out errors are counted."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +127,18 @@ class Columns:
 
 
 @dataclass(frozen=True)
+class Judge:
+    """Answer with the leave-one-out misclassifications of the model with each of some candidates."""
+
+    slots: Rows
+    """(n,): pool slots of the candidates."""
+    steps: Array
+    """(n, T): weight that each would get."""
+    inverse: Array
+    """(n,): 1 / (lambda + s) of each."""
+
+
+@dataclass(frozen=True)
 class ProblemStep:
     """What one problem does in a step, in the order of the fields."""
 
@@ -130,6 +148,7 @@ class ProblemStep:
     form: Form | None = None
     columns: Columns | None = None
     draw: Draw | None = None
+    judge: Judge | None = None
     refresh: bool = False
     """Answer with S and R of the whole pool."""
 
@@ -161,6 +180,7 @@ class Step:
             ("append", "append-panel"),
             ("commit", "append-panel"),
             ("project", "project-candidates"),
+            ("judge", "judge-candidates"),
         ):
             if any(getattr(p, field, None) is not None for p in self.problems):
                 return name

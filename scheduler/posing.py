@@ -24,8 +24,6 @@ class Posed:
 
     problem: Problem
     settings: SelectionSettings
-    weight_sum: float
-    """Of the rows that take part."""
     outputs: tuple[int, ...]
     """Outputs of the model that it gives."""
 
@@ -57,6 +55,7 @@ def pose(
     are_codes: bool,
     kernel: Kernel,
     within: tuple[OtherFolds, ...] = (),
+    intercept: bool = True,
 ) -> list[Posed]:
     """Pose the problems of one training.
 
@@ -76,6 +75,8 @@ def pose(
         Of every problem.
     within : tuple of OtherFolds
         Rows that the statistics are of; all by default.
+    intercept : bool
+        Whether there is a constant column, and targets are centred for it.
 
     Raises
     ------
@@ -83,11 +84,13 @@ def pose(
         ``too-few-rows``: two classes have too few rows together.
     """
     means, weight_sum = target_means(loaded, classes, are_codes), loaded.features.count
+    if not intercept:
+        means = np.zeros_like(means)
     if multiclass == "one-vs-one" and classes is not None and len(classes) > 2:
-        return _pairs(settings, class_weights(loaded, classes, are_codes), classes, kernel, within)
+        return _pairs(settings, class_weights(loaded, classes, are_codes), classes, kernel, within, intercept)
     groups = [(t,) for t in range(len(means))] if multiclass == "one-vs-rest" else [tuple(range(len(means)))]
     return [
-        Posed(Problem(columns, means[list(columns)], kernel, within, settings.draw(0)), settings, weight_sum, columns)
+        Posed(Problem(columns, means[list(columns)], weight_sum, kernel, within, settings.draw(0)), settings, columns)
         for columns in groups
     ]
 
@@ -98,6 +101,7 @@ def _pairs(
     classes: NDArray[Any],
     kernel: Kernel,
     within: tuple[OtherFolds, ...],
+    intercept: bool,
 ) -> list[Posed]:
     posed = []
     for output, (first, second) in enumerate(combinations(range(len(classes)), 2)):
@@ -109,10 +113,11 @@ def _pairs(
                 "multiclass='shared'",
                 kind="too-few-rows",
             )
-        means = np.array([(weights[second] - weights[first]) / together])
+        means = np.array([(weights[second] - weights[first]) / together if intercept else 0.0])
         # Of a pair with fewer rows than the pool, every row is a candidate, and nothing is drawn.
         few = settings.criterion != "residual" and together <= settings.pool
         own = replace(settings, all_rows=True) if few else settings
         conditions: tuple[OtherFolds | ClassPair, ...] = (*within, ClassPair(first, second))
-        posed.append(Posed(Problem((second,), means, kernel, conditions, own.draw(0)), own, together, (output,)))
+        problem = Problem((second,), means, together, kernel, conditions, own.draw(0))
+        posed.append(Posed(problem, own, (output,)))
     return posed

@@ -85,6 +85,8 @@ class Problem:
     """Encoded target columns."""
     target_means: Array
     """(len(columns),): subtracted from them."""
+    weight_sum: float
+    """Of the rows that take part."""
     kernel: Kernel
     within: tuple[OtherFolds | ClassPair, ...]
     """What a row must be of to take part."""

@@ -250,7 +250,7 @@ class PoolSelector(Selector):
         form, pool = None, self._pool
         if not self._filling:
             pool.drop_dependent()
-            panel = pool.pick(min(self.settings.accept, self.settings.max_centers - self.n_centers))
+            panel = self._pick(min(self.settings.accept, self.settings.max_centers - self.n_centers))
             if len(panel.slots):
                 form = self._form(panel)
         columns = None
@@ -266,6 +266,9 @@ class PoolSelector(Selector):
             self.reason = StopReason.CANDIDATES_EXHAUSTED
             return None
         return ProblemStep(form=form, columns=columns)
+
+    def _pick(self, count: int) -> Panel:
+        return self._pool.pick(count)
 
     def _finish_step(self) -> ProblemStep:
         settings, append, eliminate, project = self.settings, self._appending, self._eliminating, None
@@ -392,7 +395,10 @@ class PoolSelector(Selector):
         if update.kept:
             combine = _pad_rows(update.combine, settings.panel)
             correct = update.correct if update.correct.any() else None
-            self._appending = Append(len(update.correct), combine, correct, steps)
+            inverse = None
+            if settings.criterion == "loo-error":
+                inverse = 1.0 / (factors.lambda_[0] + factors.s[-len(update.kept) :])
+            self._appending = Append(len(update.correct), combine, correct, steps, inverse)
         self._eliminating = Eliminate(_pad_rows(lost, settings.panel)) if lost.any() else None
         if self.n_centers >= settings.max_centers and not self._rule.watches_validation:
             self.reason = StopReason.MAX_CENTERS

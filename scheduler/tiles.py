@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from distkern.kernels import Kernel
 from distkern.sampling import Shortlist, race_keys, residual_keys, uniforms_for_rows
 from distkern.scheduler.answers import Drawn, ProblemAnswer
+from distkern.scheduler.judged_rows import JudgedRows
 from distkern.scheduler.messages import Append, Begin, Columns, ProblemStep, Project
 from distkern.scheduler.problems import Draw
 from distkern.scheduler.row_matrix import RowMatrix
@@ -61,6 +62,8 @@ class ProblemState:
     """Q in slabs of (rows, SLAB) columns, the last one as wide as the path can fill."""
     n_columns: int = 1
     """Columns of Q."""
+    judged: JudgedRows | None = None
+    """What counting leave-one-out errors takes, where it is asked for."""
     validation: dict[int, NDArray[np.float64]] = field(default_factory=dict)
     """Tile start to squared held-out residual after each step of the last panel."""
 
@@ -219,6 +222,8 @@ def _update_residual(state: ProblemState, tile: Tile, message: Append, new: NDAr
     residual = state.residual[tile.rows, : message.steps.shape[1]]
     if not tile.held_out:
         residual -= new.T @ message.steps
+        if state.judged is not None and message.inverse is not None:
+            state.judged.lower_shares(tile.rows, new, message.inverse)
         return
     squares = np.empty(len(new))
     for j in range(len(new)):
@@ -345,6 +350,10 @@ def answer(state: ProblemState, tile: Tile, step: ProblemStep, begin: Begin, n_t
         batch = borrow_columns(state.work, tile)[panel:]
         sums["pool_gram"] = _float64((batch @ borrow_columns(state.pool, tile).T).T)
         sums["pool_products"] = _float64((batch @ residual)[:, :n_targets])
+    if step.judge is not None and state.judged is not None:
+        pool, judge = borrow_columns(state.pool, tile), step.judge
+        counts = state.judged.misclassified(rows, pool, residual, judge.slots, judge.steps, judge.inverse)
+        sums["misclassified"] = counts
     if step.refresh:
         pool = borrow_columns(state.pool, tile)
         sums["all_gram"] = _float64(pool @ pool.T)

@@ -22,10 +22,11 @@ from distkern.kernels import Kernel, make_kernel
 from distkern.scaling import FeatureScaling
 from distkern.scheduler.answers import LoadAnswer, ProblemAnswer
 from distkern.scheduler.backends import Backend
+from distkern.scheduler.loo_selector import LooSelector
 from distkern.scheduler.lookahead_messages import WIDTH_UNIT
 from distkern.scheduler.lookahead_selector import LookaheadSelector
 from distkern.scheduler.messages import Begin, Load, LookaheadStep, ProblemStep, Step
-from distkern.scheduler.posing import pose, target_means
+from distkern.scheduler.posing import Posed, pose, target_means
 from distkern.scheduler.ranges import check_ranges, feature_names, warn_about_scales
 from distkern.scheduler.refitting import check_sample, refit_paths
 from distkern.scheduler.selectors import HISTORY_DTYPE, PoolSelector, Selector, overflow
@@ -73,6 +74,8 @@ class TrainingJob:
     seed: int
     selection_rows: int | None = None
     """Rows that centres are chosen on; None, or as many as there are, for all."""
+    intercept: bool = True
+    """Whether there is a constant column."""
     sigma_factor: float = 1.0
     """Times the median distance is the width, where `sigma` is "median"."""
 
@@ -92,7 +95,7 @@ class TrainingJob:
             criterion=self.criterion,
             sampler=self.sampler,
             pool=pool,
-            accept=panel if residual else min(self.panel, pool),
+            accept=panel if residual else 1 if self.criterion == "loo-error" else min(self.panel, pool),
             panel=panel,
             batch=batch,
             all_rows=all_rows,
@@ -222,7 +225,7 @@ def _train(
     if all_rows is not loaded:
         check_sample(loaded, load.selection_rows)
     settings = job.selection(loaded.n_fit)
-    posed = pose(job.multiclass, settings, loaded, classes, are_codes, kernel)
+    posed = pose(job.multiclass, settings, loaded, classes, are_codes, kernel, intercept=job.intercept)
     n_targets = len(target_means(loaded, classes, are_codes))
     begin = Begin(
         scaling=scaling,
@@ -234,6 +237,8 @@ def _train(
         pool=settings.pool,
         panel=settings.panel,
         batch=settings.batch,
+        intercept=job.intercept,
+        judged=job.criterion == "loo-error",
     )
     events.emit(
         RunStarted(
@@ -247,8 +252,7 @@ def _train(
             workers=n_workers,
         )
     )
-    machine = LookaheadSelector if job.criterion == "residual" else PoolSelector
-    selectors: list[Selector] = [machine(p.settings, i, p.weight_sum, loaded.n_held) for i, p in enumerate(posed)]
+    selectors = make_selectors(posed, loaded.n_held)
     for selector, answer in zip(selectors, backend.exchange(begin).problems, strict=True):
         selector.begin(answer)
     kernel_columns, rounds = run_steps(selectors, backend, events, clock)
@@ -258,7 +262,7 @@ def _train(
     if all_rows is not loaded:
         posed = pose(job.multiclass, settings, all_rows, classes, are_codes, kernel)
         means = [p.problem.target_means for p in posed]
-        sums, chosen = [p.weight_sum for p in posed], [p.settings for p in posed]
+        sums, chosen = [p.problem.weight_sum for p in posed], [p.settings for p in posed]
         refitted = refit_paths(paths, histories, backend, means, sums, chosen)
         paths, histories = refitted.paths, refitted.histories
         passes, bytes_read = passes + refitted.passes, bytes_read + refitted.bytes_read
@@ -304,6 +308,18 @@ def tell_of_reads(report: ReadReport, source: BlockSource, events: EventBus) -> 
             ", ".join("/".join(map(str, chunk)) for chunk in chunks),
         )
         events.emit(ChunksAbsent(array=array, count=count, chunks=chunks))
+
+
+MACHINES: dict[str, type[Selector]] = {
+    "error-reduction": PoolSelector,
+    "residual": LookaheadSelector,
+    "loo-error": LooSelector,
+}
+
+
+def make_selectors(posed: Sequence[Posed], n_held: int) -> list[Selector]:
+    """Make the state machine of every problem; `n_held` rows are held out."""
+    return [MACHINES[p.settings.criterion](p.settings, i, p.problem.weight_sum, n_held) for i, p in enumerate(posed)]
 
 
 def run_steps(

@@ -26,9 +26,10 @@ PARAMETERS = {
         int
             Most centres to select; of each class with one-vs-rest.""",
     "criterion": """
-        {"error-reduction", "residual"}
-            How a centre is chosen: the largest error reduction among a pool of candidates, or the row with the
-            largest residual, one at a time (Algorithm 1 of the paper).""",
+        {"error-reduction", "residual", "loo-error"}
+            How a centre is chosen: the largest error reduction among a pool of candidates; the row with the
+            largest residual, one at a time (Algorithm 1 of the paper); or, for classifiers, the candidate with the
+            lowest leave-one-out misclassification rate, one at a time (Hong, Chen and Harris, 2006).""",
     "sampler": """
         {"mixture", "residual-weighted", "top-residual", "uniform", "all"}
             How rows become candidates; "mixture" takes half by largest residual and half drawn with probability
@@ -43,11 +44,14 @@ PARAMETERS = {
         {"gcv", "gcv-per-target", "none"} or float
             Lambda re-estimated by generalised cross validation at every step, shared or one a target; zero; or
             fixed.""",
+    "ridge": """
+        float
+            Lambda, the same at every step.""",
     "stop": """
-        {"gcv", "lambda", "validation", "none"} or None
+        {"gcv", "lambda", "validation", "loo", "none"} or None
             When to end before `max_centers`: at the minimum of generalised cross validation with selected centres
             counted twice, when lambda is calm (the paper's rule), or at the minimum of the error on a tenth of
-            the rows that is held out.""",
+            the rows that is held out; "loo" ends ``criterion="loo-error"`` when no candidate lowers the rate.""",
     "tol": """
         float, optional
             For ``stop="lambda"`` the relative change that counts as calm (0.01); otherwise selection ends when the

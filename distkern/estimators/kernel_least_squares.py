@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from copy import copy
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,8 @@ _TRAINED_AS = {"dag": "one-vs-one"}
 
 class KernelLeastSquares(BlockEstimator):
     """Base of the family; see the subclasses for the parameters."""
+
+    _intercept: ClassVar[bool] = True
 
     # Parameters that subclasses set in their __init__.
     kernel: Any
@@ -85,6 +87,7 @@ class KernelLeastSquares(BlockEstimator):
             patience=None if self.patience is None else int(self.patience),
             seed=int(self.random_state),
             selection_rows=None if self.selection_rows is None else int(self.selection_rows),
+            intercept=self._intercept,
         )
 
     def search(self, jobs: Sequence[TrainingJob], n_folds: int, X: Any, y: Any, sample_weight: Any) -> SearchResult:

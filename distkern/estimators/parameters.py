@@ -10,11 +10,11 @@ import numpy as np
 from distkern.errors import JobError
 from distkern.kernels import Kernel, make_kernel
 
-CRITERIA = ("error-reduction", "residual")
+CRITERIA = ("error-reduction", "residual", "loo-error")
 SAMPLERS = ("mixture", "residual-weighted", "top-residual", "uniform", "all")
-STOPS = ("gcv", "lambda", "validation", "none", None)
+STOPS = ("gcv", "lambda", "validation", "loo", "none", None)
 REGULARIZATIONS = ("gcv", "gcv-per-target", "none")
-MULTICLASS = ("shared", "one-vs-rest")
+MULTICLASS = ("shared", "one-vs-rest", "one-vs-one", "dag")
 DTYPES = ("float64", "float32")
 FACTORS = ("auto", "driver", "workers")
 
@@ -92,6 +92,13 @@ def check_parameters(estimator: Any) -> None:
     one_of("criterion", estimator.criterion, CRITERIA)
     one_of("sampler", estimator.sampler, SAMPLERS)
     one_of("stop", estimator.stop, STOPS)
+    if estimator.criterion == "loo-error":
+        if not estimator._classification:
+            raise refuse("criterion", "loo-error", "another one for regression: it counts misclassified rows")
+        if getattr(estimator, "regularization", None) in ("gcv-per-target", "evidence-per-target"):
+            raise refuse("regularization", estimator.regularization, "shared by the targets with criterion='loo-error'")
+    elif estimator.stop == "loo":
+        raise refuse("stop", "loo", "another rule, or used with criterion='loo-error'")
     one_of("dtype", estimator.dtype, DTYPES)
     one_of("factors", estimator.factors, FACTORS)
     if not isinstance(estimator.standardize, (bool, np.bool_)):
@@ -111,7 +118,7 @@ def check_parameters(estimator: Any) -> None:
     if isinstance(regularization, str):
         one_of("regularization", regularization, REGULARIZATIONS)
     else:
-        number("regularization", regularization)
+        number("ridge" if hasattr(estimator, "ridge") else "regularization", regularization)
     number("epsilon", estimator.epsilon)
     if estimator.tol is not None:
         number("tol", estimator.tol)

@@ -28,7 +28,7 @@ LOAD = Load(classification=False, sample_rows=0, seed=0, holdout=0.0)
 
 def make_problems(count: int, **changes: Any) -> tuple[Problem, ...]:
     """One problem a target."""
-    made = Problem((0,), np.zeros(1), Gaussian(1.3), None, None)
+    made = Problem((0,), np.zeros(1), 1.0, Gaussian(1.3), (), None)
     return tuple(replace(made, columns=(t,), **changes) for t in range(count))
 
 
@@ -89,8 +89,8 @@ def test_weights_enter_as_their_roots() -> None:
     weights = np.random.default_rng(1).exponential(size=30)
     begin = make_begin(
         problems=(
-            Problem((0, 1), np.array([0.5, -1.0]), Gaussian(1.3), None, None),
-            Problem((1,), np.array([-1.0]), Gaussian(1.3), None, None),
+            Problem((0, 1), np.array([0.5, -1.0]), 1.0, Gaussian(1.3), (), None),
+            Problem((1,), np.array([-1.0]), 1.0, Gaussian(1.3), (), None),
         )
     )
     blocks = loaded(make_source(X, y, weights, rows=12), begin)._blocks

@@ -42,7 +42,7 @@ def test_what_a_row_must_be_of() -> None:
     rows, codes = np.arange(3, 23), np.arange(20) % 3
     folds = Folds(4, 1)
     own = folds_of(folds, rows)
-    problem = Problem((0,), np.zeros(1), Gaussian(1.0), (OtherFolds(folds, 2), ClassPair(0, 2)), None)
+    problem = Problem((0,), np.zeros(1), 1.0, Gaussian(1.0), (OtherFolds(folds, 2), ClassPair(0, 2)), None)
     np.testing.assert_array_equal(problem.takes(rows, codes), (own != 2) & (codes != 1))
     assert replace(problem, within=()).takes(rows, codes) is None
     assert len(folds_of(folds, rows[:0])) == 0

@@ -1,0 +1,118 @@
+"""What the rows of a problem keep to count leave-one-out misclassifications (Hong, Chen and Harris, 2006).
+
+Left out, row i is predicted y_i - e_i / beta_i with its residual e_i and beta_i = 1 - sum_j q_ij^2 / (lambda + s_j).
+The slides' alpha_i is beta_i - y_i e_i, and alpha_i / beta_i <= 0 an error. With one target a class the largest
+prediction decides. A row of weight r is r rows, one of which is left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+CANDIDATES_AT_ONCE = 16
+"""Candidates whose effect on a tile is computed together, with one target."""
+
+
+class JudgedRows:
+    """Classes and shares beta of the rows of a problem on one block.
+
+    Parameters
+    ----------
+    labels : array, shape (rows,)
+        Class of each row; True and False with one target.
+    weights, roots : array, shape (rows,), or None
+        Row weights, and their square roots.
+    share : float
+        beta before the first centre.
+    """
+
+    def __init__(self, labels: NDArray[Any], weights: Array | None, roots: Array | None, share: float) -> None:
+        self._labels = labels
+        self._weights = weights
+        self._roots = roots
+        self._shares = np.full(len(labels), share)
+
+    def lower_shares(self, rows: slice, new: NDArray[Any], inverse: NDArray[Any]) -> None:
+        """Take new columns of Q, shape (k, rows of the tile), into beta; `inverse` is 1 / (lambda + s) of each."""
+        columns = self._unweighted(rows, new)
+        self._shares[rows] -= inverse.astype(np.float64) @ np.square(columns)
+
+    def misclassified(
+        self,
+        rows: slice,
+        pool: NDArray[Any],
+        residual: NDArray[Any],
+        slots: NDArray[np.int64],
+        steps: NDArray[Any],
+        inverse: NDArray[Any],
+    ) -> Array:
+        """Weight of the rows that the model with each of some candidates gets wrong when they are left out, shape (n,).
+
+        Parameters
+        ----------
+        rows : slice
+            Rows of the tile.
+        pool : array, shape (B, rows of the tile)
+            Orthogonalised candidates.
+        residual : array, shape (rows of the tile, 2 or more)
+            E.
+        slots : array, shape (n,)
+            Candidates to judge.
+        steps : array, shape (n, T)
+            Weight of each.
+        inverse : array, shape (n,)
+            1 / (lambda + s) of each.
+        """
+        n_targets = steps.shape[1]
+        errors = self._unweighted(rows, residual[:, :n_targets].T)
+        weights = np.ones(errors.shape[1]) if self._weights is None else self._weights[rows]
+        if n_targets == 1:
+            return self._of_two_classes(rows, pool, errors[0], weights, slots, steps[:, 0], inverse)
+        counts = np.empty(len(slots))
+        shares, labels = self._shares[rows], self._labels[rows]
+        own = labels, np.arange(len(labels))
+        for i, slot in enumerate(slots):
+            column = self._unweighted(rows, pool[slot])
+            after = errors - np.outer(steps[i].astype(np.float64), column)
+            left = shares - inverse[i] * np.square(column)
+            mine = after[own]
+            after[own] = np.inf
+            # The best of the others, -1 - e / beta, against the row's own class, 1 - e / beta.
+            counts[i] = weights @ ((mine - after.min(axis=0) >= 2 * left) | (left <= 0))
+        return counts
+
+    def _of_two_classes(
+        self,
+        rows: slice,
+        pool: NDArray[Any],
+        errors: Array,
+        weights: Array,
+        slots: NDArray[np.int64],
+        steps: NDArray[Any],
+        inverse: NDArray[Any],
+    ) -> Array:
+        counts = np.empty(len(slots))
+        shares = self._shares[rows]
+        signs = np.where(self._labels[rows], 1.0, -1.0)
+        alpha = shares - signs * errors
+        for start in range(0, len(slots), CANDIDATES_AT_ONCE):
+            part = slice(start, start + CANDIDATES_AT_ONCE)
+            columns = self._unweighted(rows, pool[slots[part]])
+            lost = np.square(columns) * inverse[part, None]
+            columns *= signs
+            columns *= steps[part, None]
+            wrong = (alpha + columns - lost <= 0) | (shares - lost <= 0)
+            counts[part] = wrong @ weights
+        return counts
+
+    def _unweighted(self, rows: slice, columns: NDArray[Any]) -> Array:
+        """Columns without the root weights, a float64 copy."""
+        copied = columns.astype(np.float64)
+        if self._roots is not None:
+            copied /= self._roots[rows]
+        return copied

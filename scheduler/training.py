@@ -310,16 +310,13 @@ def tell_of_reads(report: ReadReport, source: BlockSource, events: EventBus) -> 
         events.emit(ChunksAbsent(array=array, count=count, chunks=chunks))
 
 
-MACHINES: dict[str, type[Selector]] = {
-    "error-reduction": PoolSelector,
-    "residual": LookaheadSelector,
-    "loo-error": LooSelector,
-}
-
-
 def make_selectors(posed: Sequence[Posed], n_held: int) -> list[Selector]:
     """Make the state machine of every problem; `n_held` rows are held out."""
-    return [MACHINES[p.settings.criterion](p.settings, i, p.problem.weight_sum, n_held) for i, p in enumerate(posed)]
+    machines: dict[str, type[Selector]] = {"residual": LookaheadSelector, "loo-error": LooSelector}
+    return [
+        machines.get(p.settings.criterion, PoolSelector)(p.settings, i, p.problem.weight_sum, n_held)
+        for i, p in enumerate(posed)
+    ]
 
 
 def run_steps(

@@ -34,7 +34,7 @@ _CHECKED: dict[str, tuple[Any, str]] = {
         'the name of a kernel, or a table such as {name = "polynomial", degree = 3}',
     ),
     "sigma": (_Positive | str, 'a number above 0, or the name of a rule such as "median" or "cv"'),
-    "cv": (Annotated[int, Field(ge=2)], "a whole number of folds from 2"),
+    "folds": (Annotated[int, Field(ge=2)], "a whole number of folds from 2"),
     "max_centers": (PositiveInt, "a whole number above 0"),
     "criterion": (str, "the name of a criterion between quotes"),
     "candidates": (PositiveInt, "a whole number above 0"),

@@ -19,7 +19,7 @@ PARAMETERS = {
         float, "median" or "cv"
             Width of the Gaussian kernel in the (standardised) feature space; "median" takes the median distance of a
             sample of rows, "cv" the best by cross-validation of ten multiples of that, from an eighth to 2.8.""",
-    "cv": """
+    "folds": """
         int
             Folds of the cross-validation with ``sigma="cv"``. Every width is trained as often, all side by side.""",
     "max_centers": """

@@ -42,7 +42,7 @@ class KernelLeastSquares(BlockEstimator):
     # Parameters that subclasses set in their __init__.
     kernel: Any
     sigma: float | str
-    cv: int
+    folds: int
     max_centers: int
     criterion: str
     sampler: str
@@ -124,7 +124,7 @@ class KernelLeastSquares(BlockEstimator):
         try:
             job = self.training_job()
             if self.sigma == "cv":
-                found = search_settings(width_jobs(job), int(self.cv), source, **where)
+                found = search_settings(width_jobs(job), int(self.folds), source, **where)
                 self.cv_results_ = sigma_results(found)
                 job = width_jobs(job)[found.best]
             result = run_training(job, source, run=run, **where)

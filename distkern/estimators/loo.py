@@ -43,7 +43,7 @@ class LOOForwardClassifier(BlockClassifier, KernelLeastSquares):
         *,
         kernel: str | Kernel = "gaussian",
         sigma: float | str = "median",
-        cv: int = 5,
+        folds: int = 5,
         ridge: float = 1e-6,
         max_centers: int = 1000,
         stop: str | None = "loo",
@@ -59,7 +59,7 @@ class LOOForwardClassifier(BlockClassifier, KernelLeastSquares):
     ) -> None:
         self.kernel = kernel
         self.sigma = sigma
-        self.cv = cv
+        self.folds = folds
         self.ridge = ridge
         self.max_centers = max_centers
         self.stop = stop

@@ -25,7 +25,7 @@ class NPDRegressor(BlockRegressor, KernelLeastSquares):
         *,
         kernel: str | Kernel = "gaussian",
         sigma: float | str = "median",
-        cv: int = 5,
+        folds: int = 5,
         max_centers: int = 1000,
         criterion: str = "error-reduction",
         sampler: str = "mixture",
@@ -47,7 +47,7 @@ class NPDRegressor(BlockRegressor, KernelLeastSquares):
     ) -> None:
         self.kernel = kernel
         self.sigma = sigma
-        self.cv = cv
+        self.folds = folds
         self.max_centers = max_centers
         self.criterion = criterion
         self.sampler = sampler
@@ -81,7 +81,7 @@ class NPDClassifier(BlockClassifier, KernelLeastSquares):
         *,
         kernel: str | Kernel = "gaussian",
         sigma: float | str = "median",
-        cv: int = 5,
+        folds: int = 5,
         max_centers: int = 1000,
         criterion: str = "error-reduction",
         sampler: str = "mixture",
@@ -104,7 +104,7 @@ class NPDClassifier(BlockClassifier, KernelLeastSquares):
     ) -> None:
         self.kernel = kernel
         self.sigma = sigma
-        self.cv = cv
+        self.folds = folds
         self.max_centers = max_centers
         self.criterion = criterion
         self.sampler = sampler

@@ -21,7 +21,7 @@ class OROLSRegressor(BlockRegressor, KernelLeastSquares):
         *,
         kernel: str | Kernel = "gaussian",
         sigma: float | str = "median",
-        cv: int = 5,
+        folds: int = 5,
         max_centers: int = 1000,
         criterion: str = "error-reduction",
         sampler: str = "mixture",
@@ -44,7 +44,7 @@ class OROLSRegressor(BlockRegressor, KernelLeastSquares):
     ) -> None:
         self.kernel = kernel
         self.sigma = sigma
-        self.cv = cv
+        self.folds = folds
         self.max_centers = max_centers
         self.criterion = criterion
         self.sampler = sampler
@@ -75,7 +75,7 @@ class OROLSClassifier(BlockClassifier, KernelLeastSquares):
         *,
         kernel: str | Kernel = "gaussian",
         sigma: float | str = "median",
-        cv: int = 5,
+        folds: int = 5,
         max_centers: int = 1000,
         criterion: str = "error-reduction",
         sampler: str = "mixture",
@@ -99,7 +99,7 @@ class OROLSClassifier(BlockClassifier, KernelLeastSquares):
     ) -> None:
         self.kernel = kernel
         self.sigma = sigma
-        self.cv = cv
+        self.folds = folds
         self.max_centers = max_centers
         self.criterion = criterion
         self.sampler = sampler

@@ -88,7 +88,7 @@ def check_parameters(estimator: Any) -> None:
     integer("candidates", estimator.candidates, 1)
     integer("panel", estimator.panel, 1)
     integer("random_state", estimator.random_state, 0)
-    integer("cv", estimator.cv, 2)
+    integer("folds", estimator.folds, 2)
     one_of("criterion", estimator.criterion, CRITERIA)
     one_of("sampler", estimator.sampler, SAMPLERS)
     one_of("stop", estimator.stop, STOPS)

@@ -33,7 +33,7 @@ class GridSearch(BaseEstimator):
         What to train; its `sigma` may be "median", not "cv".
     param_grid : dict or sequence of dict
         Parameter names and the values to try, as for ``sklearn.model_selection.ParameterGrid``.
-    cv : int
+    folds : int
         Folds.
 
     Attributes
@@ -46,17 +46,17 @@ class GridSearch(BaseEstimator):
         Fitted on all rows with these.
     cv_results_ : dict
         ``params``, a list, and arrays with an entry a setting: mean_error, std_error (over the folds), n_centers (mean
-        over the folds), and errors, shape (n_settings, cv).
+        over the folds), and errors, shape (n_settings, folds).
     passes_ : int
         Reads of the rows during the search.
     """
 
     def __init__(
-        self, estimator: Any, param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]], *, cv: int = 5
+        self, estimator: Any, param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]], *, folds: int = 5
     ) -> None:
         self.estimator = estimator
         self.param_grid = param_grid
-        self.cv = cv
+        self.folds = folds
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Search, then fit the best setting on all rows.
@@ -77,7 +77,7 @@ class GridSearch(BaseEstimator):
         DataError
             The data cannot be trained on.
         """
-        integer("cv", self.cv, 2)
+        integer("folds", self.folds, 2)
         if not isinstance(self.estimator, KernelLeastSquares):
             raise JobError(
                 f"estimator={type(self.estimator).__name__}: GridSearch is for OROLS and NPD; use scikit-learn's "
@@ -99,7 +99,7 @@ class GridSearch(BaseEstimator):
                     "sigma='cv' searches by itself: give GridSearch widths to try, as in {'sigma': [1.0, 2.0]}",
                     kind="invalid-parameter",
                 )
-        found = trials[0].search([trial.training_job() for trial in trials], self.cv, X, y, sample_weight)
+        found = trials[0].search([trial.training_job() for trial in trials], self.folds, X, y, sample_weight)
         results = summarise(found)
         self.cv_results_ = {"params": settings, **results}
         self.best_index_ = found.best

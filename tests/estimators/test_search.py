@@ -24,7 +24,7 @@ def ring(n: int = 300, seed: int = 0) -> tuple[Any, Any]:
 
 def test_the_width_is_the_best_of_ten_multiples_of_the_median_distance() -> None:
     X, y = ring()
-    model = dk.OROLSClassifier(sigma="cv", max_centers=25, cv=4).fit(X, y)
+    model = dk.OROLSClassifier(sigma="cv", max_centers=25, folds=4).fit(X, y)
     median = dk.OROLSClassifier(max_centers=2).fit(X, y).kernel_.sigma
     found = model.cv_results_
     np.testing.assert_allclose(found["sigma"], median * SIGMA_FACTORS)
@@ -42,7 +42,7 @@ def test_the_grid_agrees_with_scikit_learns_on_the_same_folds() -> None:
     X, y = ring(400)
     estimator = dk.OROLSClassifier(sampler="all", max_centers=20, standardize=False)
     grid = {"sigma": [0.05, 0.3, 1.0, 4.0], "regularization": ["gcv", 10.0]}
-    ours = dk.GridSearch(estimator, grid, cv=4).fit(X, y)
+    ours = dk.GridSearch(estimator, grid, folds=4).fit(X, y)
     folds = PredefinedSplit(Folds(4, 0).numbers(0, len(X)))
     theirs = GridSearchCV(estimator, grid, cv=folds).fit(X, y)
     assert ours.cv_results_["params"] == theirs.cv_results_["params"]
@@ -85,8 +85,8 @@ def test_grids_that_make_no_sense_are_refused(grid: Any, message: str) -> None:
 
 def test_other_refusals() -> None:
     X, y = ring()
-    with pytest.raises(JobError, match="cv=1"):
-        dk.OROLSClassifier(sigma="cv", cv=1).fit(X, y)
+    with pytest.raises(JobError, match="folds=1"):
+        dk.OROLSClassifier(sigma="cv", folds=1).fit(X, y)
     with pytest.raises(JobError, match="'cv' is for 'gaussian'"):
         dk.OROLSClassifier(sigma="cv", kernel="linear").fit(X, y)
     with pytest.raises(JobError, match="GridSearch is for OROLS"):

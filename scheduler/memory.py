@@ -15,6 +15,7 @@ import numpy as np
 import psutil
 
 from distkern.errors import BudgetError
+from distkern.scheduler.judged_rows import CANDIDATES_AT_ONCE
 from distkern.scheduler.problem_rows import TILE_ROWS
 from distkern.scheduler.settings import LOOKAHEAD_NEW, LOOKAHEAD_STEPS, LOOKAHEAD_WATCHED, SelectionSettings
 from distkern.scheduler.tiles import ELIMINATED, SLAB
@@ -285,6 +286,11 @@ def plan_memory(
     made = item * (work.n_features + min(settings.pool, ELIMINATED) + 4 * width) + 8 * (3 * problem_targets + ROW_DRAW)
     answers = answer_bytes(work, settings, n_rows, waiting) * factors
     sample = _rows_in_answers(MEDIAN_SAMPLE, n_rows, waiting) * work.row_bytes
+    judged = 0
+    if settings.criterion == "loo-error":
+        # Shares and labels; candidates of two classes are judged together, others one by one.
+        judged = 16
+        made += 8 * (4 * CANDIDATES_AT_ONCE + 4 * problem_targets)
     if settings.criterion == "residual":
         # E after every step, its norms, and what is answered side by side.
         made += item * (settings.panel * problem_targets + answered) + 8 * settings.panel
@@ -303,7 +309,7 @@ def plan_memory(
         factors=factor_rows * columns,
     )
     fixed = {
-        "rows": n_rows * (24 + work.memberships * (33 if work.subsets else 1) + 8 * work.target_columns),
+        "rows": n_rows * (24 + work.memberships * (judged + (33 if work.subsets else 1)) + 8 * work.target_columns),
         "residual": factor_rows * problem_targets + 3 * 8 * work.block_rows * work.n_targets * factors,
         # The sample for the median distance is gone before tiles run.
         "loading": copies + max(0, sample - workspaces - answers),

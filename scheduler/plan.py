@@ -270,7 +270,8 @@ class _Course:
         filling = -(-settings.pool // settings.batch)
         panels = -(-m // settings.accept)
         columns = settings.pool if settings.all_rows else settings.pool + panels * settings.batch
-        return cls(filling + panels, panels, 1 + panels, 2 + 2 * (filling + panels), columns)
+        judged = panels if settings.criterion == "loo-error" else 0
+        return cls(filling + panels, panels, 1 + panels, 2 + 2 * (filling + panels) + judged, columns)
 
 
 def _flops(rows: int, work: Workload, settings: SelectionSettings) -> Flops:

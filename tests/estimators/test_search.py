@@ -91,4 +91,4 @@ def test_other_refusals() -> None:
         dk.OROLSClassifier(sigma="cv", kernel="linear").fit(X, y)
     with pytest.raises(JobError, match="GridSearch is for OROLS"):
         dk.GridSearch(object(), {"a": [1]}).fit(X, y)
-    assert clone(dk.GridSearch(dk.OROLSClassifier(), {"sigma": [1.0]}, cv=3)).cv == 3
+    assert clone(dk.GridSearch(dk.OROLSClassifier(), {"sigma": [1.0]}, folds=3)).folds == 3

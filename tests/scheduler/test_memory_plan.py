@@ -203,11 +203,13 @@ def trainings(draw: st.DrawFn) -> tuple[TrainingJob, ArraySource]:
     seed = draw(st.integers(0, 99))
     n, rows = draw(st.sampled_from([(80, 80), (150, 40), (1300, 1300), (1500, 700)]))
     d = draw(st.sampled_from([2, 3, 40]))
-    kind = draw(st.sampled_from(["values", "columns", "shared", "two classes", "one-vs-rest"]))
+    kind = draw(st.sampled_from(["values", "columns", "shared", "two classes", "one-vs-rest", "one-vs-one"]))
+    classification = kind not in ("values", "columns")
+    criteria = ["error-reduction", "residual", *(["loo-error"] if classification else [])]
     job = make_job(
-        classification=kind not in ("values", "columns"),
-        multiclass="one-vs-rest" if kind == "one-vs-rest" else "shared",
-        criterion=draw(st.sampled_from(["error-reduction", "error-reduction", "residual"])),
+        classification=classification,
+        multiclass=kind if kind.startswith("one-vs") else "shared",
+        criterion=draw(st.sampled_from(criteria)),
         dtype=draw(st.sampled_from(["float64", "float32"])),
         max_centers=draw(st.integers(1, 12)),
         panel=draw(st.sampled_from([1, 3, 8])),
@@ -295,6 +297,9 @@ TRACED: dict[str, tuple[dict[str, Any], Any]] = {
     "many targets": ({"max_centers": 32, "candidates": 32, "panel": 4}, ("columns", 8000, 3, 1000)),
     "classes": ({"max_centers": 32}, ("shared", 8000, 3, 1000)),
     "one-vs-rest": ({"max_centers": 32, "multiclass": "one-vs-rest"}, ("one-vs-rest", 1500, 3, 500)),
+    "one-vs-one": ({"max_centers": 24, "multiclass": "one-vs-one"}, ("one-vs-one", 1800, 3, 600)),
+    "leave-one-out": ({"max_centers": 12, "criterion": "loo-error"}, ("shared", 5000, 3, 5000)),
+    "leave-one-out of two": ({"max_centers": 12, "criterion": "loo-error"}, ("two classes", 5000, 3, 5000)),
     "many centres": ({"max_centers": 300, "sigma": 0.1, "panel": 16}, ("values", 800, 3, 800)),
     "residual": ({"max_centers": 16, "criterion": "residual", "sigma": 0.3}, ("values", 8000, 3, 8000)),
     "all candidates": ({"max_centers": 50, "sampler": "all", "panel": 16}, ("values", 500, 3, 500)),

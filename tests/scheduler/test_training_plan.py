@@ -32,6 +32,8 @@ CASES: dict[str, dict[str, Any]] = {
     "columns": {"max_centers": 96, "n_targets": 3},
     "shared": {"max_centers": 96, "classes": 4},
     "one-vs-rest": {"max_centers": 40, "classes": 4, "multiclass": "one-vs-rest"},
+    "one-vs-one": {"max_centers": 40, "classes": 4, "multiclass": "one-vs-one"},
+    "leave-one-out": {"max_centers": 40, "classes": 3, "criterion": "loo-error"},
     "all rows": {"max_centers": 60, "candidates": 1000},
     "validation": {"max_centers": 96, "stop": "validation", "patience": 1000},
     "a row sample": {"max_centers": 64, "selection_rows": 300},

@@ -17,6 +17,8 @@ _HOMES = {
     "NPDClassifier": "distkern.estimators",
     "LOOForwardClassifier": "distkern.estimators",
     "GridSearch": "distkern.estimators",
+    "KRLSRegressor": "distkern.estimators",
+    "KRLSClassifier": "distkern.estimators",
     "load_model": "distkern.estimators",
     "Dataset": "distkern.storage",
     "open_dataset": "distkern.storage",

@@ -18,7 +18,8 @@ PARAMETERS = {
     "sigma": """
         float, "median" or "cv"
             Width of the Gaussian kernel in the (standardised) feature space; "median" takes the median distance of a
-            sample of rows, "cv" the best by cross-validation of ten multiples of that, from an eighth to 2.8.""",
+            sample of rows, "cv" the best by cross-validation of ten multiples of that, from an eighth to 2.8; the attribute `cv_results_` then has
+            arrays with an entry a width: sigma, mean_error and std_error over the folds, n_centers.""",
     "folds": """
         int
             Folds of the cross-validation with ``sigma="cv"``. Every width is trained as often, all side by side.""",
@@ -127,8 +128,6 @@ ATTRIBUTES = """
         Why selection ended; its `advice` says what that means.
     kernel_ : Kernel
         The kernel with its width.
-    cv_results_ : dict
-        With ``sigma="cv"`` arrays with an entry a width: sigma, mean_error and std_error over the folds, n_centers.
     plan_ : dict
         Planned bytes, a term a buffer.
     summary_ : dict
@@ -142,13 +141,19 @@ CLASSES = """
 
 
 def documented(cls: C) -> C:
-    """Append the sections Parameters and Attributes to the docstring of an estimator."""
+    """Append the sections Parameters and Attributes to the docstring of an estimator.
+
+    A class whose parameters or attributes differ from those of the OROLS family says so in `_parameter_texts` and
+    `_attribute_texts`.
+    """
+    texts = PARAMETERS | getattr(cls, "_parameter_texts", {})
+    attributes = getattr(cls, "_attribute_texts", ATTRIBUTES)
     sections = [inspect.cleandoc(cls.__doc__ or ""), "", "Parameters", "----------"]
     for name in inspect.signature(cls).parameters:
-        kind, *lines = inspect.cleandoc(PARAMETERS[name]).splitlines()
+        kind, *lines = inspect.cleandoc(texts[name]).splitlines()
         sections += [f"{name} : {kind}", *lines]
-    sections += ["", "Attributes", "----------", inspect.cleandoc(ATTRIBUTES)]
-    if "multiclass" in inspect.signature(cls).parameters:
+    sections += ["", "Attributes", "----------", inspect.cleandoc(attributes)]
+    if getattr(cls, "_classification", False):
         sections.append(inspect.cleandoc(CLASSES))
     cls.__doc__ = "\n".join(sections) + "\n"
     return cls

@@ -90,7 +90,7 @@ class KernelLeastSquares(BlockEstimator):
             intercept=self._intercept,
         )
 
-    def search(self, jobs: Sequence[TrainingJob], n_folds: int, X: Any, y: Any, sample_weight: Any) -> SearchResult:
+    def _search(self, jobs: Sequence[TrainingJob], n_folds: int, X: Any, y: Any, sample_weight: Any) -> SearchResult:
         """Cross-validate settings on the rows that `fit` would take; `jobs` has one a setting."""
         source, client = self._rows_to_train(X, y, sample_weight)
         return search_settings(

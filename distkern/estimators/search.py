@@ -99,7 +99,7 @@ class GridSearch(BaseEstimator):
                     "sigma='cv' searches by itself: give GridSearch widths to try, as in {'sigma': [1.0, 2.0]}",
                     kind="invalid-parameter",
                 )
-        found = trials[0].search([trial.training_job() for trial in trials], self.folds, X, y, sample_weight)
+        found = trials[0]._search([trial.training_job() for trial in trials], self.folds, X, y, sample_weight)
         results = summarise(found)
         self.cv_results_ = {"params": settings, **results}
         self.best_index_ = found.best
@@ -112,17 +112,17 @@ class GridSearch(BaseEstimator):
         return self
 
     def predict(self, X: Any) -> Any:
-        """Predict with the best setting."""
+        """Predict with the best setting, see `best_estimator_`."""
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_.predict(X)
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Any:
-        """Estimate class probabilities with the best setting."""
+        """Estimate class probabilities with the best setting, see `best_estimator_`."""
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_.predict_proba(X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy, or R squared, of the best setting."""
+        """Return the accuracy, or R squared, of the best setting, see `best_estimator_`."""
         check_is_fitted(self, "best_estimator_")
         return float(self.best_estimator_.score(X, y, sample_weight))

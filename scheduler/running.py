@@ -19,7 +19,7 @@ from distkern.scheduler.run_store import RecordingBackend, RunStore
 from distkern.scheduler.settings import SelectionSettings
 from distkern.scheduler.threads import available_cores
 from distkern.scheduler.training import TrainingJob, TrainingResult, train
-from distkern.scheduler.workers import WorkerFacts, worker_facts
+from distkern.scheduler.workers import WorkerFacts, in_process, worker_facts
 from distkern.storage import RunDirectory
 from distkern.storage.source import BlockSource
 
@@ -265,6 +265,13 @@ def peak_rss() -> int:
     except (OSError, StopIteration):
         scale = 1 if sys.platform == "darwin" else 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
+
+
+def worker_peak_rss(client: Any) -> int:
+    """Largest resident set of any worker process so far, in bytes; 0 for workers in this process."""
+    if in_process(client):
+        return 0
+    return max(client.run(peak_rss, on_error="ignore").values(), default=0)
 
 
 def _fits_driver(settings: SelectionSettings, n_rows: int) -> bool:

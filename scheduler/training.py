@@ -374,40 +374,14 @@ def _round_event(selectors: list[Selector], seconds: float) -> RoundDone:
 
 
 def check_statistics(loaded: LoadAnswer, source: BlockSource, job: TrainingJob) -> None:
-    """Refuse data that no model can be fitted to."""
-    weight_sum = loaded.features.count
-    if loaded.n_fit == 0:
-        raise DataError(
-            f"sample_weight is zero for all {source.n_rows} rows; at least 2 rows need a positive weight",
-            kind="too-few-rows",
-        )
-    if job.stop == "validation" and not loaded.n_held:
+    """Refuse data that no kernel model can be fitted to."""
+    if job.stop == "validation" and loaded.n_fit and not loaded.n_held:
         raise DataError(
             f"stop='validation' holds out a tenth of the rows, and none of {source.n_rows} was drawn: "
             "use another stop rule for so few rows",
             kind="too-few-rows",
         )
-    if loaded.n_fit < 2:
-        raise DataError(
-            f"{loaded.n_fit} of {source.n_rows} rows can train (sample_weight above zero, not held out); "
-            "at least 2 are needed",
-            kind="too-few-rows",
-        )
-    check_ranges(loaded, job.dtype, standardize=job.standardize, names=feature_names(source))
-    if not (loaded.features.m2 > 0).any():
-        raise DataError(
-            f"all {len(loaded.features.m2)} features are constant over the training rows: "
-            "there is nothing to learn from; check which columns were taken as features",
-            kind="constant-features",
-        )
-    if loaded.labels is not None and np.count_nonzero(loaded.labels.weights > 0) < 2:
-        only = loaded.labels.values[0]
-        only = only if source.classes is None else source.classes[only]
-        only = only.item() if isinstance(only, np.generic) else only
-        raise DataError(
-            f"the target holds one class only ({only!r}); a classifier needs at least two classes",
-            kind="one-class",
-        )
+    weight_sum = check_rows(loaded, source, dtype=job.dtype, standardize=job.standardize)
     if weight_sum <= 2 and weight_sum == loaded.n_fit:
         raise DataError(
             f"{loaded.n_fit} rows can train, and the first centre already leaves no degree of freedom: "
@@ -422,14 +396,47 @@ def check_statistics(loaded: LoadAnswer, source: BlockSource, job: TrainingJob) 
         )
 
 
+def check_rows(loaded: LoadAnswer, source: BlockSource, *, dtype: str, standardize: bool) -> float:
+    """Refuse rows that nothing can be learnt from; return the sum of their weights."""
+    if loaded.n_fit == 0:
+        raise DataError(
+            f"sample_weight is zero for all {source.n_rows} rows; at least 2 rows need a positive weight",
+            kind="too-few-rows",
+        )
+    if loaded.n_fit < 2:
+        raise DataError(
+            f"{loaded.n_fit} of {source.n_rows} rows can train (sample_weight above zero, not held out); "
+            "at least 2 are needed",
+            kind="too-few-rows",
+        )
+    check_ranges(loaded, dtype, standardize=standardize, names=feature_names(source))
+    if not (loaded.features.m2 > 0).any():
+        raise DataError(
+            f"all {len(loaded.features.m2)} features are constant over the training rows: "
+            "there is nothing to learn from; check which columns were taken as features",
+            kind="constant-features",
+        )
+    if loaded.labels is not None and np.count_nonzero(loaded.labels.weights > 0) < 2:
+        only = loaded.labels.values[0]
+        only = only if source.classes is None else source.classes[only]
+        only = only.item() if isinstance(only, np.generic) else only
+        raise DataError(
+            f"the target holds one class only ({only!r}); a classifier needs at least two classes",
+            kind="one-class",
+        )
+    return loaded.features.count
+
+
 def encoded_classes(loaded: LoadAnswer, source: BlockSource, job: TrainingJob) -> NDArray[Any] | None:
     """Sorted labels that the encoding uses, None for regression."""
     if not job.classification:
         return None
     assert loaded.labels is not None
-    if source.classes is not None:
-        return source.classes
-    values = loaded.labels.values
+    return distinct_labels(loaded.labels.values) if source.classes is None else source.classes
+
+
+def distinct_labels(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the labels that were seen, if they are labels."""
     if values.dtype.kind == "f" and (values != np.floor(values)).any():
         raise DataError(
             f"y holds {len(values)} distinct values such as {values[values != np.floor(values)][0]:g}, a continuous "

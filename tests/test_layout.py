@@ -11,7 +11,6 @@ import re
 import subprocess
 import sys
 import textwrap
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -100,7 +99,8 @@ def test_mathematics_loads_no_room() -> None:
     loaded = fresh_interpreter(
         """
         import json, sys
-        import distkern.factors, distkern.kernels, distkern.krls, distkern.model, distkern.refit
+        import distkern.discriminants, distkern.factors, distkern.ho_kashyap, distkern.kernels, distkern.linear_model
+        import distkern.krls, distkern.lms, distkern.model, distkern.refit, distkern.scatter
         import distkern.regularization, distkern.sampling
         import distkern.scaling, distkern.selection, distkern.statistics, distkern.stopping, distkern.events
         print(json.dumps(sorted(sys.modules)))
@@ -122,6 +122,8 @@ def test_a_serial_training_imports_no_dask() -> None:
             model.predict(X)
             model.truncate(2)
         dk.KRLSRegressor().fit(X, X[:, 0]).partial_fit(X, X[:, 0])
+        for estimator in (dk.FisherDiscriminant, dk.MSEClassifier, dk.WidrowHoffClassifier, dk.HoKashyapClassifier):
+            estimator().fit(X, (X[:, 0] > 0).astype(int)).predict(X)
         print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
         """
     )
@@ -233,7 +235,7 @@ def test_documented_parameters_are_those_of_the_signature(name: str) -> None:
     assert documented(found["Parameters"]) == accepted(value)
 
 
-USED_MOST = r"\w+(Regressor|Classifier)\.(fit|predict|decision_function|predict_proba)"
+USED_MOST = r"\w+(Regressor|Classifier|Discriminant)\.(fit|predict|decision_function|predict_proba)"
 
 
 @pytest.mark.parametrize(
@@ -256,15 +258,12 @@ def test_every_field_of_a_public_dataclass_has_a_sentence(name: str) -> None:
             assert isinstance(after.value, ast.Constant), ast.unparse(node)
 
 
-@pytest.mark.parametrize("name", [name for name in PUBLIC if re.search(r"Regressor|Classifier", name)])
+@pytest.mark.parametrize("name", [name for name in PUBLIC if re.search(r"Regressor|Classifier|Discriminant", name)])
 def test_estimators_document_what_they_set(name: str) -> None:
     import numpy as np
 
     cls = getattr(distkern, name)
     X = np.random.default_rng(0).standard_normal((40, 2))
-    with warnings.catch_warnings():
-        # Where centres are not chosen one after another, few of them are a limit to be warned of.
-        warnings.simplefilter("ignore", distkern.DistkernWarning)
-        model = cls(max_centers=3).fit(X, (X[:, 0] > 0).astype(int))
+    model = cls().fit(X, (X[:, 0] > 0).astype(int))
     fitted = {key for key in vars(model) if key.endswith("_") and not key.startswith("_")}
     assert set(documented(sections(cls.__doc__)["Attributes"])) == fitted

@@ -7,6 +7,7 @@ cannot drift apart.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 C = TypeVar("C", bound=type)
@@ -18,8 +19,9 @@ PARAMETERS = {
     "sigma": """
         float, "median" or "cv"
             Width of the Gaussian kernel in the (standardised) feature space; "median" takes the median distance of a
-            sample of rows, "cv" the best by cross-validation of ten multiples of that, from an eighth to 2.8; the attribute `cv_results_` then has
-            arrays with an entry a width: sigma, mean_error and std_error over the folds, n_centers.""",
+            sample of rows, "cv" the best by cross-validation of ten multiples of that, from an eighth to
+            2.8; the attribute `cv_results_` then has arrays with an entry a width: sigma, mean_error and std_error over
+            the folds, n_centers.""",
     "folds": """
         int
             Folds of the cross-validation with ``sigma="cv"``. Every width is trained as often, all side by side.""",
@@ -141,19 +143,31 @@ CLASSES = """
 
 
 def documented(cls: C) -> C:
-    """Append the sections Parameters and Attributes to the docstring of an estimator.
+    """Append the sections Parameters and Attributes to the docstring of an estimator of the OROLS family."""
+    return described({}, ATTRIBUTES)(cls)
 
-    A class whose parameters or attributes differ from those of the OROLS family says so in `_parameter_texts` and
-    `_attribute_texts`.
+
+def described(parameters: Mapping[str, str], attributes: str) -> Callable[[C], C]:
+    """Return a decorator that appends the sections Parameters and Attributes to a docstring.
+
+    Parameters
+    ----------
+    parameters : mapping
+        Texts by name for what `PARAMETERS` lacks, or has in another meaning.
+    attributes : str
+        Entries of the section Attributes, without `classes_`, which classifiers get.
     """
-    texts = PARAMETERS | getattr(cls, "_parameter_texts", {})
-    attributes = getattr(cls, "_attribute_texts", ATTRIBUTES)
-    sections = [inspect.cleandoc(cls.__doc__ or ""), "", "Parameters", "----------"]
-    for name in inspect.signature(cls).parameters:
-        kind, *lines = inspect.cleandoc(texts[name]).splitlines()
-        sections += [f"{name} : {kind}", *lines]
-    sections += ["", "Attributes", "----------", inspect.cleandoc(attributes)]
-    if getattr(cls, "_classification", False):
-        sections.append(inspect.cleandoc(CLASSES))
-    cls.__doc__ = "\n".join(sections) + "\n"
-    return cls
+
+    def decorate(cls: C) -> C:
+        texts = {**PARAMETERS, **parameters}
+        sections = [inspect.cleandoc(cls.__doc__ or ""), "", "Parameters", "----------"]
+        for name in inspect.signature(cls).parameters:
+            kind, *lines = inspect.cleandoc(texts[name]).splitlines()
+            sections += [f"{name} : {kind}", *lines]
+        sections += ["", "Attributes", "----------", inspect.cleandoc(attributes)]
+        if getattr(cls, "_classification", False):
+            sections.append(inspect.cleandoc(CLASSES))
+        cls.__doc__ = "\n".join(sections) + "\n"
+        return cls
+
+    return decorate

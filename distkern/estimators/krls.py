@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from distkern.errors import StoreError
 from distkern.estimators.block_estimator import BlockEstimator
-from distkern.estimators.documentation import documented
+from distkern.estimators.documentation import described
 from distkern.estimators.kinds import BlockClassifier, BlockRegressor
 from distkern.estimators.parameters import DTYPES, byte_count, integer, number, one_of, refuse
 from distkern.kernels import Kernel, make_kernel
@@ -71,8 +71,6 @@ _ATTRIBUTE_TEXTS = """
 class KernelRecursiveLeastSquares(BlockEstimator):
     """Base of both; see the subclasses for the parameters."""
 
-    _parameter_texts = _PARAMETER_TEXTS
-    _attribute_texts = _ATTRIBUTE_TEXTS
     _least_rows: ClassVar[int] = 2
 
     kernel: Any
@@ -235,7 +233,7 @@ def _added(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
     return {**now, **summed, **{name: max(before[name], now[name]) for name in largest}}
 
 
-@documented
+@described(_PARAMETER_TEXTS, _ATTRIBUTE_TEXTS)
 class KRLSRegressor(BlockRegressor, KernelRecursiveLeastSquares):
     """Sparse kernel regression by kernel recursive least squares, in one pass over the rows.
 
@@ -295,7 +293,7 @@ class KRLSRegressor(BlockRegressor, KernelRecursiveLeastSquares):
         return self
 
 
-@documented
+@described(_PARAMETER_TEXTS, _ATTRIBUTE_TEXTS)
 class KRLSClassifier(BlockClassifier, KernelRecursiveLeastSquares):
     """Sparse kernel classification by kernel recursive least squares, in one pass over the rows.
 

@@ -33,7 +33,7 @@ def save_estimator(estimator: Any, path: str | os.PathLike[str], *, overwrite: b
     _require_known_kernel(model.kernel)
     arrays: dict[str, Any] = {
         "centers": model.centers,
-        "center_indices": estimator.center_indices_,
+        "center_indices": getattr(estimator, "center_indices_", np.full(len(model.centers), -1)),
         "coef": model.coef,
         "intercept": model.intercept,
         "feature_shift": model.scaling.shift,
@@ -91,7 +91,7 @@ def load_model(path: str | os.PathLike[str]) -> Any:
             for name, value in meta["parameters"].items()
             if name in cls._get_param_names() and name not in _NOT_STORED
         }
-        if meta["parameters"].get("kernel") is None:
+        if "kernel" in cls._get_param_names() and meta["parameters"].get("kernel") is None:
             parameters["kernel"] = kernel
         estimator = cls(**parameters)
         if meta["dtype"] not in DTYPES:

@@ -1,0 +1,220 @@
+"""What the linear classifiers share: statistics of the classes first, then weights; a linear model at the end."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.errors import BudgetError, DataError
+from distkern.estimators.block_estimator import Array
+from distkern.estimators.kinds import BlockClassifier
+from distkern.estimators.linear_outputs import labels_and_probabilities
+from distkern.estimators.parameters import byte_count, refuse
+from distkern.linear_model import LinearModel
+from distkern.model import KernelModel
+from distkern.scaling import FeatureScaling
+from distkern.scheduler.block_tasks import BlockTasks, block_tasks
+from distkern.scheduler.class_pass import ClassStatistics, class_statistics, classes_of
+from distkern.scheduler.linear_plan import plan_linear
+from distkern.scheduler.memory import Workload
+from distkern.scheduler.pass_plan import PassPlan
+from distkern.scheduler.prediction import Finish
+from distkern.scheduler.running import UNKNOWN_CLASSES, peak_rss, worker_peak_rss
+from distkern.scheduler.threads import single_threaded_blas
+from distkern.scheduler.workers import WorkerFacts, worker_facts
+from distkern.storage import BlockSource
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What a method found, in scaled coordinates."""
+
+    weights: Array
+    """(d, T)."""
+    intercept: Array
+    """(T,)."""
+    passes: int = 0
+    """Times that X was read after the first."""
+    bytes_read: int = 0
+    """Bytes of those."""
+    rounds: int = 1
+    """Iterations."""
+
+
+class LinearClassifier(BlockClassifier):
+    """Base of the linear classifiers; see the subclasses for the parameters."""
+
+    standardize: bool
+    memory_limit: int | str | None
+    _with_scatter = True
+    """Whether the first pass takes the scatter of the classes."""
+    _center_allowed = True
+    """Whether rows may be shifted although they are not standardised."""
+    _with_augmented = True
+    """Whether `a_` is among the fitted attributes."""
+
+    def _check_parameters(self) -> None:
+        if not isinstance(self.standardize, (bool, np.bool_)):
+            raise refuse("standardize", self.standardize, "True or False")
+        byte_count("memory_limit", self.memory_limit)
+        if self.client is not None and not hasattr(self.client, "scheduler_info"):
+            raise refuse("client", self.client, "a distributed.Client, or None")
+
+    def _plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
+        """Plan the memory of a training.
+
+        Parameters
+        ----------
+        work : Workload
+            Shapes.
+        facts : WorkerFacts, optional
+            The workers; this process alone if not given.
+        """
+        limit = byte_count("memory_limit", self.memory_limit)
+        return plan_linear(work, facts, limit, with_scatter=self._with_scatter)
+
+    @abstractmethod
+    def _solve(
+        self, tasks: BlockTasks, statistics: ClassStatistics, scaling: FeatureScaling, plan: PassPlan
+    ) -> Solution:
+        """Find the weights; set what attributes a method has beside them."""
+
+    def _train(self, source: BlockSource, client: Any) -> None:
+        plan = self._require_plan(source, client)
+        started = perf_counter()
+        with self._tasks(source, client, plan) as tasks:
+            statistics = class_statistics(tasks, with_scatter=self._with_scatter)
+            scaling = self._scaling(statistics)
+            found = self._solve(tasks, statistics, scaling, plan)
+        self.classes_ = classes_of(statistics, source.classes)
+        self._keep(scaling, found)
+        self._note(plan, source, client, found, 1, statistics.reads.bytes_read, started)
+
+    @contextmanager
+    def _tasks(self, source: BlockSource, client: Any, plan: PassPlan) -> Iterator[BlockTasks]:
+        """Open what runs functions of blocks; the driver's own BLAS runs on one thread meanwhile."""
+        try:
+            with single_threaded_blas(), block_tasks(source, classification=True, client=client) as tasks:
+                yield tasks
+        except MemoryError as error:
+            raise BudgetError(
+                f"memory ran out where {plan.peak >> 20} MiB a process were planned ({error or 'no details'}): free "
+                "memory, or use smaller chunks of X",
+                kind="out-of-memory",
+            ) from error
+
+    def _note(
+        self,
+        plan: PassPlan,
+        source: BlockSource,
+        client: Any,
+        found: Solution,
+        passes: int,
+        bytes_read: int,
+        started: float,
+    ) -> None:
+        """Set `plan_` and `summary_`; `passes` and `bytes_read` are those before the solution."""
+        self.plan_ = plan.terms()
+        self.summary_ = {
+            "n_rows": source.n_rows,
+            "n_features": source.n_features,
+            "n_targets": found.weights.shape[1],
+            "n_centers": 0,
+            "rounds": found.rounds,
+            "exchanges": found.rounds + passes,
+            "kernel_columns": 0,
+            "passes": passes + found.passes,
+            "bytes_read": bytes_read + found.bytes_read,
+            "seconds": perf_counter() - started,
+            "planned_peak_bytes": plan.peak,
+            "peak_rss_driver": peak_rss(),
+            "peak_rss_worker": 0 if client is None else worker_peak_rss(client),
+        }
+
+    def _require_plan(self, source: BlockSource, client: Any) -> PassPlan:
+        n_classes = UNKNOWN_CLASSES if source.classes is None else len(source.classes)
+        work = Workload.of(source, 1 if n_classes <= 2 else n_classes, 1)
+        plan = self._plan(work, None if client is None else worker_facts(client))
+        plan.require_fit()
+        return plan
+
+    def _scaling(self, statistics: ClassStatistics) -> FeatureScaling:
+        return FeatureScaling.fit(
+            statistics.moments, standardize=bool(self.standardize), shift_allowed=self._center_allowed
+        )
+
+    def _norm_center(self, scaling: FeatureScaling) -> Array:
+        """Origin of the features as `least_squares` wants it: the shortest solution is that of the method's own."""
+        return np.zeros_like(scaling.shift) if self.standardize else scaling.shift
+
+    def _keep(self, scaling: FeatureScaling, found: Solution) -> None:
+        model = LinearModel.of(scaling, found.weights, found.intercept)
+        with np.errstate(over="ignore", invalid="ignore"):
+            figures = (found.weights, found.intercept, *model.in_units_of_rows())
+        if not all(np.isfinite(part).all() for part in figures):
+            raise DataError(
+                "the weights of the features overflow: scale the features to ordinary sizes", kind="overflow"
+            )
+        self._set_model(model, np.empty(0, dtype=np.int64))
+
+    def _set_model(self, model: KernelModel, rows: NDArray[np.int64]) -> None:
+        linear = LinearModel(model.kernel, model.scaling, model.centers, model.coef, model.intercept, model.dtype)
+        self._model = linear
+        self.coef_, self.intercept_ = linear.in_units_of_rows()
+        if self._with_augmented:
+            stacked = np.concatenate([self.intercept_[None], self.coef_])
+            self.a_ = -stacked[:, 0] if stacked.shape[1] == 1 else stacked
+
+    def decision_function(self, X: Any) -> Any:
+        """Return the value of every hyperplane's equation, x'coef_ + intercept_.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask.array.Array or Dataset, shape (n_rows, n_features)
+            Rows in the training's feature space.
+
+        Returns
+        -------
+        numpy, zarr or dask array, shape (n_rows,) for two classes, else (n_rows, n_classes)
+            Above 0 on the side of the second class; for more classes, the largest is predicted. Container as for
+            `predict`.
+        """
+        return super().decision_function(X)
+
+    @abstractmethod
+    def _probabilities(self) -> Finish[Array]:
+        """Return the function from fitted targets to probabilities, shape (n, n_classes)."""
+
+    def predict_proba(self, X: Any) -> Any:
+        """Estimate class probabilities.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask.array.Array or Dataset, shape (n_rows, n_features)
+            Rows in the training's feature space.
+
+        Returns
+        -------
+        numpy, zarr or dask array, shape (n_rows, n_classes)
+            Posterior probabilities for `FisherDiscriminant`; for the others estimates that rank well, but are not
+            calibrated. Container as for `predict`.
+        """
+        return self._evaluate(X, self._probabilities(), self._n_classes(), np.dtype(np.float64))
+
+    def _predictions_and_probabilities(self) -> Finish[tuple[NDArray[Any], Array]]:
+        return partial(labels_and_probabilities, classes=self._labels(), probabilities=self._probabilities())
+
+    def _stored_figures(self) -> dict[str, Any]:
+        return {"rank": getattr(self, "rank_", None)}
+
+    def _restore(self, figures: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        if figures["rank"] is not None:
+            self.rank_ = int(figures["rank"])

@@ -17,6 +17,7 @@ from benchmarks import (
     gemm_share,
     generated,
     memory,
+    probabilities,
     profiling,
     record_cost,
     reference_loop,
@@ -83,6 +84,14 @@ def accuracy_time_command(names: tuple[str, ...], path: Path | None, centers: tu
 @_number("--seed", 0)
 def stop_rule_command(names: tuple[str, ...], path: Path | None, seed: int) -> None:
     tables.report(stop_rule.run(datasets.present(names), seed), path)
+
+
+@main.command("probabilities", help="Log loss and Brier score of calibrated forms beside SVC(probability=True).")
+@_sets
+@_json
+@_number("--seeds", 3, "Row-draw seeds to average distkern over.")
+def probabilities_command(names: tuple[str, ...], path: Path | None, seeds: int) -> None:
+    tables.report(probabilities.run(names, tuple(range(seeds))), path)
 
 
 @main.command("reference-loop", help="criterion='residual' beside a plain numpy loop, one centre at a time.")

@@ -7,6 +7,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.coupling import dag_decision
+
 Array = NDArray[np.float64]
 
 
@@ -20,14 +22,32 @@ def decide(outputs: Array, n_classes: int, multiclass: str) -> NDArray[np.intp]:
         (0, 1), (0, 2), ..., above zero for the second of the pair.
     n_classes : int
         Classes.
-    multiclass : {"shared", "one-vs-rest", "one-vs-one"}
-        What the outputs are.
+    multiclass : {"shared", "one-vs-rest", "one-vs-one", "dag"}
+        What the outputs are, and for pairs whether all vote or a graph asks few of them.
     """
     if outputs.shape[1] == 1:
         return np.asarray(outputs[:, 0] > 0, dtype=np.intp)
     if multiclass in ("shared", "one-vs-rest"):
         return np.asarray(outputs.argmax(axis=1), dtype=np.intp)
+    if multiclass == "dag":
+        return dag_decision(-pair_matrix(outputs, n_classes))
     return np.asarray(pair_scores(outputs, n_classes).argmax(axis=1), dtype=np.intp)
+
+
+def output_count(n_classes: int, multiclass: str) -> int:
+    """Outputs of a model for some classes."""
+    if n_classes == 2:
+        return 1
+    return n_classes if multiclass in ("shared", "one-vs-rest") else n_classes * (n_classes - 1) // 2
+
+
+def pair_matrix(outputs: Array, n_classes: int) -> Array:
+    """Outputs of all pairs as a table, shape (n, n_classes, n_classes): above zero where the second class wins."""
+    table = np.zeros((len(outputs), n_classes, n_classes))
+    for column, (first, second) in enumerate(combinations(range(n_classes), 2)):
+        table[:, first, second] = outputs[:, column]
+        table[:, second, first] = -outputs[:, column]
+    return table
 
 
 def pair_scores(outputs: Array, n_classes: int) -> Array:
@@ -43,12 +63,9 @@ def pair_scores(outputs: Array, n_classes: int) -> Array:
     n_classes : int
         Classes.
     """
-    votes = np.zeros((len(outputs), n_classes))
-    sums = np.zeros((len(outputs), n_classes))
-    for column, (first, second) in enumerate(combinations(range(n_classes), 2)):
-        value = outputs[:, column]
-        votes[:, second] += value > 0
-        votes[:, first] += value <= 0
-        sums[:, second] += value
-        sums[:, first] -= value
+    table = pair_matrix(outputs, n_classes)
+    # At zero the first of a pair wins.
+    first = np.triu(np.ones((n_classes, n_classes), dtype=bool), k=1)
+    votes = np.where(first, table > 0, (table > 0) | ((table == 0) & first.T)).sum(axis=1)
+    sums = table.sum(axis=1)
     return np.asarray(votes + sums / (3 * (np.abs(sums) + 1)))

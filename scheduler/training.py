@@ -26,7 +26,7 @@ from distkern.scheduler.loo_selector import LooSelector
 from distkern.scheduler.lookahead_messages import WIDTH_UNIT
 from distkern.scheduler.lookahead_selector import LookaheadSelector
 from distkern.scheduler.messages import Begin, Load, LookaheadStep, ProblemStep, Step
-from distkern.scheduler.posing import Posed, pose, target_means
+from distkern.scheduler.posing import Posed, class_weights, pose, target_means
 from distkern.scheduler.ranges import check_ranges, feature_names, warn_about_scales
 from distkern.scheduler.refitting import check_sample, refit_paths
 from distkern.scheduler.selectors import HISTORY_DTYPE, PoolSelector, Selector, overflow
@@ -143,6 +143,10 @@ class TrainingResult:
     target_means: Array
     """(n_outputs,): added to the outputs, since targets were centred."""
     classes: NDArray[Any] | None
+    class_weights: Array | None
+    """(n_classes,): sum of the row weights of each class; None for regression."""
+    multiclass: str
+    """How several classes were posed."""
     history: NDArray[Any]
     reason: StopReason
     summary: dict[str, Any]
@@ -279,6 +283,8 @@ def _train(
         scaling=scaling,
         target_means=np.concatenate([p.problem.target_means for p in posed]),
         classes=classes,
+        class_weights=None if classes is None else class_weights(all_rows, classes, are_codes),
+        multiclass=job.multiclass,
         history=np.concatenate(histories),
         reason=reason,
         summary={

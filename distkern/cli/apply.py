@@ -112,7 +112,8 @@ def show_score(score: Score) -> None:
         ("class", "rows", "precision", "recall", "f1"),
         ([item["label"], item["rows"], *(_fixed(item[name]) for name in _RATES)] for item in score.per_class()),
     )
-    tables = [pairs([("rows", score.n_rows), ("error", f"{score.error:.4f}")]), classes]
+    figures = [("error", score.error), ("log loss", score.log_loss), ("Brier score", score.brier)]
+    tables = [pairs([("rows", score.n_rows), *((name, _fixed(value)) for name, value in figures)]), classes]
     if len(score.labels) <= _LARGEST_CONFUSION:
         tables.append(confusion_table(score))
     print_table(*tables)

@@ -80,7 +80,12 @@ def plan_of(job: Job, training: TrainingJob, work: Workload) -> TrainingPlan:
         with connect(section.scheduler, tls=tls_files(section)) as client:
             facts = worker_facts(client)
     factors = job.model.parameters().get("factors", "auto")
-    return plan_job(training, work, facts, factors=factors, memory_limit=section.memory)
+    planned = plan_job(training, work, facts, factors=factors, memory_limit=section.memory)
+    if not training.classification:
+        return planned
+    # Classifiers calibrate their probabilities in one more read.
+    one_read = planned.bytes_read // planned.passes
+    return replace(planned, passes=planned.passes + 1, bytes_read=planned.bytes_read + one_read)
 
 
 def _shapes(

@@ -15,8 +15,12 @@ if TYPE_CHECKING:
     from distkern.storage import Dataset
 
 
+SMALLEST_PROBABILITY = 1e-15
+"""What a true class counts at least as likely as in the log loss, so that one row does not make it infinite."""
+
+
 class ClassificationScore:
-    """Confusion counts over blocks.
+    """Confusion counts over blocks, and losses of probabilities.
 
     Parameters
     ----------
@@ -28,16 +32,31 @@ class ClassificationScore:
         self.labels: list[Any] = list(np.asarray(classes).tolist())
         self.confusion = np.zeros((len(self.labels), len(self.labels)), dtype=np.int64)
         self.n_rows = 0
+        self._n_classes = len(self.labels)
+        self._log_losses = self._squares = float("nan")
 
-    def update(self, truth: NDArray[Any], predicted: NDArray[Any]) -> None:
-        """Count a block in; labels that the model never saw get a row of their own."""
+    def update(
+        self, truth: NDArray[Any], predicted: NDArray[Any], probabilities: NDArray[np.float64] | None = None
+    ) -> None:
+        """Count a block in; labels that the model never saw get a row of their own, and have no probability."""
         from sklearn.metrics import confusion_matrix
 
         true_codes, predicted_codes = self._codes(truth), self._codes(predicted)
         grown = len(self.labels) - len(self.confusion)
         self.confusion = np.pad(self.confusion, (0, grown))
         self.confusion += confusion_matrix(true_codes, predicted_codes, labels=np.arange(len(self.labels)))
+        if probabilities is not None:
+            self._add_losses(true_codes, probabilities)
         self.n_rows += len(true_codes)
+
+    def _add_losses(self, codes: NDArray[np.intp], probabilities: NDArray[np.float64]) -> None:
+        seen = codes < self._n_classes
+        own = np.zeros(len(codes))
+        own[seen] = probabilities[seen, codes[seen]]
+        before = (self._log_losses, self._squares) if self.n_rows else (0.0, 0.0)
+        self._log_losses = before[0] - float(np.log(np.maximum(own, SMALLEST_PROBABILITY)).sum())
+        # sum_c (p_c - t_c)^2, with t_c one for the true class.
+        self._squares = before[1] + float((np.square(probabilities).sum(axis=1) - 2 * own + 1).sum())
 
     def _codes(self, values: NDArray[Any]) -> NDArray[np.intp]:
         labels, inverse = np.unique(np.asarray(values).ravel(), return_inverse=True)
@@ -50,6 +69,16 @@ class ClassificationScore:
     def error(self) -> float:
         """Fraction of rows predicted wrongly."""
         return 1.0 - float(np.trace(self.confusion)) / self.n_rows if self.n_rows else float("nan")
+
+    @property
+    def log_loss(self) -> float:
+        """Mean of -log P(true class | x); NaN without probabilities."""
+        return self._log_losses / self.n_rows if self.n_rows else float("nan")
+
+    @property
+    def brier(self) -> float:
+        """Mean of the squared distance between probabilities and truth, from 0 to 2; NaN without probabilities."""
+        return self._squares / self.n_rows if self.n_rows else float("nan")
 
     def headline(self) -> dict[str, float]:
         """Return the one figure that ``train --json`` reports."""
@@ -73,6 +102,8 @@ class ClassificationScore:
         return {
             "n_rows": self.n_rows,
             "error": self.error,
+            "log_loss": self.log_loss,
+            "brier": self.brier,
             "classes": list(self.per_class()),
             "labels": self.labels,
             "confusion": self.confusion.tolist(),
@@ -153,12 +184,18 @@ def score_model(model: Any, data: Dataset | PlainArrays) -> Score:
     data : Dataset or PlainArrays
         With targets.
     """
-    score: Score = ClassificationScore(model.classes_) if is_classifier(model) else RegressionScore()
     rows = data.X if isinstance(data, PlainArrays) else data
+    if is_classifier(model):
+        classes = ClassificationScore(model.classes_)
+        with closing(model.iter_predictions(rows, proba=True)) as blocks:
+            for start, predicted, probabilities in blocks:
+                classes.update(data.targets(start, start + len(predicted)), predicted, probabilities)
+        return classes
+    values = RegressionScore()
     with closing(model.iter_predictions(rows)) as blocks:
         for start, predicted, _ in blocks:
-            score.update(data.targets(start, start + len(predicted)), predicted)
-    return score
+            values.update(data.targets(start, start + len(predicted)), predicted)
+    return values
 
 
 def is_classifier(model: Any) -> bool:

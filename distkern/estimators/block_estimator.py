@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
+from distkern.calibration import AnyCalibration
 from distkern.errors import DataError, JobError
 from distkern.estimators.inputs import validate_rows
 from distkern.model import KernelModel
@@ -174,6 +175,10 @@ class BlockEstimator(BaseEstimator, ABC):
     @abstractmethod
     def _predictions(self) -> Finish[NDArray[Any]]:
         """Return the function from fitted targets, shape (n, T), to predictions."""
+
+    def _make_calibration(self) -> AnyCalibration | None:
+        """Calibrate from what the training left; None where it left nothing to calibrate from."""
+        return None
 
     def _predictions_and_probabilities(self) -> Finish[tuple[NDArray[Any], Array]]:
         raise JobError(f"{type(self).__name__} predicts values, not probabilities", kind="no-probabilities")

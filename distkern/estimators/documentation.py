@@ -139,7 +139,9 @@ ATTRIBUTES = """
 
 CLASSES = """
     classes_ : array, shape (n_classes,)
-        Sorted labels."""
+        Sorted labels.
+    class_prior_ : array, shape (n_classes,)
+        Weighted share of each class among the training rows."""
 
 
 def documented(cls: C) -> C:

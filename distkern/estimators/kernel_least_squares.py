@@ -11,14 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from distkern.calibration import AnyCalibration, Calibration, PairCalibration
 from distkern.errors import BudgetError, DataError, JobError, RunError
 from distkern.estimators.assembly import assemble, prefix_lengths
 from distkern.estimators.block_estimator import BY_REFERENCE, BlockEstimator
+from distkern.estimators.calibrated import probability_arrays, restore_probabilities
 from distkern.estimators.parameters import byte_count, check_parameters
 from distkern.estimators.widths import sigma_results, width_jobs
 from distkern.events import Event, Subscriber
 from distkern.model import KernelModel
 from distkern.scheduler import SearchResult, TrainingJob, TrainingResult, run_training, search_settings
+from distkern.scheduler.calibrating import class_shares, draw_rows, outputs_left_out
+from distkern.scheduler.threads import single_threaded_blas
 from distkern.stopping import StopReason
 from distkern.storage import (
     BlockSource,
@@ -61,6 +65,7 @@ class KernelLeastSquares(BlockEstimator):
     run_dir: Any
     random_state: int
     callbacks: Any
+    _calibration: AnyCalibration | None
 
     def training_job(self) -> TrainingJob:
         """Return what a training would be asked for: the parameters that decide the model.
@@ -133,10 +138,45 @@ class KernelLeastSquares(BlockEstimator):
                 run.discard()
             raise
         self._take(result, [path.n_centers for path in result.paths])
+        if result.classes is not None:
+            self._note_classes(result, source, client)
         if run is not None and run is not self.run_dir:
             run.write_summary(self.summary_ | {"stop_reason": str(self.stop_reason_)})
-        if result.classes is not None:
-            self.classes_ = result.classes
+
+    def _note_classes(self, result: TrainingResult, source: BlockSource, client: Any) -> None:
+        """Set what classifiers add: labels, their shares, and the calibration."""
+        assert result.classes is not None
+        self.classes_ = result.classes
+        self.class_prior_ = class_shares(result)
+        self._sample = draw_rows(source, result.classes, self.class_prior_, seed=int(self.random_state), client=client)
+        self._calibration = self._make_calibration()
+        for name, added in (("passes", 1), ("bytes_read", self._sample.bytes_read)):
+            self.summary_[name] += added
+
+    def _make_calibration(self) -> AnyCalibration | None:
+        sample = getattr(self, "_sample", None)
+        if sample is None or getattr(self, "_result", None) is None:
+            return None
+        outputs = self._outputs_left_out()
+        usable = np.isfinite(outputs).all(axis=1)
+        if not usable.any():
+            return None
+        rows = outputs[usable], sample.codes[usable], sample.mass[usable]
+        with single_threaded_blas():
+            if self._result.multiclass == "one-vs-one" and len(self._result.outputs) > 1:
+                return PairCalibration.fit(*rows, len(self.classes_))
+            return Calibration.fit(*rows)
+
+    def _outputs_left_out(self) -> Array:
+        """Outputs of the rows that calibrate, each from the model without it, shape (n, T)."""
+        on_all_rows = self.selection_rows is not None and self.selection_rows < self._result.summary["n_rows"]
+        return outputs_left_out(
+            self._result,
+            self._prefixes,
+            self._sample,
+            epsilon=float(self.epsilon),
+            held_out_seed=int(self.random_state) if self.stop == "validation" and not on_all_rows else None,
+        )
 
     def _run_directory(self) -> tuple[RunDirectory | None, bool]:
         """Make or reopen the run directory, and tell which; a caller that gives one as it is looks after it."""
@@ -158,6 +198,8 @@ class KernelLeastSquares(BlockEstimator):
         """Set the fitted attributes from one prefix of every path."""
         assembled = assemble(result.paths, result.outputs, result.target_means, n_centers)
         self._result = result
+        self._prefixes = n_centers
+        self._calibration = None
         self._set_model(
             KernelModel(
                 result.kernel,
@@ -186,7 +228,8 @@ class KernelLeastSquares(BlockEstimator):
         }
 
     def _stored_arrays(self) -> dict[str, NDArray[Any]]:
-        return {"lambda": np.atleast_1d(np.asarray(self.lambda_, dtype=np.float64)), "history": self.history_}
+        arrays = {"lambda": np.atleast_1d(np.asarray(self.lambda_, dtype=np.float64)), "history": self.history_}
+        return {**arrays, **probability_arrays(self)} if self._classification else arrays
 
     def _stored_figures(self) -> dict[str, Any]:
         return {"gcv": self.gcv_, "stop_reason": str(self.stop_reason_)}
@@ -197,6 +240,8 @@ class KernelLeastSquares(BlockEstimator):
             raise ValueError("lambda is no vector of numbers")
         if arrays["history"].dtype.names is None:
             raise ValueError("history has no columns")
+        if self._classification:
+            restore_probabilities(self, arrays)
         self.lambda_ = float(lambdas[0]) if len(lambdas) == 1 else lambdas
         self.gcv_ = float("nan") if figures["gcv"] is None else figures["gcv"]
         self.history_ = arrays["history"]
@@ -204,6 +249,9 @@ class KernelLeastSquares(BlockEstimator):
 
     def truncate(self, n_centers: int) -> Self:
         """Return the model of the first `n_centers` centres; the path is nested, so nothing is trained again.
+
+        A classifier calibrates its probabilities anew when they are first asked for, or when it is saved, on the
+        training rows that it keeps for that.
 
         Parameters
         ----------

@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from distkern.errors import DataError
+from distkern.calibration import AnyCalibration
+from distkern.decisions import pair_scores
+from distkern.errors import DataError, JobError
 from distkern.estimators import outputs
 from distkern.estimators.block_estimator import Array, BlockEstimator
 from distkern.estimators.inputs import validate_rows
@@ -100,6 +102,8 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
     """Classification by least squares on targets of +-1 a class."""
 
     _classification = True
+    _calibration: AnyCalibration | None = None
+    multiclass: str
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model.
@@ -154,7 +158,7 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
             )
 
     def decision_function(self, X: Any) -> Any:
-        """Return the fitted targets, about +1 for the class and -1 for the others.
+        """Return the fitted targets, about +1 for the class and -1 for the others; of pairs of classes, their votes.
 
         Parameters
         ----------
@@ -166,9 +170,11 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
         numpy, zarr or dask array, shape (n_rows,) for two classes, else (n_rows, n_classes)
             Container as for `predict`.
         """
-        binary = self._n_classes() == 2
-        finish = outputs.only_target if binary else outputs.all_targets
-        return self._evaluate(X, finish, None if binary else self._n_classes(), np.dtype(np.float64))
+        n_classes = self._n_classes()
+        finish: Finish[NDArray[Any]] = outputs.only_target if n_classes == 2 else outputs.all_targets
+        if n_classes > 2 and self._scheme() in ("one-vs-one", "dag"):
+            finish = partial(pair_scores, n_classes=n_classes)
+        return self._evaluate(X, finish, None if n_classes == 2 else n_classes, np.dtype(np.float64))
 
     def predict(self, X: Any) -> Any:
         """Predict labels.
@@ -190,8 +196,11 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
     def predict_proba(self, X: Any) -> Any:
         """Estimate class probabilities.
 
-        Least squares on +-1 targets estimates 2 P(class | x) - 1; the estimates are clipped below and scaled to sum
-        to one. They rank well, but are not calibrated.
+        The log-odds are linear in the fitted targets and were fitted to leave-one-out outputs of training rows, so
+        the probabilities are calibrated; the largest is that of the class which `predict` returns. A model without
+        calibration takes its targets of +-1 for estimates of 2 P(class | x) - 1, which rank well. With pairs of classes
+        each pair has odds of its own, and pairwise coupling joins them (thesis 4.8); the most probable class may then
+        be another than the one that wins most pairs.
 
         Parameters
         ----------
@@ -203,7 +212,45 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
         numpy, zarr or dask array, shape (n_rows, n_classes)
             Container as for `predict`.
         """
-        return self._evaluate(X, outputs.probabilities, self._n_classes(), np.dtype(np.float64))
+        finish = partial(outputs.probabilities, calibration=self._calibrated())
+        return self._evaluate(X, finish, self._n_classes(), np.dtype(np.float64))
+
+    def log_likelihood(self, X: Any) -> Any:
+        """Return log p(x | class) up to a number that all classes share: emission scores of hidden Markov models.
+
+        By Bayes' rule, log P(class | x) - log P(class) with the shares of the training rows as P(class).
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask.array.Array or Dataset, shape (n_rows, n_features)
+            Rows in the training's feature space.
+
+        Returns
+        -------
+        numpy, zarr or dask array, shape (n_rows, n_classes)
+            Container as for `predict`.
+
+        Raises
+        ------
+        JobError
+            The model does not know the shares of its classes.
+        """
+        check_is_fitted(self)
+        priors = getattr(self, "class_prior_", None)
+        if priors is None:
+            raise JobError(
+                "this model was saved without the shares of its classes (class_prior_), which likelihoods need: "
+                "train it again",
+                kind="no-priors",
+            )
+        finish = partial(outputs.log_likelihoods, calibration=self._calibrated(), priors=np.asarray(priors))
+        return self._evaluate(X, finish, self._n_classes(), np.dtype(np.float64))
+
+    def _calibrated(self) -> AnyCalibration | None:
+        """Return the calibration, made now where a shorter prefix has none yet."""
+        if self._calibration is None:
+            self._calibration = self._make_calibration()
+        return self._calibration
 
     def _n_classes(self) -> int:
         return len(self._labels())
@@ -212,7 +259,16 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
         return np.asarray(getattr(self, "classes_", ()))
 
     def _predictions(self) -> Finish[NDArray[Any]]:
-        return partial(outputs.labels, classes=self._labels())
+        return partial(outputs.labels, classes=self._labels(), multiclass=self._scheme())
+
+    def _scheme(self) -> str:
+        return getattr(self, "multiclass", "shared")
 
     def _predictions_and_probabilities(self) -> Finish[tuple[NDArray[Any], Array]]:
-        return partial(outputs.labels_and_probabilities, classes=self._labels())
+        calibration = self._calibrated()
+        return partial(
+            outputs.labels_and_probabilities,
+            classes=self._labels(),
+            multiclass=self._scheme(),
+            calibration=calibration,
+        )

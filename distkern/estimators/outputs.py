@@ -7,9 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.calibration import AnyCalibration
+from distkern.decisions import decide
+from distkern.scheduler.threads import single_threaded_blas
+
 Array = NDArray[np.float64]
 
 SMALLEST_PROBABILITY = 1e-6
+
+SMALLEST_PRIOR = 1e-12
+"""Share that a class without training rows is given."""
 
 
 def all_targets(values: Array) -> Array:
@@ -22,14 +29,16 @@ def only_target(values: Array) -> Array:
     return values[:, 0]
 
 
-def labels(values: Array, classes: NDArray[Any]) -> NDArray[Any]:
-    """Return the class with the largest target, shape (n,); two classes share one target."""
-    codes = (values[:, 0] > 0).astype(np.intp) if values.shape[1] == 1 else values.argmax(axis=1)
-    return np.asarray(classes[codes])
+def labels(values: Array, classes: NDArray[Any], multiclass: str = "shared") -> NDArray[Any]:
+    """Return the class that the outputs speak for, shape (n,)."""
+    return np.asarray(classes[decide(values, len(classes), multiclass)])
 
 
-def probabilities(values: Array) -> Array:
-    """Return probabilities from targets of +-1, shape (n, n_classes)."""
+def probabilities(values: Array, calibration: AnyCalibration | None = None) -> Array:
+    """Return class probabilities, shape (n, n_classes): calibrated, or else a linear estimate from targets of +-1."""
+    if calibration is not None:
+        # Far from the data a probability may be below the smallest number.
+        return np.maximum(np.exp(log_posteriors(values, calibration)), np.finfo(np.float64).tiny)
     if values.shape[1] == 1:
         values = np.concatenate([-values, values], axis=1)
     estimates = (values + 1) / 2
@@ -39,6 +48,21 @@ def probabilities(values: Array) -> Array:
     return np.asarray(estimates / estimates.sum(axis=1, keepdims=True))
 
 
-def labels_and_probabilities(values: Array, classes: NDArray[Any]) -> tuple[NDArray[Any], Array]:
+def log_posteriors(values: Array, calibration: AnyCalibration | None) -> Array:
+    """Return the logarithms of the class probabilities, shape (n, n_classes)."""
+    if calibration is None:
+        return np.log(probabilities(values))
+    with single_threaded_blas():
+        return calibration.log_posteriors(values)
+
+
+def log_likelihoods(values: Array, calibration: AnyCalibration | None, priors: Array) -> Array:
+    """Return log P(class | x) - log P(class), shape (n, n_classes)."""
+    return np.asarray(log_posteriors(values, calibration) - np.log(np.maximum(priors, SMALLEST_PRIOR)))
+
+
+def labels_and_probabilities(
+    values: Array, classes: NDArray[Any], multiclass: str, calibration: AnyCalibration | None = None
+) -> tuple[NDArray[Any], Array]:
     """Return both for one evaluation."""
-    return labels(values, classes), probabilities(values)
+    return labels(values, classes, multiclass), probabilities(values, calibration)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.decisions import output_count
 from distkern.errors import JobError, StoreError
 from distkern.estimators.parameters import DTYPES
 from distkern.kernels import Kernel, kernel_from_parameters
@@ -140,7 +141,9 @@ def _require_consistent(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -
         wrong.append("center_indices")
     classes = arrays.get("classes")
     if classes is not None and not (
-        classes.ndim == 1 and len(classes) >= 2 and n_outputs == (1 if len(classes) == 2 else len(classes))
+        classes.ndim == 1
+        and len(classes) >= 2
+        and n_outputs == output_count(len(classes), meta["parameters"].get("multiclass", "shared"))
     ):
         wrong.append("classes")
     names = meta["feature_names"]

@@ -21,6 +21,7 @@ from benchmarks import (
     generated,
     memory,
     ours,
+    probabilities,
     profiling,
     reference_loop,
     scaling,
@@ -388,3 +389,21 @@ def test_every_benchmark_has_help(name: str) -> None:
     done = CliRunner().invoke(main, [name, "--help"])
     assert done.exit_code == 0
     assert "--json" in done.output
+
+
+# --- probabilities ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_probabilities_are_scored_beside_the_svm(n_classes: int) -> None:
+    X, y = generated.in_memory(Mixture(n_classes, 2, 6, subspace=3).draw(900))
+    X = X.astype(np.float64)
+    rows = list(probabilities.measure(X[:500], y[:500], X[500:], y[500:], probabilities.Setting(2.0, 40), (0, 1)))
+    assert [row["form"] for row in rows][:2] == ["SVC", "linear estimate"]
+    assert len(rows) == (8 if n_classes > 2 else 6)
+    by_form = {row["form"]: row for row in rows}
+    assert by_form["predict_proba"]["log loss"] < by_form["linear estimate"]["log loss"]
+    assert all(0 <= row["Brier"] <= 2 and math.isfinite(row["log loss"]) for row in rows)
+    assert by_form["predict_proba"]["log loss - SVC"] == pytest.approx(
+        by_form["predict_proba"]["log loss"] - by_form["SVC"]["log loss"]
+    )

@@ -101,6 +101,18 @@ def test_the_plan_is_that_of_the_training(waves: Path, call: Call) -> None:
         assert summary[name] <= plan[name] <= 1.5 * summary[name], name
 
 
+def test_a_classification_is_read_once_more(blobs: Path, call: Call) -> None:
+    for rows in ("none", 100):
+        model = {"sigma": 2.0, "max_centers": 9, "stop": "none"}
+        job = write_job(blobs, data={"train": "blobs.zarr"}, model=model)
+        setting = ("--set", f"model.selection_rows={rows}", "--json")
+        plan, done = record_of(call("plan", job, *setting)), call("train", job, *setting, "-q")
+        assert done.code == 0, done.err
+        # A plan takes labels for numbers of eight bytes.
+        assert 1.0 <= plan["bytes_read"] / json.loads(done.out.splitlines()[-1])["bytes_read"] < 1.2
+        assert plan["passes"] == (2 if rows == "none" else 3)
+
+
 def test_the_tables_are_for_a_person(waves: Path, call: Call) -> None:
     done = call("plan", write_job(waves, **WAVES), "--memory", "64MiB")
     assert done.code == 0, done.err
@@ -174,6 +186,7 @@ def test_data_that_does_not_exist(here: Path, call: Call) -> None:
     assert plan["planned_peak_bytes"] <= (8 << 30) + (250 << 20)
     classes = record_of(call("plan", job, *options, "--targets", 10))
     assert classes["n_targets"] == 10
+    assert classes["bytes_read"] == 2 * plan["bytes_read"]
     chunks = record_of(call("plan", job, *options, "--chunk-rows", 1000))
     assert chunks["block_rows"] % 1000 == 0
     # Without shapes there is nothing to plan.

@@ -68,3 +68,29 @@ def test_a_label_that_the_model_never_saw_counts_as_wrong() -> None:
     assert score.error == 0.25
     assert score.labels == [0, 1, 7]
     assert score.confusion.tolist() == [[1, 0, 0], [0, 2, 0], [0, 1, 0]]
+
+
+@pytest.mark.parametrize("blocks", [1, 7])
+def test_losses_of_probabilities_equal_scikit_learn(blocks: int) -> None:
+    rng = np.random.default_rng(3)
+    labels = np.array(["ant", "bee", "cat"])
+    truth, chances = labels[rng.integers(0, 3, 90)], rng.dirichlet(np.ones(3), 90)
+    score = ClassificationScore(labels)
+    for part in np.array_split(np.arange(90), blocks):
+        score.update(truth[part], labels[chances[part].argmax(axis=1)], chances[part])
+    assert score.log_loss == pytest.approx(metrics.log_loss(truth, chances, labels=labels))
+    assert score.brier == pytest.approx(np.square(chances - (truth[:, None] == labels)).sum(axis=1).mean())
+    assert score.as_record()["log_loss"] == score.log_loss
+
+
+def test_a_label_that_the_model_never_saw_has_no_probability() -> None:
+    score = ClassificationScore(np.array([0, 1]))
+    score.update(np.array([0, 7]), np.array([0, 0]), np.array([[0.75, 0.25], [1.0, 0.0]]))
+    assert score.log_loss == pytest.approx((-np.log(0.75) - np.log(1e-15)) / 2)
+    assert score.brier == pytest.approx((2 * 0.25**2 + 2.0) / 2)
+
+
+def test_without_probabilities_there_are_no_losses() -> None:
+    record = plain(fed(ClassificationScore(np.array([0, 1])), np.array([0, 1]), np.array([0, 1]), 1).as_record())
+    assert record["log_loss"] is None
+    assert record["brier"] is None

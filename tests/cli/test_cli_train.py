@@ -128,7 +128,8 @@ def test_selection_on_a_row_sample_reads_everything_once_more(blobs: Path, call:
     whole, sample = (
         record_of(call("train", job, "--set", f"model.selection_rows={rows}", "--json")) for rows in ("none", 100)
     )
-    assert sample["bytes_read"] == 2 * whole["bytes_read"]
+    # Beside the pass that fits the centres there is the one that calibrates.
+    assert 2 * sample["bytes_read"] == 3 * whole["bytes_read"]
     assert sample["n_centers"] == whole["n_centers"] == 9
 
 

@@ -200,7 +200,8 @@ def test_fitted_facts(cls: Any) -> None:
     assert summary["seconds"] > 0
     assert summary["exchanges"] > 0
     assert summary["kernel_columns"] >= model.n_centers_
-    assert summary["bytes_read"] == 120 * 8 * 3
+    # Classifiers read the rows once more, to calibrate their probabilities.
+    assert summary["bytes_read"] == 120 * 8 * 3 * (2 if "Classifier" in cls.__name__ else 1)
     assert "plan" not in summary
 
 

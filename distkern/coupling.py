@@ -1,0 +1,61 @@
+"""From decisions between two classes to one among many: pairwise coupling (thesis 4.8) and decision graphs."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+SMALLEST_CHANCE = 1e-12
+"""Pairwise probabilities are not taken below this, nor above one minus this."""
+
+
+def pairwise_coupling(chances: Array) -> Array:
+    """Couple the probabilities of pairs: 1 / P(i | x) = sum_{j != i} 1 / nu_ij - (C - 2), then scaled to sum one.
+
+    Exact where the pairs belong together, nu_ij = P_i / (P_i + P_j) (Price et al., 1995).
+
+    Parameters
+    ----------
+    chances : array, shape (n, C, C)
+        nu[:, i, j] is the probability of class i where it is i or j, and 1 - nu[:, j, i]; the diagonal is ignored.
+
+    Returns
+    -------
+    array, shape (n, C)
+        Probabilities, above zero.
+    """
+    n_classes = chances.shape[1]
+    bounded = np.clip(chances, SMALLEST_CHANCE, 1 - SMALLEST_CHANCE)
+    # 1 / nu - 1 term by term: the bracket is 1 plus a sum of positive numbers, so it neither cancels nor falls below 1.
+    against = 1 / bounded - 1
+    against[:, np.arange(n_classes), np.arange(n_classes)] = 0.0
+    coupled = 1 / (1 + against.sum(axis=2))
+    return np.asarray(coupled / coupled.sum(axis=1, keepdims=True))
+
+
+def dag_decision(decisions: Array) -> NDArray[np.intp]:
+    """Decide among classes by a directed acyclic graph of pairs (Platt et al., 2000).
+
+    All classes are on a list; its first and its last are compared, and the loser is struck off, until one is left.
+    C - 1 of the C (C - 1) / 2 decisions are looked at for each row.
+
+    Parameters
+    ----------
+    decisions : array, shape (n, C, C)
+        decisions[:, i, j] with i < j is at least 0 where class i wins against j; the rest is ignored.
+
+    Returns
+    -------
+    array, shape (n,)
+        Classes, counted from 0.
+    """
+    n, n_classes = decisions.shape[:2]
+    rows = np.arange(n)
+    first, last = np.zeros(n, dtype=np.intp), np.full(n, n_classes - 1, dtype=np.intp)
+    for _ in range(n_classes - 1):
+        won = decisions[rows, first, last] >= 0
+        last = np.where(won, last - 1, last)
+        first = np.where(won, first, first + 1)
+    return first

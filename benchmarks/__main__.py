@@ -17,6 +17,7 @@ from benchmarks import (
     gemm_share,
     generated,
     memory,
+    norm_refit,
     probabilities,
     profiling,
     record_cost,
@@ -78,12 +79,36 @@ def accuracy_time_command(names: tuple[str, ...], path: Path | None, centers: tu
     tables.report(accuracy_time.run(splits, centers, fewer=fewer), path)
 
 
-@main.command("stop-rule", help="The default stop rule beside the best model along the path.")
+_longer = click.option(
+    "--longer",
+    default=1,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Multiple of the set's number of centres that a path may have.",
+)
+
+
+@main.command("stop-rule", help="The stop rules beside the best model along the path.")
 @_sets
 @_json
 @_number("--seed", 0)
-def stop_rule_command(names: tuple[str, ...], path: Path | None, seed: int) -> None:
-    tables.report(stop_rule.run(datasets.present(names), seed), path)
+@click.option(
+    "--rule", "rules", multiple=True, default=stop_rule.RULES, show_default=True, help="May be given several times."
+)
+@_longer
+def stop_rule_command(
+    names: tuple[str, ...], path: Path | None, seed: int, rules: tuple[str, ...], longer: int
+) -> None:
+    tables.report(stop_rule.run(datasets.present(names), seed, rules, longer), path)
+
+
+@main.command("norm-refit", help="refit='rkhs' and evidence beside the path's weights with lambda by GCV.")
+@_sets
+@_json
+@_number("--seed", 0)
+@_longer
+def norm_refit_command(names: tuple[str, ...], path: Path | None, seed: int, longer: int) -> None:
+    tables.report(norm_refit.run(datasets.present(names), seed, longer), path)
 
 
 @main.command("probabilities", help="Log loss and Brier score of calibrated forms beside SVC(probability=True).")

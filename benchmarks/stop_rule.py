@@ -1,4 +1,4 @@
-"""How well the default stop rule chooses: its test error beside the best along the same path."""
+"""How well the stop rules choose: their test errors beside the best along the same path."""
 
 from __future__ import annotations
 
@@ -14,36 +14,57 @@ from benchmarks.datasets import Split
 GRID = 40
 """Models looked at along a path."""
 
+RULES = ("gcv", "bic", "mdl")
+"""Stop rules that are measured."""
 
-def measure(split: Split, seed: int = 0) -> dict[str, Any]:
-    """Train to the end, look at the test error along the path, and ask where the rule would have stopped."""
+
+def measure(split: Split, seed: int = 0, rules: tuple[str, ...] = RULES, longer: int = 1) -> dict[str, Any]:
+    """Train to the end, look at the test error along the path, and ask where each rule would have stopped.
+
+    Parameters
+    ----------
+    split : Split
+        Training and test rows.
+    seed : int
+        Key of the row draws.
+    rules : tuple of str
+        Stop rules to measure.
+    longer : int
+        Multiple of the recipe's centres that the path may have.
+    """
     recipe = split.recipe
     cls = distkern.OROLSClassifier if recipe.classification else distkern.OROLSRegressor
-    options: dict[str, Any] = {"standardize": recipe.standardize, "random_state": seed}
+    options: dict[str, Any] = {
+        "standardize": recipe.standardize,
+        "random_state": seed,
+        "max_centers": longer * recipe.centers,
+    }
     if recipe.sigma is not None:
         options["sigma"] = recipe.sigma
     error = error_of(split)
-    path = cls(max_centers=recipe.centers, stop=None, **options).fit(split.X, split.y)
+    path = cls(stop=None, **options).fit(split.X, split.y)
     sizes = np.unique(np.linspace(1, path.n_centers_, GRID).astype(int))
     errors = [error(path.truncate(int(m)).predict(split.X_test)) for m in sizes]
-    chosen = cls(max_centers=recipe.centers, stop="gcv", **options).fit(split.X, split.y)
     best = float(min(errors))
-    stopped = error(chosen.predict(split.X_test))
     n = len(split.y_test)
     spread = np.sqrt(best * (1 - best) / n) if recipe.classification else best / np.sqrt(2 * n)
-    return {
-        "set": recipe.name,
-        "best": best,
-        "at": int(sizes[int(np.argmin(errors))]),
-        "gcv rule": stopped,
-        "centers": chosen.n_centers_,
-        "reason": str(chosen.stop_reason_),
-        "ratio": stopped / best if best else float("inf"),
-        "standard errors": float((stopped - best) / spread) if spread else 0.0,
-    }
+    row: dict[str, Any] = {"set": recipe.name, "best": best, "at": int(sizes[int(np.argmin(errors))])}
+    for rule in rules:
+        chosen = cls(stop=rule, **options).fit(split.X, split.y)
+        stopped = error(chosen.predict(split.X_test))
+        row |= {
+            rule: stopped,
+            f"{rule} centers": chosen.n_centers_,
+            f"{rule} reason": str(chosen.stop_reason_),
+            f"{rule} ratio": stopped / best if best else float("inf"),
+            f"{rule} standard errors": float((stopped - best) / spread) if spread else 0.0,
+        }
+    return row
 
 
-def run(splits: Iterable[Split], seed: int) -> Iterator[dict[str, Any]]:
+def run(
+    splits: Iterable[Split], seed: int, rules: tuple[str, ...] = RULES, longer: int = 1
+) -> Iterator[dict[str, Any]]:
     """Measure every split."""
     for split in splits:
-        yield measure(split, seed)
+        yield measure(split, seed, rules, longer)

@@ -15,9 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from distkern.regularization import gcv, reestimate_lambda
+from distkern.regularization import gcv, reestimate_by_evidence, reestimate_lambda
 
 Array = NDArray[np.float64]
+
+PER_TARGET = "-per-target"
+"""Ends the names of the rules that give every target its own lambda."""
+
+_RULES = {"gcv": reestimate_lambda, "evidence": reestimate_by_evidence}
 
 
 @dataclass(frozen=True)
@@ -162,8 +167,8 @@ class Factors:
         y'y of each centred target.
     capacity : int
         Most centres.
-    regularization : {"gcv", "gcv-per-target", "none"} or float
-        How lambda follows the path: re-estimated a step at a time, zero, or fixed.
+    regularization : {"gcv", "gcv-per-target", "evidence", "evidence-per-target", "none"} or float
+        How lambda follows the path: re-estimated a step at a time from 0 on, zero, or fixed.
     """
 
     def __init__(
@@ -180,7 +185,9 @@ class Factors:
         self._s[0] = weight_sum
         self._z = np.zeros((capacity + 1, n_targets))
         self._residual_products = np.zeros((capacity + 1, n_targets))
-        n_lambdas = n_targets if regularization == "gcv-per-target" else 1
+        rule = regularization if isinstance(regularization, str) else ""
+        self._reestimate = _RULES.get(rule.removesuffix(PER_TARGET))
+        n_lambdas = n_targets if rule.endswith(PER_TARGET) else 1
         fixed = 0.0 if isinstance(regularization, str) else float(regularization)
         self.lambdas = np.full((capacity + 1, n_lambdas), fixed)
 
@@ -253,8 +260,8 @@ class Factors:
         m = self.n_columns + ahead
         self._s[m] = s
         self._z[m] = z
-        if isinstance(self.regularization, str) and self.regularization != "none":
-            self.lambdas[m] = reestimate_lambda(
+        if self._reestimate is not None:
+            self.lambdas[m] = self._reestimate(
                 self._s[: m + 1], self._z[: m + 1], self.target_norms, self.lambdas[m - 1], self.weight_sum
             )
         return np.asarray(z / (self.lambdas[m] + s))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack, solve_triangular
 
 from distkern.factors import Factors, skipping_ldl
-from distkern.regularization import charged_gcv
+from distkern.scores import path_score
 
 Array = NDArray[np.float64]
 
@@ -171,8 +171,8 @@ def _orthogonal_products(unit: Array, products: Array) -> Array:
 
 
 def regularise(
-    fitted: Refit, weight_sum: float, target_norms: Array, regularization: str | float
-) -> tuple[Factors, Array, Array]:
+    fitted: Refit, weight_sum: float, target_norms: Array, regularization: str | float, stop: str | None
+) -> tuple[Factors, Array, Array | None]:
     """Follow lambda along the path of the kept centres, one re-estimation a step.
 
     Parameters
@@ -183,8 +183,10 @@ def regularise(
         Sum of the row weights.
     target_norms : array, shape (T,)
         y'y of each centred target.
-    regularization : {"gcv", "gcv-per-target", "none"} or float
+    regularization : str or float
         As for `Factors`.
+    stop : str or None
+        Name of the stop rule.
 
     Returns
     -------
@@ -192,14 +194,16 @@ def regularise(
         With all centres.
     gcv : array, shape (k,)
         Generalised cross validation after each step.
-    charged : array, shape (k,)
-        The same with selected centres charged for: the stop rule's score.
+    scores : array, shape (k,), or None
+        What the stop rule looks for the minimum of, if that follows from the factors.
     """
     m = len(fitted.kept)
     factors = Factors(weight_sum, target_norms, m, regularization)
-    gcv, charged = np.empty(m), np.empty(m)
+    gcv = np.empty(m)
+    scores: list[float] = []
     for j in range(1, m + 1):
         _, gcv[j - 1] = factors.append(fitted.u[:j, j], fitted.s[j], fitted.z[j])
-        score = charged_gcv(factors.s, factors.z, target_norms, factors.lambda_, weight_sum)
-        charged[j - 1] = score.sum()
-    return factors, gcv, charged
+        score = path_score(stop, factors.s, factors.z, target_norms, factors.lambda_, weight_sum)
+        if score is not None:
+            scores.append(score)
+    return factors, gcv, np.array(scores) if len(scores) == m else None

@@ -1,4 +1,4 @@
-"""Choice of lambda by generalised cross-validation, from the factors' small numbers alone.
+"""Choice of lambda by generalised cross-validation or by evidence, from the factors' small numbers alone.
 
 With orthogonal columns q_j everything follows from s_j = q_j'q_j, z_j = q_j'y and y'y, in O(m T) a step. The
 smoother is P = I - Q (Q'Q + lambda I)^-1 Q', ss = |P y|^2 and tr = trace(P). Column 0 is the constant:
@@ -14,7 +14,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["charged_gcv", "effective_trace", "gcv", "reestimate_lambda", "residual_sum_of_squares"]
+__all__ = [
+    "charged_gcv",
+    "effective_centers",
+    "effective_trace",
+    "gcv",
+    "reestimate_by_evidence",
+    "reestimate_lambda",
+    "residual_sum_of_squares",
+]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -73,12 +81,27 @@ def effective_trace(s: FloatArray, lam: FloatArray, W: float, charge: float = 1.
     array, shape of `lam`
         The trace, possibly 0 or less.
     """
-    total = _denominators(s, lam)
-    # A quotient, not a product with the inverse: without lambda every share is exactly 1.
-    shares = np.divide(s[:, np.newaxis], total, out=np.zeros_like(total), where=total > 0.0)
     if charge == 1.0:
-        return np.asarray(W - shares.sum(axis=0))
-    return np.asarray(W - 1.0 - charge * shares[1:].sum(axis=0))
+        return np.asarray(W - _shares(s, lam).sum(axis=0))
+    return np.asarray(W - 1.0 - charge * effective_centers(s, lam))
+
+
+def effective_centers(s: FloatArray, lam: FloatArray) -> FloatArray:
+    """Compute the effective number of weights beside the constant, sum_{j>=1} s_j/(lambda + s_j).
+
+    Parameters
+    ----------
+    s : array, shape (m + 1,)
+        Squared norms of the orthogonal columns, the constant first.
+    lam : array, shape (1,) or (T,)
+        Regularisation, at least 0.
+
+    Returns
+    -------
+    array, shape of `lam`
+        Between 0 and m.
+    """
+    return np.asarray(_shares(s, lam)[1:].sum(axis=0))
 
 
 def gcv(s: FloatArray, z: FloatArray, yy: FloatArray, lam: FloatArray, W: float) -> FloatArray:
@@ -155,6 +178,45 @@ def reestimate_lambda(s: FloatArray, z: FloatArray, yy: FloatArray, lam: FloatAr
         step = (trace_slope / trace) * (ss / curvature)
     defined = (trace > 0.0) & (curvature > 0.0) & ~np.isnan(step)
     return np.where(defined, np.clip(step, 0.0, _LAMBDA_LIMIT * s.max()), lam)
+
+
+def reestimate_by_evidence(s: FloatArray, z: FloatArray, yy: FloatArray, lam: FloatArray, W: float) -> FloatArray:
+    """Take one fixed-point step towards a lambda that maximises the Bayesian evidence (MacKay 1992, eq. 4.11, 4.12).
+
+    The weights w = z/(lambda + s) of the orthogonal columns have the prior N(0, I/alpha), the noise is N(0, I/beta) and
+    lambda = alpha/beta. With gamma = sum_j s_j/(lambda + s_j) weights determined by the data, alpha = gamma/|w|^2 and
+    beta = (W - gamma)/ss. The constant stays in both sums, so that this is the marginal likelihood of y under
+    I/beta + Q Q'/alpha. Targets that share lambda share alpha and beta: their |w|^2 and ss are added up.
+
+    From lambda = 0 the step leads to a lambda above 0 unless the fit is exact: there the evidence is minus infinity.
+
+    Parameters
+    ----------
+    s, z, yy, lam
+        As for `residual_sum_of_squares`.
+    W : float
+        Sum of the row weights.
+
+    Returns
+    -------
+    array, shape of `lam`
+        The new lambda, between 0 and 10^6 max s. The old one stays where the step is undefined: the trace is
+        not above 0, or no column has a product with the targets.
+    """
+    weights = np.ascontiguousarray(z) * _inverse(s, lam)
+    trace = effective_trace(s, lam, W)
+    ss = _over_targets(residual_sum_of_squares(s, z, yy, lam), lam)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        size = _over_targets((weights * weights).sum(axis=0), lam)
+        step = ((W - trace) / trace) * (ss / size)
+    defined = (trace > 0.0) & (size > 0.0) & ~np.isnan(step)
+    return np.where(defined, np.clip(step, 0.0, _LAMBDA_LIMIT * s.max()), lam)
+
+
+def _shares(s: FloatArray, lam: FloatArray) -> FloatArray:
+    total = _denominators(s, lam)
+    # A quotient, not a product with the inverse: without lambda every share is exactly 1.
+    return np.divide(s[:, np.newaxis], total, out=np.zeros_like(total), where=total > 0.0)
 
 
 def _denominators(s: FloatArray, lam: FloatArray) -> FloatArray:

@@ -13,6 +13,8 @@ class StopReason(StrEnum):
     GCV_RISEN = "gcv-risen"
     VALIDATION_RISEN = "validation-risen"
     LOO_RISEN = "loo-risen"
+    BIC = "bic"
+    MDL = "mdl"
     ILL_CONDITIONED = "ill-conditioned"
     CANDIDATES_EXHAUSTED = "candidates-exhausted"
     RESIDUAL_BELOW = "residual-below"
@@ -29,6 +31,14 @@ _ADVICE = {
     StopReason.GCV_RISEN: "Generalised cross validation passed its minimum; the model at the minimum is kept.",
     StopReason.VALIDATION_RISEN: "The held-out error passed its minimum; the model at the minimum is kept.",
     StopReason.LOO_RISEN: "No further centre lowers the leave-one-out misclassification rate.",
+    StopReason.BIC: (
+        "The Bayesian information criterion passed its minimum and the model there is kept, a small one; "
+        "stop='gcv' keeps more centres and is more accurate where the target is intricate."
+    ),
+    StopReason.MDL: (
+        "The description length passed its minimum and the model there is kept, a very small one; "
+        "stop='bic' and stop='gcv' keep more centres and are more accurate where the target is intricate."
+    ),
     StopReason.ILL_CONDITIONED: "The factors passed the condition limit; a smaller sigma or fewer centres helps.",
     StopReason.CANDIDATES_EXHAUSTED: (
         "No row was found whose kernel column is independent of the selected ones; if that came early, sigma is too "

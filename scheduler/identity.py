@@ -23,6 +23,9 @@ NUMERICS = 2
 EXTENSIBLE = "max_centers"
 """The one setting that may change between a run and its continuation, as the path is nested."""
 
+AFTERWARDS = "refit"
+"""The one setting that a training has no part in: it follows from the path."""
+
 
 def identity_of(job: TrainingJob, source: BlockSource) -> dict[str, Any]:
     """Describe a training by what decides its result.
@@ -30,7 +33,7 @@ def identity_of(job: TrainingJob, source: BlockSource) -> dict[str, Any]:
     Parameters
     ----------
     job : TrainingJob
-        What to train; its `max_centers` is left out.
+        What to train; its `max_centers` and `refit` are left out.
     source : BlockSource
         The rows.
 
@@ -39,7 +42,8 @@ def identity_of(job: TrainingJob, source: BlockSource) -> dict[str, Any]:
     dict
         JSON values in the sections "model", "data" and "software".
     """
-    settings = {field.name: getattr(job, field.name) for field in fields(job) if field.name != EXTENSIBLE}
+    names = [field.name for field in fields(job) if field.name not in (EXTENSIBLE, AFTERWARDS)]
+    settings = {name: getattr(job, name) for name in names}
     if isinstance(job.kernel, Kernel):
         settings["kernel"] = {"name": job.kernel.name, **job.kernel.parameters()}
     return {

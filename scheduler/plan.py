@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from distkern.errors import BudgetError
+from distkern.rkhs import norm_fit_bytes
 from distkern.scheduler.accumulation import refit_bytes, refit_driver_bytes
 from distkern.scheduler.gathering import FAN_IN
 from distkern.scheduler.memory import BASELINE, MemoryPlan, Workload, answer_bytes, driver_bytes, plan_memory
@@ -78,11 +80,14 @@ class TrainingPlan:
     """Memory of the largest process that holds features only, where there are such."""
     driver_peak: int
     """Peak of the driver's process."""
+    norm_refit: int = 0
+    """Bytes that the driver's process takes for ``refit="rkhs"``, after the rows are gone, beside its baseline."""
 
     @property
     def peak(self) -> int:
         """Peak of the largest process that holds blocks."""
-        return max(self.worker.total, 0 if self.features is None else self.features.total)
+        here = BASELINE + self.norm_refit if self.norm_refit and (self.in_driver or self.together) else 0
+        return max(self.worker.total, 0 if self.features is None else self.features.total, here)
 
     def require_fit(self) -> None:
         """Refuse a job that does not fit even with every row matrix in scratch.
@@ -95,6 +100,14 @@ class TrainingPlan:
         self.worker.require_fit()
         if self.features is not None:
             self.features.require_fit()
+        limit = self.worker.limit if self.in_driver or self.together else None
+        if limit is not None and self.norm_refit > limit:
+            raise BudgetError(
+                f"refit='rkhs' needs {self.norm_refit >> 20} MiB in this process beside the interpreter's "
+                f"{BASELINE >> 20} MiB, and the limit is {limit >> 20} MiB: raise memory_limit ([cluster] memory), or "
+                "use fewer max_centers, or refit=None",
+                kind="memory",
+            )
 
     @property
     def worker_room(self) -> int | None:
@@ -144,6 +157,7 @@ def plan_training(
     feature_limit: int | None = None,
     feature_threads: int = 1,
     selected_rows: int | None = None,
+    norm_refit: bool = False,
 ) -> TrainingPlan:
     """Plan a training.
 
@@ -169,6 +183,8 @@ def plan_training(
         Tile threads of such a process.
     selected_rows : int, optional
         Rows that selection looks at, if not all.
+    norm_refit : bool
+        Whether the final weights are those of ``refit="rkhs"``.
 
     Returns
     -------
@@ -222,6 +238,7 @@ def plan_training(
         more_written, more_read = _scratch_traffic(features, settings, senders)
         written, read = written + more_written, read + more_read
     driver = work.n_problems * driver_bytes(settings, work.row_bytes) + final_driver
+    refitted = norm_refit * _norm_refit_bytes(settings, work)
     # A worker's blocks are a few whole subtrees; their sums wait for those of the other workers.
     waiting = min(senders, FAN_IN) * min(2 * work.n_blocks.bit_length(), -(-work.n_blocks // senders)) + 3
     return TrainingPlan(
@@ -242,7 +259,11 @@ def plan_training(
         together=together,
         worker=memory,
         features=features,
-        driver_peak=memory.total if here else BASELINE + driver + answer_bytes(work, settings, rows, waiting),
+        driver_peak=max(
+            memory.total if here else BASELINE + driver + answer_bytes(work, settings, rows, waiting),
+            BASELINE + refitted,
+        ),
+        norm_refit=refitted,
     )
 
 
@@ -272,6 +293,13 @@ class _Course:
         columns = settings.pool if settings.all_rows else settings.pool + panels * settings.batch
         judged = panels if settings.criterion == "loo-error" else 0
         return cls(filling + panels, panels, 1 + panels, 2 + 2 * (filling + panels) + judged, columns)
+
+
+def _norm_refit_bytes(settings: SelectionSettings, work: Workload) -> int:
+    """Bytes of the paths, their centres and the fit of one of them."""
+    m, targets = settings.max_centers, -(-work.n_targets // work.n_problems)
+    paths = work.n_problems * (8 * (m + 1) ** 2 + 3 * m * (work.row_bytes + 8 * work.n_features))
+    return paths + norm_fit_bytes(m, targets)
 
 
 def _flops(rows: int, work: Workload, settings: SelectionSettings) -> Flops:

@@ -116,8 +116,8 @@ def refit_paths(
     Returns
     -------
     Refitted
-        With the stop rule `gcv`, a path keeps its prefix with the lowest charged GCV over all rows; with others the
-        prefix that the rule chose on the sample.
+        With a stop rule whose score follows from the factors (`gcv`, `bic`, `mdl`), a path keeps its prefix with the
+        lowest score over all rows; with others the prefix that the rule chose on the sample.
 
     Raises
     ------
@@ -185,12 +185,12 @@ def _over_all_rows(
             len(path.rows),
             ", ".join(str(row) for row in left_out[:10]) + (", ..." if len(left_out) > 10 else ""),
         )
-    factors, gcv, charged = regularise(fitted, weight_sum, target_norms, settings.regularization)
+    factors, gcv, scores = regularise(fitted, weight_sum, target_norms, settings.regularization, settings.stop)
     history = history[kept]
     history["lambda_"] = factors.lambdas[1:].max(axis=1)
     history["gcv"] = gcv
-    if settings.stop == "gcv":
-        n_centers = int(np.argmin(charged)) + 1 if np.isfinite(charged).any() else 0
+    if scores is not None:
+        n_centers = int(np.argmin(scores)) + 1 if np.isfinite(scores).any() else 0
     else:
         n_centers = int(np.count_nonzero(kept < path.n_centers))
     path = replace(
@@ -203,5 +203,6 @@ def _over_all_rows(
         z=factors.z.copy(),
         lambdas=factors.lambdas.copy(),
         gcv=gcv,
+        target_norms=target_norms,
     )
     return path, history

@@ -225,6 +225,7 @@ def plan_job(
             limit=memory_limit or default_limit(),
             together=True,
             selected_rows=selected_rows,
+            norm_refit=job.refit is not None,
         )
     fits = facts.in_process and _fits_driver(settings, selected_rows)
     in_driver = factors == "driver" or (factors == "auto" and fits)
@@ -240,6 +241,7 @@ def plan_job(
         feature_limit=memory_limit or default_limit(facts),
         feature_threads=facts.threads,
         selected_rows=selected_rows,
+        norm_refit=job.refit is not None,
     )
 
 

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from distkern.errors import DataError
 from distkern.factors import Factors, PanelUpdate, finish_panel
-from distkern.regularization import charged_gcv
 from distkern.sampling import combine_draws
 from distkern.scheduler.answers import Drawn, ProblemAnswer
 from distkern.scheduler.messages import Append, Columns, Eliminate, Form, LookaheadStep, ProblemStep, Project
 from distkern.scheduler.settings import SelectionSettings
+from distkern.scores import path_score
 from distkern.selection import Panel, Pool
 from distkern.stopping import StopReason
 
@@ -192,10 +192,10 @@ class Selector(ABC):
                 self.problem,
             )
         )
-        if settings.stop == "gcv":
-            lam = factors.lambda_
-            value = charged_gcv(factors.s, factors.z, factors.target_norms, lam, self._weight_sum)
-            self.reason = self._rule.observe(self.n_centers, float(value.sum()))
+        lam = factors.lambda_
+        score = path_score(settings.stop, factors.s, factors.z, factors.target_norms, lam, self._weight_sum)
+        if score is not None:
+            self.reason = self._rule.observe(self.n_centers, score)
         elif settings.stop == "lambda":
             self.reason = self._rule.observe(self.n_centers, float(factors.lambda_.max()))
         return step

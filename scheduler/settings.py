@@ -22,6 +22,14 @@ LOOKAHEAD_WATCHED = 128
 LOOKAHEAD_STEPS = 4
 """Steps of a panel with `criterion="residual"` that memory is planned for; 7 to 30 were seen."""
 
+_MINIMUM = {
+    "gcv": StopReason.GCV_RISEN,
+    "bic": StopReason.BIC,
+    "mdl": StopReason.MDL,
+    "validation": StopReason.VALIDATION_RISEN,
+}
+"""Reasons of the stop rules that look for the minimum of a number along the path."""
+
 
 @dataclass(frozen=True)
 class SelectionSettings:
@@ -79,10 +87,8 @@ class SelectionSettings:
 
     def stop_rule(self) -> StopRule:
         """Make a fresh stop rule for one problem."""
-        if self.stop == "gcv":
-            return MinimumPassed(StopReason.GCV_RISEN, self.patience)
-        if self.stop == "validation":
-            return MinimumPassed(StopReason.VALIDATION_RISEN, self.patience)
+        if self.stop in _MINIMUM:
+            return MinimumPassed(_MINIMUM[self.stop], self.patience)
         if self.stop == "lambda":
             return LambdaCalm(1e-2 if self.tol is None else self.tol, self.patience or 5)
         return StopRule()

@@ -78,6 +78,8 @@ class TrainingJob:
     """Whether there is a constant column."""
     sigma_factor: float = 1.0
     """Times the median distance is the width, where `sigma` is "median"."""
+    refit: str | None = None
+    """What the final weights are small in: "rkhs", or None for the path's; no matter of the training itself."""
 
     def sampled_rows(self, n_rows: int) -> int:
         """Rows of the selection sample, 0 where all rows select."""
@@ -128,6 +130,8 @@ class Path:
     """(m + 1, 1 or T): lambda after each step."""
     gcv: Array
     """(m,): GCV after each step."""
+    target_norms: Array
+    """(T,): y'y of each centred target."""
     reason: StopReason
 
 
@@ -482,5 +486,6 @@ def make_path(selector: Selector, n_features: int) -> Path:
         z=factors.z[: m + 1].copy(),
         lambdas=factors.lambdas[: m + 1].copy(),
         gcv=np.array([row[2] for row in selector.history]),
+        target_norms=factors.target_norms,
         reason=selector.final_reason,
     )

@@ -252,7 +252,7 @@ class DensePath:
         Rows to choose among.
     n_steps : int
         Most centres.
-    regularization : {"gcv", "gcv-per-target", "none"} or float
+    regularization : {"gcv", "gcv-per-target", "evidence", "evidence-per-target", "none"} or float
         How lambda follows the path.
     """
 
@@ -290,13 +290,27 @@ class DensePath:
             self.largest.append(float(sizes.max()))
             self.q = np.column_stack([self.q, q])
             self.s, self.z = np.append(self.s, q @ q), np.vstack([self.z, q @ targets])
-            if regularization == "gcv-per-target":
-                lam = np.array([self._step([t], yy, lam[t], weight_sum) for t in range(n_targets)])
-            elif regularization == "gcv":
-                lam = np.full(n_targets, self._step(range(n_targets), yy, lam[0], weight_sum))
+            step = self._evidence_step if str(regularization).startswith("evidence") else self._step
+            if regularization in ("gcv-per-target", "evidence-per-target"):
+                lam = np.array([step([t], yy, lam[t], weight_sum) for t in range(n_targets)])
+            elif regularization in ("gcv", "evidence"):
+                lam = np.full(n_targets, step(range(n_targets), yy, lam[0], weight_sum))
             self.lambdas.append(lam)
             self.rows.append(row)
             self.residual = self.residual - np.outer(q, self.z[-1] / (lam + self.s[-1]))
+
+    def _evidence_step(self, targets: Iterable[int], yy: Array, lam: float, weight_sum: float) -> float:
+        """One re-estimation of alpha/beta (MacKay 1992) for targets that share both."""
+        s, ss, size, determined = self.s, 0.0, 0.0, 0.0
+        for t in targets:
+            w = self.z[:, t] / (lam + s)
+            ss += max(yy[t] - 2 * np.sum(w * self.z[:, t]) + np.sum(s * w**2), 0.0)
+            size += np.sum(w**2)
+            determined += np.sum(s / (lam + s))
+        rows = len(list(targets)) * weight_sum
+        if rows <= determined or size == 0:
+            return lam
+        return float(np.clip((determined / size) / ((rows - determined) / ss) if ss else 0.0, 0.0, 1e6 * s.max()))
 
     def _step(self, targets: Iterable[int], yy: Array, lam: float, weight_sum: float) -> float:
         """One GCV re-estimation of the lambda that some targets share."""

@@ -15,7 +15,7 @@ from distkern.lookahead import Candidates, orthogonal_coefficients, predict_step
 
 Array = NDArray[np.float64]
 
-REGULARIZATION = st.sampled_from(["gcv", "gcv-per-target", "none", 0.3])
+REGULARIZATION = st.sampled_from(["gcv", "gcv-per-target", "evidence", "evidence-per-target", "none", 0.3])
 
 
 class Problem:

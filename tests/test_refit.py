@@ -219,7 +219,8 @@ def test_lambda_follows_the_path_over_all_rows(
     norms = np.square(rows.targets).sum(axis=0)
     fitted = refit(*sums(rows.columns, rows.targets), 1e-14)
     assert fitted is not None
-    factors, gcv, charged = regularise(fitted, rows.weight_sum, norms, "gcv-per-target")
+    factors, gcv, charged = regularise(fitted, rows.weight_sum, norms, "gcv-per-target", "gcv")
+    assert charged is not None
     for t in range(n_targets):
         lam, s, z = 0.0, np.append(rows.weight_sum, fitted.s[1:]), fitted.z[:, t]
         for j in range(1, len(s)):
@@ -239,7 +240,7 @@ def test_weights_are_the_dense_regularised_solution(
     rows = Rows.make(seed, n, tails, n_targets, weighted=True)
     fitted = refit(*sums(rows.columns, rows.targets), 1e-14)
     assert fitted is not None
-    factors, _, _ = regularise(fitted, rows.weight_sum, np.square(rows.targets).sum(axis=0), lam)
+    factors, _, _ = regularise(fitted, rows.weight_sum, np.square(rows.targets).sum(axis=0), lam, None)
     weights = kernel_weights(factors.u, factors.s, factors.z, factors.lambda_)
     u, _, _ = dense_factors(rows.columns, rows.targets)
     stacked = np.vstack([rows.columns, np.sqrt(lam) * u])

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from distkern.regularization import (
     charged_gcv,
+    effective_centers,
     effective_trace,
     gcv,
+    reestimate_by_evidence,
     reestimate_lambda,
     residual_sum_of_squares,
 )
@@ -21,6 +23,8 @@ Array = npt.NDArray[Any]
 seeds = st.integers(0, 2**32 - 1)
 targets = st.integers(1, 4)
 lambdas = st.floats(-6.0, 3.0).map(lambda e: 10.0**e)
+
+RULES = [reestimate_lambda, reestimate_by_evidence]
 
 
 def factors(seed: int, n: int, m: int, T: int, spread: float = 2.0) -> tuple[Array, Array]:
@@ -68,6 +72,7 @@ def test_charged_trace_as_written(seed: int, m: int, T: int, lam: float, charge:
     lams = np.array([lam]) if shared else lam * 2.0 ** np.arange(T)
     trace = np.array([W - 1 - charge * sum(sj / (value + sj) for sj in s[1:]) for value in lams])
     np.testing.assert_allclose(effective_trace(s, lams, W, charge), trace, rtol=1e-12)
+    np.testing.assert_allclose(effective_centers(s, lams), (W - 1 - trace) / charge, rtol=1e-9, atol=1e-9)
     ss = residual_sum_of_squares(s, z, yy, lams)
     expected = W * (ss.sum(keepdims=True) if shared else ss) / trace**2
     np.testing.assert_allclose(charged_gcv(s, z, yy, lams, W, charge), expected, rtol=1e-12)
@@ -117,7 +122,7 @@ def test_a_shared_lambda_of_one_target_is_its_own(seed: int, m: int, T: int, lam
     own = np.full(T, lam)
     for t in range(T):
         one = (s, z[:, [t]], yy[[t]], np.array([lam]), W)
-        for function in (gcv, charged_gcv, reestimate_lambda):
+        for function in (gcv, charged_gcv, reestimate_lambda, reestimate_by_evidence):
             np.testing.assert_allclose(function(*one)[0], function(s, z, yy, own, W)[t], rtol=1e-12)
 
 
@@ -137,7 +142,7 @@ def test_weights_equal_repeated_rows(seed: int, m: int, T: int, lam: float) -> N
     weighted = summary(Q, Y, r)
     repeated = summary(Q[copies], Y[copies])
     lams = np.array([lam])
-    for function in (gcv, charged_gcv, reestimate_lambda):
+    for function in (gcv, charged_gcv, reestimate_lambda, reestimate_by_evidence):
         s, z, yy, W = weighted
         np.testing.assert_allclose(function(s, z, yy, lams, W), function(*repeated[:3], lams, repeated[3]), rtol=1e-9)
     ss = np.square(smoother(Q[copies], lam) @ Y[copies]).sum(axis=0)
@@ -168,21 +173,23 @@ def test_no_trace_left(W: float) -> None:
     assert (gcv(s, z, yy, lam, W) == np.inf).all()
     assert (charged_gcv(s, z, yy, lam, W) == np.inf).all()
     assert charged_gcv(s, z, yy, lam[:1], W).tolist() == [np.inf]
-    np.testing.assert_array_equal(reestimate_lambda(s, z, yy, lam, W), lam)
+    for rule in RULES:
+        np.testing.assert_array_equal(rule(s, z, yy, lam, W), lam)
 
 
-def test_degenerate_sums_keep_lambda() -> None:
+@pytest.mark.parametrize("rule", RULES)
+def test_degenerate_sums_keep_lambda(rule: Any) -> None:
     s = np.array([50.0, 2.0, 0.0])
     z = np.zeros((3, 2))
     z[1, 1] = 3.0
     yy = np.array([5.0, 7.0])
     for start in (0.0, 0.25):
-        lam = reestimate_lambda(s, z, yy, np.full(2, start), 50.0)
+        lam = rule(s, z, yy, np.full(2, start), 50.0)
         assert lam[0] == start
         assert 0.0 < lam[1] <= 1e6 * 50.0
         assert np.isfinite(gcv(s, z, yy, np.full(2, start), 50.0)).all()
     z[1, 1] = 1e-9
-    assert reestimate_lambda(s, z, yy, np.zeros(1), 50.0).tolist() == [1e6 * 50.0]
+    assert rule(s, z, yy, np.zeros(1), 50.0).tolist() == [1e6 * 50.0]
 
 
 @settings(deadline=None)
@@ -203,9 +210,10 @@ def test_extreme_numbers_never_give_nan(seed: int, m: int, T: int, lam: float, s
     z[0] = 0.0
     yy = (z[s > 0] ** 2 / s[s > 0, None]).sum(axis=0) + rng.choice([0.0, 1.0])
     lams = np.full(1 if shared else T, lam)
-    new = reestimate_lambda(s, z, yy, lams, 1e3)
-    assert new.shape == lams.shape
-    assert ((new >= 0.0) & (new <= max(lam, 1e6 * s.max()))).all()
+    for rule in RULES:
+        new = rule(s, z, yy, lams, 1e3)
+        assert new.shape == lams.shape
+        assert ((new >= 0.0) & (new <= max(lam, 1e6 * s.max()))).all()
     for score in (gcv(s, z, yy, lams, 1e3), charged_gcv(s, z, yy, lams, 1e3)):
         assert score.shape == lams.shape
         assert (score >= 0.0).all()
@@ -216,6 +224,80 @@ def test_extreme_numbers_never_give_nan(seed: int, m: int, T: int, lam: float, s
 def test_bits_do_not_depend_on_memory_order(seed: int, m: int, T: int, lam: float) -> None:
     s, z, yy, W = summary(*factors(seed, 60, m, T))
     lams = np.array([lam])
-    for function in (gcv, charged_gcv, reestimate_lambda):
+    for function in (gcv, charged_gcv, reestimate_lambda, reestimate_by_evidence):
         expected = function(s, z, yy, lams, W)
         assert expected.tobytes() == function(s, np.asfortranarray(z), yy, lams, W).tobytes()
+
+
+# --- evidence --------------------------------------------------------------------------------------------------------
+
+
+def log_evidence(Q: Array, Y: Array, alpha: float, beta: float) -> float:
+    """Log marginal likelihood of targets that are Gaussian with covariance I/beta + Q Q'/alpha."""
+    covariance = np.eye(len(Q)) / beta + Q @ Q.T / alpha
+    _, determinant = np.linalg.slogdet(2 * np.pi * covariance)
+    return float(-0.5 * (Y.shape[1] * determinant + np.sum(Y * np.linalg.solve(covariance, Y))))
+
+
+def noise_precision(s: Array, z: Array, yy: Array, lam: Array, W: float) -> Array:
+    """beta of MacKay's re-estimation, written out; shared with lambda."""
+    determined = np.array([sum(s / (value + s)) for value in lam])
+    ss = residual_sum_of_squares(s, z, yy, lam)
+    return (W - determined) * (len(yy) / ss.sum() if len(lam) == 1 else 1 / ss)
+
+
+@settings(deadline=None)
+@given(seeds, st.integers(1, 12), targets, lambdas, st.booleans())
+def test_an_evidence_step_as_written(seed: int, m: int, T: int, lam: float, shared: bool) -> None:
+    Q, Y = factors(seed, 30, m, T, spread=1.0)
+    s, z, yy, W = summary(Q, Y)
+    lams = np.array([lam]) if shared else lam * 2.0 ** np.arange(T)
+    expected = []
+    for index, value in enumerate(lams):
+        y = Y if shared else Y[:, [index]]
+        count = y.shape[1]
+        w = np.linalg.solve(Q.T @ Q + value * np.eye(m + 1), Q.T @ y)
+        determined = np.trace(Q @ np.linalg.solve(Q.T @ Q + value * np.eye(m + 1), Q.T))
+        alpha = count * determined / np.sum(w**2)
+        beta = count * (len(Q) - determined) / np.sum((y - Q @ w) ** 2)
+        expected.append(alpha / beta)
+    limit = 1e6 * s.max()
+    np.testing.assert_allclose(reestimate_by_evidence(s, z, yy, lams, W), np.clip(expected, 0, limit), rtol=1e-6)
+
+
+@settings(deadline=None)
+@given(seeds, st.integers(2, 10), targets, st.booleans())
+def test_converged_evidence_is_stationary_in_alpha_and_beta(seed: int, m: int, T: int, shared: bool) -> None:
+    Q, Y = factors(seed, 40, m, T, spread=0.5)
+    s, z, yy, W = summary(Q, Y)
+    lam = np.zeros(1 if shared else T)
+    for _ in range(2000):
+        lam, old = reestimate_by_evidence(s, z, yy, lam, W), lam
+        if converged := bool((np.abs(lam - old) <= 1e-11 * lam).all()):
+            break
+    assume(converged and bool((lam < 1e3 * s.max()).all()))
+    beta = noise_precision(s, z, yy, lam, W)
+    h = 1e-4
+    for index, (value, precision) in enumerate(zip(lam, beta, strict=True)):
+        y = Y if shared else Y[:, [index]]
+        for change in ((1 + h, 1.0), (1.0, 1 + h)):
+            up, down = (
+                log_evidence(Q, y, value * precision * change[0] ** sign, precision * change[1] ** sign)
+                for sign in (1, -1)
+            )
+            assert abs(up - down) / (2 * h) < 1e-3
+
+
+def test_evidence_leaves_zero_at_once() -> None:
+    """At lambda = 0 the evidence is minus infinity, and the step is defined all the same."""
+    s, z, yy, W = summary(*factors(3, 40, 5, 1, spread=0.5))
+    first = reestimate_by_evidence(s, z, yy, np.zeros(1), W)
+    w = z[:, 0] / s
+    ss = yy[0] - np.sum(z[:, 0] ** 2 / s)
+    assert first[0] == pytest.approx(6 * ss / ((W - 6) * np.sum(w**2)))
+
+
+def test_an_exact_fit_leaves_evidence_at_zero() -> None:
+    Q, _ = factors(1, 30, 4, 1, spread=0.0)
+    s, z, yy, W = summary(Q, Q[:, 1:] @ np.ones((4, 1)))
+    assert reestimate_by_evidence(s, z, yy, np.zeros(1), W)[0] < 1e-12

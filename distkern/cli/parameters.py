@@ -45,6 +45,7 @@ _CHECKED: dict[str, tuple[Any, str]] = {
     "patience": (PositiveInt, "a whole number above 0"),
     "epsilon": (_Fraction, "a number from 0"),
     "selection_rows": (Annotated[int, Field(ge=2)], "a whole number of rows from 2"),
+    "refit": (str, 'the name of a norm such as "rkhs", or "none"'),
     "multiclass": (str, "the name of a scheme between quotes"),
     "standardize": (bool, "true or false"),
     "dtype": (Literal["float64", "float32"], '"float64" or "float32"'),

@@ -143,6 +143,8 @@ def show(planned: TrainingPlan) -> None:
         ("peak, such a process", bytes_shown(planned.peak)),
         ("peak, driver", bytes_shown(planned.driver_peak)),
     ]
+    if planned.norm_refit:
+        head.append(("refit, driver, after the rows", bytes_shown(planned.norm_refit)))
     terms: dict[str, Any] = memory.terms()
     rows = [(name.replace("_", " "), bytes_shown(size)) for name, size in terms.items() if size]
     products = [(name, f"{value:.3g}") for name, value in vars(flops).items()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,21 @@ from distkern.factors import kernel_weights
 from distkern.scheduler.training import Path
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PrefixWeights:
+    """Weights of one prefix of one path."""
+
+    weights: Array
+    """(k + 1, T): the first row is the intercept on centred targets."""
+    lambdas: Array
+    """(1,) or (T,): regularisation of the weights."""
+    gcv: float
+
+
+Weigh = Callable[[Path, int], PrefixWeights]
+"""Gives the weights of a path's first centres."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +50,19 @@ class Assembled:
     """Mean over paths."""
 
 
+def path_weights(path: Path, count: int) -> PrefixWeights:
+    """Weights of the first `count` centres with the lambda of the path (thesis 3.83, 3.84)."""
+    k, lambdas = count + 1, path.lambdas[count]
+    weights = kernel_weights(path.u[:k, :k], path.s[:k], path.z[:k], lambdas)
+    return PrefixWeights(weights, lambdas, float(path.gcv[count - 1]) if count else float("nan"))
+
+
 def assemble(
     paths: Sequence[Path],
     outputs: Sequence[tuple[int, ...]],
     target_means: Array,
     n_centers: Sequence[int],
+    weigh: Weigh = path_weights,
 ) -> Assembled:
     """Merge one prefix of every path.
 
@@ -53,6 +76,8 @@ def assemble(
         Added to the intercepts: targets were centred.
     n_centers : sequence of int
         Length of each prefix.
+    weigh : callable
+        Gives the weights of a prefix.
     """
     order: dict[int, int] = {}
     features: list[NDArray[Any]] = []
@@ -63,21 +88,18 @@ def assemble(
                 features.append(path.features[position])
     coef = np.zeros((len(order), len(target_means)))
     intercept = target_means.astype(np.float64).copy()
-    for path, columns, count in zip(paths, outputs, n_centers, strict=True):
-        k = count + 1
-        weights = kernel_weights(path.u[:k, :k], path.s[:k], path.z[:k], path.lambdas[count])
+    parts = [weigh(path, count) for path, count in zip(paths, n_centers, strict=True)]
+    for path, columns, count, part in zip(paths, outputs, n_centers, parts, strict=True):
         where = [order[int(row)] for row in path.rows[:count]]
-        coef[np.ix_(where, list(columns))] = weights[1:]
-        intercept[list(columns)] += weights[0]
+        coef[np.ix_(where, list(columns))] = part.weights[1:]
+        intercept[list(columns)] += part.weights[0]
     return Assembled(
         rows=np.array(list(order), dtype=np.int64),
         centers=np.array(features) if features else paths[0].features[:0],
         coef=coef,
         intercept=intercept,
-        lambdas=np.concatenate([path.lambdas[count] for path, count in zip(paths, n_centers, strict=True)]),
-        gcv=float(
-            np.mean([path.gcv[count - 1] if count else np.nan for path, count in zip(paths, n_centers, strict=True)])
-        ),
+        lambdas=np.concatenate([part.lambdas for part in parts]),
+        gcv=float(np.mean([part.gcv for part in parts])),
     )
 
 

@@ -44,25 +44,28 @@ PARAMETERS = {
         int
             Centres accepted a round.""",
     "regularization": """
-        {"gcv", "gcv-per-target", "none"} or float
-            Lambda re-estimated by generalised cross validation at every step, shared or one a target; zero; or
-            fixed.""",
+        {"gcv", "gcv-per-target", "evidence", "evidence-per-target", "none"} or float
+            Lambda re-estimated at every step, by generalised cross validation or by the Bayesian evidence, shared or
+            one a target; zero; or fixed. "evidence" usually gives a larger lambda, which protects a path that is
+            longer than it should be.""",
     "ridge": """
         float
             Lambda, the same at every step.""",
     "stop": """
-        {"gcv", "lambda", "validation", "loo", "none"} or None
+        {"gcv", "bic", "mdl", "lambda", "validation", "loo", "none"} or None
             When to end before `max_centers`: at the minimum of generalised cross validation with selected centres
-            counted twice, when lambda is calm (the paper's rule), or at the minimum of the error on a tenth of
-            the rows that is held out; "loo" ends ``criterion="loo-error"`` when no candidate lowers the rate.""",
+            counted twice, of the Bayesian information criterion or of the description length, when lambda is calm
+            (the paper's rule), or at the minimum of the error on a tenth of the rows that is held out. "bic" and
+            "mdl" give smaller models than "gcv", and less accurate ones where many centres are needed. "loo" ends
+            ``criterion="loo-error"`` when no candidate lowers the rate.""",
     "tol": """
         float, optional
             For ``stop="lambda"`` the relative change that counts as calm (0.01); otherwise selection ends when the
             largest absolute residual is at most this.""",
     "patience": """
         int, optional
-            Centres without a new minimum before "gcv" or "validation" stop (the larger of 20 and a fifth of the
-            centres so far), or calm steps in a row for "lambda" (5).""",
+            Centres without a new minimum before "gcv", "bic", "mdl" or "validation" stop (the larger of 20 and a fifth
+            of the centres so far), or calm steps in a row for "lambda" (5).""",
     "epsilon": """
         float
             Added to each kernel column at its own row; K + epsilon I is strictly positive definite. Dependent
@@ -76,6 +79,13 @@ PARAMETERS = {
     "multiclass": """
         {"shared", "one-vs-rest"}
             One set of centres for all classes, or one a class (the paper's way), trained in lockstep.""",
+    "refit": """
+        {"rkhs", "none"} or None
+            What the final weights are small in. By default the weights of the orthogonal columns, with lambda;
+            "rkhs" minimises the squared error plus mu times the squared norm of the function in the kernel's space,
+            with mu by generalised cross validation with selected centres counted twice. That costs no look at the
+            rows, changes little after a stop rule, and repairs much of a path that is too long. The kernel must be
+            positive definite.""",
     "standardize": """
         bool
             Whether to bring every feature to zero mean and unit standard deviation.""",
@@ -118,14 +128,15 @@ ATTRIBUTES = """
     intercept_ : array, shape (T,)
         Intercepts.
     lambda_ : float or array, shape (T,)
-        Regularisation of the model; one a target with one-vs-rest or "gcv-per-target".
+        Regularisation of the model; one a target with one-vs-rest and the rules "-per-target". With ``refit="rkhs"``
+        it is mu.
     gcv_ : float
         Generalised cross validation of the model.
     n_centers_ : int
         Centres in the model.
     history_ : structured array
-        A row per step: center, lambda_, gcv, residual_max, q_norm, round, problem. With `selection_rows`, lambda_ and
-        gcv are of all rows, residual_max and q_norm of the sample.
+        A row per step: center, lambda_, gcv, residual_max, q_norm, round, problem; of the path, whatever `refit` is.
+        With `selection_rows`, lambda_ and gcv are of all rows, residual_max and q_norm of the sample.
     stop_reason_ : StopReason
         Why selection ended; its `advice` says what that means.
     kernel_ : Kernel

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from copy import copy
+from time import perf_counter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,14 +14,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from distkern.calibration import AnyCalibration, Calibration, PairCalibration
 from distkern.errors import BudgetError, DataError, JobError, RunError
-from distkern.estimators.assembly import assemble, prefix_lengths
+from distkern.estimators.assembly import Weigh, assemble, path_weights, prefix_lengths
 from distkern.estimators.block_estimator import BY_REFERENCE, BlockEstimator
 from distkern.estimators.calibrated import probability_arrays, restore_probabilities
+from distkern.estimators.norm_refit import NormRefit
 from distkern.estimators.parameters import byte_count, check_parameters
 from distkern.estimators.widths import sigma_results, width_jobs
 from distkern.events import Event, Subscriber
+from distkern.factors import PER_TARGET
 from distkern.model import KernelModel
-from distkern.scheduler import SearchResult, TrainingJob, TrainingResult, run_training, search_settings
+from distkern.scheduler import SearchResult, TrainingJob, TrainingResult, evaluate, run_training, search_settings
 from distkern.scheduler.calibrating import class_shares, draw_rows, outputs_left_out
 from distkern.scheduler.threads import single_threaded_blas
 from distkern.stopping import StopReason
@@ -93,6 +96,7 @@ class KernelLeastSquares(BlockEstimator):
             seed=int(self.random_state),
             selection_rows=None if self.selection_rows is None else int(self.selection_rows),
             intercept=self._intercept,
+            refit=self._plain_refit(),
         )
 
     def _search(self, jobs: Sequence[TrainingJob], n_folds: int, X: Any, y: Any, sample_weight: Any) -> SearchResult:
@@ -111,6 +115,17 @@ class KernelLeastSquares(BlockEstimator):
     def _plain_regularization(self) -> str | float:
         value = getattr(self, "regularization", "none")
         return value if isinstance(value, str) else float(value)
+
+    def _plain_refit(self) -> str | None:
+        value = getattr(self, "refit", None)
+        return None if value == "none" else value
+
+    def _weigh(self, result: TrainingResult) -> Weigh:
+        """Return what gives a prefix of a path its weights."""
+        if self._plain_refit() is None:
+            return path_weights
+        per_target = str(self._plain_regularization()).endswith(PER_TARGET)
+        return NormRefit(result.kernel, result.scaling, float(self.epsilon), per_target)
 
     def _check_parameters(self) -> None:
         check_parameters(self)
@@ -168,7 +183,13 @@ class KernelLeastSquares(BlockEstimator):
             return Calibration.fit(*rows)
 
     def _outputs_left_out(self) -> Array:
-        """Outputs of the rows that calibrate, each from the model without it, shape (n, T)."""
+        """Outputs of the rows that calibrate, each from the model without it, shape (n, T).
+
+        What the weights of ``refit="rkhs"`` would be without a row has no closed form in the factors: there the
+        model's own outputs are taken.
+        """
+        if self._plain_refit():
+            return evaluate(self._model, self._sample.features)
         on_all_rows = self.selection_rows is not None and self.selection_rows < self._result.summary["n_rows"]
         return outputs_left_out(
             self._result,
@@ -196,7 +217,9 @@ class KernelLeastSquares(BlockEstimator):
 
     def _take(self, result: TrainingResult, n_centers: list[int]) -> None:
         """Set the fitted attributes from one prefix of every path."""
-        assembled = assemble(result.paths, result.outputs, result.target_means, n_centers)
+        started = perf_counter()
+        assembled = assemble(result.paths, result.outputs, result.target_means, n_centers, self._weigh(result))
+        seconds = perf_counter() - started if self._plain_refit() else 0.0
         self._result = result
         self._prefixes = n_centers
         self._calibration = None
@@ -225,6 +248,7 @@ class KernelLeastSquares(BlockEstimator):
         self.summary_ = {
             **{key: value for key, value in result.summary.items() if key != "plan"},
             "n_centers": self.n_centers_,
+            "seconds": result.summary["seconds"] + seconds,
         }
 
     def _stored_arrays(self) -> dict[str, NDArray[Any]]:

@@ -33,6 +33,7 @@ class OROLSRegressor(BlockRegressor, KernelLeastSquares):
         patience: int | None = None,
         epsilon: float = 0.0,
         selection_rows: int | None = None,
+        refit: str | None = None,
         standardize: bool = True,
         dtype: str = "float64",
         factors: str = "auto",
@@ -56,6 +57,7 @@ class OROLSRegressor(BlockRegressor, KernelLeastSquares):
         self.patience = patience
         self.epsilon = epsilon
         self.selection_rows = selection_rows
+        self.refit = refit
         self.standardize = standardize
         self.dtype = dtype
         self.factors = factors
@@ -87,6 +89,7 @@ class OROLSClassifier(BlockClassifier, KernelLeastSquares):
         patience: int | None = None,
         epsilon: float = 0.0,
         selection_rows: int | None = None,
+        refit: str | None = None,
         multiclass: str = "shared",
         standardize: bool = True,
         dtype: str = "float64",
@@ -111,6 +114,7 @@ class OROLSClassifier(BlockClassifier, KernelLeastSquares):
         self.patience = patience
         self.epsilon = epsilon
         self.selection_rows = selection_rows
+        self.refit = refit
         self.multiclass = multiclass
         self.standardize = standardize
         self.dtype = dtype

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from distkern.errors import JobError
-from distkern.kernels import Kernel, make_kernel
+from distkern.kernels import make_kernel
+from distkern.rkhs import require_norm
 
 CRITERIA = ("error-reduction", "residual", "loo-error")
 SAMPLERS = ("mixture", "residual-weighted", "top-residual", "uniform", "all")
-STOPS = ("gcv", "lambda", "validation", "loo", "none", None)
-REGULARIZATIONS = ("gcv", "gcv-per-target", "none")
+STOPS = ("gcv", "bic", "mdl", "lambda", "validation", "loo", "none", None)
+REGULARIZATIONS = ("gcv", "gcv-per-target", "evidence", "evidence-per-target", "none")
+REFITS = ("rkhs", "none", None)
 MULTICLASS = ("shared", "one-vs-rest", "one-vs-one", "dag")
 DTYPES = ("float64", "float32")
 FACTORS = ("auto", "driver", "workers")
@@ -129,5 +131,8 @@ def check_parameters(estimator: Any) -> None:
     byte_count("memory_limit", estimator.memory_limit)
     if estimator.client is not None and not hasattr(estimator.client, "scheduler_info"):
         raise refuse("client", estimator.client, "a distributed.Client, or None")
-    if not isinstance(estimator.kernel, Kernel):
-        make_kernel(estimator.kernel, 1.0)
+    kernel = make_kernel(estimator.kernel, 1.0)
+    refit = getattr(estimator, "refit", None)
+    one_of("refit", refit, REFITS)
+    if refit == "rkhs":
+        require_norm(kernel)

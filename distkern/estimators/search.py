@@ -85,10 +85,10 @@ class GridSearch(BaseEstimator):
                 kind="invalid-parameter",
             )
         settings = [dict(setting) for setting in ParameterGrid(self.param_grid)]
-        for name in (*BY_REFERENCE, "factors", "memory_limit", "run_dir"):
+        for name in (*BY_REFERENCE, "factors", "memory_limit", "run_dir", "refit"):
             if any(name in setting for setting in settings):
                 raise JobError(
-                    f"param_grid names {name}, which does not change the model: set it on the estimator",
+                    f"param_grid names {name}, which the search cannot tell apart: set it on the estimator",
                     kind="invalid-parameter",
                 )
         trials = [clone(self.estimator).set_params(**setting) for setting in settings]

@@ -20,12 +20,14 @@ from benchmarks import (
     gemm_share,
     generated,
     memory,
+    norm_refit,
     ours,
     probabilities,
     profiling,
     reference_loop,
     scaling,
     speech_size,
+    stop_rule,
     tables,
 )
 from benchmarks.__main__ import main
@@ -407,3 +409,21 @@ def test_probabilities_are_scored_beside_the_svm(n_classes: int) -> None:
     assert by_form["predict_proba"]["log loss - SVC"] == pytest.approx(
         by_form["predict_proba"]["log loss"] - by_form["SVC"]["log loss"]
     )
+
+
+# --- rules of the sources ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classification", [True, False])
+def test_stop_rules_are_held_against_the_best_of_the_path(classification: bool) -> None:
+    (row,) = stop_rule.run([split_of(classification=classification)], 0, longer=2)
+    for rule in stop_rule.RULES:
+        assert 1 <= row[f"{rule} centers"] <= 80
+        assert row[f"{rule} ratio"] == row[rule] / row["best"]
+    assert row["mdl centers"] <= row["bic centers"]
+
+
+def test_refits_are_held_against_the_weights_of_the_path() -> None:
+    (row,) = norm_refit.run([split_of(classification=False, n=300)], 0)
+    assert row["whole centers"] == 40
+    assert all(0.0 < row[f"{place} {kind}"] < 1.5 for place in ("stopped", "whole") for kind in ("path", "rkhs"))

@@ -33,6 +33,7 @@ KEYS = {
     "together",
     "planned_peak_bytes",
     "planned_peak_driver",
+    "norm_refit",
     "memory_limit",
     "scratch_bytes",
     "memory",

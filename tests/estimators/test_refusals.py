@@ -44,6 +44,8 @@ BAD_PARAMETERS: list[tuple[str, Any]] = [
     ("regularization", float("nan")),
     ("regularization", None),
     ("regularization", True),
+    ("refit", "norm"),
+    ("refit", True),
     ("stop", "gvc"),
     ("stop", 3),
     ("stop", False),

@@ -121,7 +121,7 @@ def test_the_residual_criterion_on_many_blocks() -> None:
     st.integers(5, 60),
     st.integers(1, 30),
     st.integers(0, 3),
-    st.sampled_from(["gcv", "gcv-per-target", "none", 0.5]),
+    st.sampled_from(["gcv", "gcv-per-target", "evidence", "evidence-per-target", "none", 0.5]),
     st.sampled_from([0.0, 0.05]),
     st.booleans(),
     seeds,

@@ -119,6 +119,38 @@ def test_plans_add_up(
         assert workers + (plan.driver_room if in_driver else 0) <= plan.worker.room
 
 
+@given(workloads(), jobs, st.integers(1, 9), st.booleans(), st.booleans())
+def test_a_refit_comes_after_the_rows(
+    work: Workload, job: TrainingJob, n_workers: int, in_driver: bool, together: bool
+) -> None:
+    """It takes the place of the rows in the driver's process, and adds nothing to what is there before."""
+
+    def plan(limit: int | None, norm_refit: bool) -> TrainingPlan:
+        return plan_training(
+            work,
+            job.selection(work.n_rows),
+            n_workers=n_workers,
+            threads=2,
+            limit=limit,
+            in_driver=in_driver,
+            together=together,
+            feature_limit=limit,
+            norm_refit=norm_refit,
+        )
+
+    without, planned = plan(None, False), plan(None, True)
+    assert planned.worker == without.worker
+    assert planned.norm_refit >= 8 * 9 * job.selection(work.n_rows).max_centers ** 2
+    assert planned.driver_peak == max(without.driver_peak, BASELINE + planned.norm_refit)
+    here = in_driver or together
+    assert planned.peak == (max(without.peak, BASELINE + planned.norm_refit) if here else without.peak)
+    enough = max(planned.norm_refit, *(m.fixed for m in (planned.worker, planned.features) if m is not None))
+    plan(enough, True).require_fit()
+    if here:
+        with pytest.raises(BudgetError):
+            plan(planned.norm_refit - 1, True).require_fit()
+
+
 @given(workloads(), jobs, st.integers(1, 8), st.data())
 def test_more_of_anything_takes_more(work: Workload, job: TrainingJob, n_workers: int, data: st.DataObject) -> None:
     def plan(work: Workload, job: TrainingJob, **options: Any) -> TrainingPlan:

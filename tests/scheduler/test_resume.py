@@ -228,6 +228,8 @@ def test_identities(tmp_path: Path) -> None:
     job = make_job()
     a = identity_of(job, make_source(X, Y))
     assert a == identity_of(replace(job, max_centers=3), make_source(X.copy(), Y.copy()))
+    assert a == identity_of(replace(job, refit="rkhs"), make_source(X, Y))
+    assert a["model"] != identity_of(replace(job, stop="bic"), make_source(X, Y))["model"]
     assert a["data"] != identity_of(job, make_source(X, Y + 1))["data"]
     assert a["data"] != identity_of(job, make_source(X, Y, np.full(90, 2.0)))["data"]
     assert a["data"] != identity_of(job, make_source(X, Y, rows=20))["data"]

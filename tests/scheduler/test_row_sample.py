@@ -35,7 +35,6 @@ from distkern.errors import BudgetError, DataError
 from distkern.events import EventBus, WorkerLost
 from distkern.factors import kernel_weights
 from distkern.refit import refit
-from distkern.regularization import charged_gcv
 from distkern.sampling import row_uniforms
 from distkern.scheduler import Workload, memo, plan_job, refitting, rounds, run_training
 from distkern.scheduler.accumulation import refit_bytes
@@ -47,6 +46,7 @@ from distkern.scheduler.executors import SerialExecutor
 from distkern.scheduler.loading import SELECTION_STREAM, selecting_rows
 from distkern.scheduler.messages import Accumulate, Begin, Centers, Load
 from distkern.scheduler.training import TrainingJob, TrainingResult, train
+from distkern.scores import path_score
 from distkern.storage import ArraySource
 from distkern.storage.source import BlockSource
 
@@ -231,12 +231,11 @@ def check_over_all_rows(job: TrainingJob, source: ArraySource, result: TrainingR
                 expected = np.linalg.lstsq(stacked, padded, rcond=1e-15)[0]
                 fitted = columns[:, : m + 1] @ np.column_stack([weights[:, t], expected])
                 np.testing.assert_allclose(fitted[:, 0], fitted[:, 1], atol=10 * accurate * norm[t])
-        value = [
-            charged_gcv(path.s[: j + 1], path.z[: j + 1], norm**2, path.lambdas[j], weight_sum).sum()
-            for j in range(1, len(s))
-        ]
-        if job.stop == "gcv" and value:
+        small = [(path.s[: j + 1], path.z[: j + 1], norm**2, path.lambdas[j], weight_sum) for j in range(1, len(s))]
+        value = [path_score(job.stop, *sums) for sums in small]
+        if job.stop in ("gcv", "bic", "mdl") and value:
             assert path.n_centers == int(np.argmin(value)) + 1
+        np.testing.assert_allclose(path.target_norms, norm**2, rtol=1e-9)
         history = result.history[result.history["problem"] == number]
         assert history["center"].tolist() == path.rows.tolist()
         assert history["gcv"].tolist() == path.gcv.tolist()
@@ -248,6 +247,8 @@ CASES: dict[str, tuple[dict[str, Any], bool]] = {
     "no lambda": ({"regularization": "none"}, False),
     "a fixed lambda": ({"regularization": 0.5, "epsilon": 0.3}, False),
     "one lambda a target": ({"regularization": "gcv-per-target"}, False),
+    "evidence": ({"regularization": "evidence", "stop": "bic"}, False),
+    "evidence a target": ({"regularization": "evidence-per-target", "stop": "mdl"}, False),
     "residual": ({"criterion": "residual"}, False),
     "validation": ({"stop": "validation", "patience": 6}, False),
     "polynomial": ({"kernel": "polynomial", "max_centers": 8}, False),

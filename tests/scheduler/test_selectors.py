@@ -29,9 +29,9 @@ from trainings import (
 from distkern.errors import DataError
 from distkern.factors import finish_panel
 from distkern.kernels import Linear
-from distkern.regularization import charged_gcv
 from distkern.scheduler.selectors import PoolSelector
 from distkern.scheduler.settings import SelectionSettings
+from distkern.scores import path_score
 from distkern.selection import Pool
 from distkern.stopping import LambdaCalm, MinimumPassed, StopReason, StopRule
 from distkern.storage import ArraySource
@@ -78,7 +78,7 @@ def gain(K: Array, basis: Array, target: Array, chosen: list[int], row: int) -> 
     st.integers(2, 8),
     st.integers(4, 30),
     POOL_KINDS,
-    st.sampled_from(["gcv", "gcv-per-target", "none", 0.5]),
+    st.sampled_from(["gcv", "gcv-per-target", "evidence", "evidence-per-target", "none", 0.5]),
     st.integers(0, 3),
     seeds,
 )
@@ -464,25 +464,36 @@ def replayed(trained: Trained, rule: StopRule, values: Array) -> int | None:
     return None
 
 
-def charged(trained: Trained) -> list[float]:
+def scores(trained: Trained) -> list[float]:
     path = trained.path
     norms = np.square(trained.targets()).sum(axis=0)
     weight = float(np.square(trained.roots).sum())
-    return [
-        float(charged_gcv(path.s[: m + 1], path.z[: m + 1], norms, path.lambdas[m], weight).sum())
-        for m in range(1, len(path.rows) + 1)
-    ]
+    values = []
+    for m in range(1, len(path.rows) + 1):
+        value = path_score(trained.job.stop, path.s[: m + 1], path.z[: m + 1], norms, path.lambdas[m], weight)
+        assert value is not None
+        values.append(value)
+    return values
 
 
-@given(seeds, st.sampled_from([None, 3, 8]), st.sampled_from(["error-reduction", "residual"]), st.sampled_from([1, 2]))
-def test_the_gcv_rule(seed: int, patience: int | None, criterion: str, n_targets: int) -> None:
+@given(
+    seeds,
+    st.sampled_from([None, 3, 8]),
+    st.sampled_from(["error-reduction", "residual"]),
+    st.sampled_from([1, 2]),
+    st.sampled_from(["gcv", "bic", "mdl"]),
+)
+def test_the_rules_that_look_for_a_minimum(
+    seed: int, patience: int | None, criterion: str, n_targets: int, stop: str
+) -> None:
     X, y = make_data(120, seed=seed, noise=1.0, n_targets=n_targets)
-    job = make_job(stop="gcv", patience=patience, max_centers=80, criterion=criterion, seed=seed)
+    job = make_job(stop=stop, patience=patience, max_centers=80, criterion=criterion, seed=seed)
     trained = train_serial(job, make_source(X, y))
-    values, path = charged(trained), trained.path
-    end = replayed(trained, MinimumPassed(StopReason.GCV_RISEN, patience), values)
+    values, path = scores(trained), trained.path
+    reason = StopReason.GCV_RISEN if stop == "gcv" else StopReason(stop)
+    end = replayed(trained, MinimumPassed(reason, patience), values)
     assert end in (None, len(path.rows))
-    assert (path.reason is StopReason.GCV_RISEN) == (end is not None)
+    assert (path.reason is reason) == (end is not None or path.n_centers < len(path.rows))
     assert path.n_centers == int(np.argmin(values)) + 1
 
 

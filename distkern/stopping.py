@@ -18,6 +18,7 @@ class StopReason(StrEnum):
     ILL_CONDITIONED = "ill-conditioned"
     CANDIDATES_EXHAUSTED = "candidates-exhausted"
     RESIDUAL_BELOW = "residual-below"
+    UNEXPLAINED_BELOW = "unexplained-below"
 
     @property
     def advice(self) -> str:
@@ -45,6 +46,9 @@ _ADVICE = {
         "large for the data, or most rows are duplicates."
     ),
     StopReason.RESIDUAL_BELOW: "The largest residual fell below tol, or all targets are equal and leave none.",
+    StopReason.UNEXPLAINED_BELOW: (
+        "The part of the targets' squares that no centre explains fell below tolerance, or all targets are equal."
+    ),
 }
 
 

@@ -114,7 +114,7 @@ def _cross_validate(
         check_sample(loaded, load.selection_rows)
     classes = encoded_classes(all_rows, source, first)
     are_codes = source.classes is not None
-    spaces = [fit_kernel_space(all_rows, job) for job in jobs]
+    spaces = [fit_kernel_space(all_rows, job, job.sigma_factor) for job in jobs]
     scaling = spaces[0][0]
     outside = [_outside(loaded, fold) for fold in range(folds.count)]
     for rest in outside:

@@ -18,8 +18,8 @@ from distkern.scheduler.row_matrix import MemoryBudget
 from distkern.scheduler.run_store import RecordingBackend, RunStore
 from distkern.scheduler.settings import SelectionSettings
 from distkern.scheduler.threads import available_cores
-from distkern.scheduler.training import TrainingJob, TrainingResult, train
-from distkern.scheduler.workers import WorkerFacts, in_process, worker_facts
+from distkern.scheduler.training import SpaceJob, TrainingJob, TrainingResult, train
+from distkern.scheduler.workers import WorkerFacts, worker_facts
 from distkern.storage import RunDirectory
 from distkern.storage.source import BlockSource
 
@@ -250,7 +250,7 @@ def selecting_rows(job: TrainingJob, n_rows: int) -> int:
     return n_rows if job.selection_rows is None else min(job.selection_rows, n_rows)
 
 
-def target_count(job: TrainingJob, source: BlockSource) -> int:
+def target_count(job: SpaceJob, source: BlockSource) -> int:
     """Encoded target columns, as far as the source tells without being read."""
     if not job.classification:
         return source.target_shape[0] if source.target_shape else 1
@@ -267,13 +267,6 @@ def peak_rss() -> int:
     except (OSError, StopIteration):
         scale = 1 if sys.platform == "darwin" else 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
-
-
-def worker_peak_rss(client: Any) -> int:
-    """Largest resident set of any worker process so far, in bytes; 0 for workers in this process."""
-    if in_process(client):
-        return 0
-    return max(client.run(peak_rss, on_error="ignore").values(), default=0)
 
 
 def _fits_driver(settings: SelectionSettings, n_rows: int) -> bool:

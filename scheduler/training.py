@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,34 @@ MEDIAN_SAMPLE = 1000
 
 HOLDOUT_FRACTION = 0.1
 """Fraction of rows held out for the validation stop rule."""
+
+
+class SpaceJob(Protocol):
+    """The part of a job that decides what is asked of the data, and the space that the kernel sees."""
+
+    @property
+    def classification(self) -> bool:
+        """Whether targets are labels."""
+
+    @property
+    def kernel(self) -> str | Kernel:
+        """Name, or kernel."""
+
+    @property
+    def sigma(self) -> float | str:
+        """Width, or "median"."""
+
+    @property
+    def standardize(self) -> bool:
+        """Whether features get unit standard deviation."""
+
+    @property
+    def dtype(self) -> str:
+        """Precision of the arithmetic."""
+
+    @property
+    def stop(self) -> str | None:
+        """Stop rule."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +255,7 @@ def _train(
     all_rows = loaded if loaded.all_rows is None else loaded.all_rows
     check_statistics(all_rows, source, job)
     classes = encoded_classes(all_rows, source, job)
-    scaling, kernel = fit_kernel_space(all_rows, job)
+    scaling, kernel = fit_kernel_space(all_rows, job, job.sigma_factor)
     warn_about_scales(all_rows.features, scaling, kernel, feature_names(source))
     are_codes = source.classes is not None
     if all_rows is not loaded:
@@ -383,7 +411,7 @@ def _round_event(selectors: list[Selector], seconds: float) -> RoundDone:
     )
 
 
-def check_statistics(loaded: LoadAnswer, source: BlockSource, job: TrainingJob) -> None:
+def check_statistics(loaded: LoadAnswer, source: BlockSource, job: SpaceJob) -> None:
     """Refuse data that no kernel model can be fitted to."""
     if job.stop == "validation" and loaded.n_fit and not loaded.n_held:
         raise DataError(
@@ -437,7 +465,7 @@ def check_rows(loaded: LoadAnswer, source: BlockSource, *, dtype: str, standardi
     return loaded.features.count
 
 
-def encoded_classes(loaded: LoadAnswer, source: BlockSource, job: TrainingJob) -> NDArray[Any] | None:
+def encoded_classes(loaded: LoadAnswer, source: BlockSource, job: SpaceJob) -> NDArray[Any] | None:
     """Sorted labels that the encoding uses, None for regression."""
     if not job.classification:
         return None
@@ -456,8 +484,8 @@ def distinct_labels(values: NDArray[Any]) -> NDArray[Any]:
     return values
 
 
-def fit_kernel_space(loaded: LoadAnswer, job: TrainingJob) -> tuple[FeatureScaling, Kernel]:
-    """Choose the scaling of the features and the kernel's width."""
+def fit_kernel_space(loaded: LoadAnswer, job: SpaceJob, sigma_factor: float = 1.0) -> tuple[FeatureScaling, Kernel]:
+    """Choose the scaling of the features and the kernel's width; `sigma_factor` multiplies the median distance."""
     prototype = make_kernel(job.kernel, 1.0 if isinstance(job.sigma, str) else job.sigma)
     scaling = FeatureScaling.fit(loaded.features, standardize=job.standardize, shift_allowed=prototype.stationary)
     if job.sigma == "median" and job.kernel == "gaussian":
@@ -466,7 +494,9 @@ def fit_kernel_space(loaded: LoadAnswer, job: TrainingJob) -> tuple[FeatureScali
         order = np.argsort(loaded.sample.shortlist.rows)
         whole = len(order) == loaded.n_fit
         weights = loaded.sample.weights[order] if whole else None
-        return scaling, make_kernel("gaussian", job.sigma_factor * weighted_median_distance(sample[order], weights))
+        return scaling, make_kernel(
+            "gaussian", getattr(job, "sigma_factor", 1.0) * weighted_median_distance(sample[order], weights)
+        )
     return scaling, prototype
 
 

@@ -14,6 +14,10 @@ SCHEDULER_SECONDS = 60.0
 """How long the scheduler may take to say which workers it has."""
 
 
+ANSWER_SECONDS = 10.0
+"""How long workers may take to tell how much memory they took."""
+
+
 @dataclass(frozen=True)
 class WorkerFacts:
     """What a plan needs to know of the processes of a cluster."""
@@ -63,6 +67,19 @@ def workers_of(client: Any) -> dict[str, Any]:
             kind="no-scheduler",
         ) from error
     return workers
+
+
+def peak_of_workers(client: Any) -> int:
+    """Largest resident set of any worker process so far, in bytes; 0 for workers in this process, or without answer."""
+    if in_process(client):
+        return 0
+    from distkern.scheduler.tasks import peak_rss
+
+    try:
+        answers = client.sync(client._run, peak_rss, on_error="ignore", callback_timeout=ANSWER_SECONDS)
+    except (TimeoutError, OSError):
+        return 0
+    return max(answers.values(), default=0)
 
 
 def in_process(client: Any) -> bool:

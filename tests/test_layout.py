@@ -124,7 +124,8 @@ def test_a_serial_training_imports_no_dask() -> None:
             model.predict(X)
             model.truncate(2)
         dk.KRLSRegressor().fit(X, X[:, 0]).partial_fit(X, X[:, 0])
-        for estimator in (dk.FisherDiscriminant, dk.MSEClassifier, dk.WidrowHoffClassifier, dk.HoKashyapClassifier):
+        linear = dk.FisherDiscriminant, dk.MSEClassifier, dk.WidrowHoffClassifier, dk.HoKashyapClassifier
+        for estimator in (*linear, dk.LSSVMRegressor, dk.KernelFisherDiscriminant, dk.QRForwardClassifier):
             estimator().fit(X, (X[:, 0] > 0).astype(int)).predict(X)
         print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
         """
@@ -266,6 +267,7 @@ def test_estimators_document_what_they_set(name: str) -> None:
 
     cls = getattr(distkern, name)
     X = np.random.default_rng(0).standard_normal((40, 2))
-    model = cls().fit(X, (X[:, 0] > 0).astype(int))
+    few = {"max_centers": 3} if "max_centers" in inspect.signature(cls).parameters else {}
+    model = cls(**few).fit(X, (X[:, 0] > 0).astype(int))
     fitted = {key for key in vars(model) if key.endswith("_") and not key.startswith("_")}
     assert set(documented(sections(cls.__doc__)["Attributes"])) == fitted

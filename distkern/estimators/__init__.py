@@ -1,9 +1,18 @@
 """Estimators with the scikit-learn interface."""
 
 from distkern.estimators.fisher import FisherDiscriminant
+from distkern.estimators.forward import (
+    OLSForwardClassifier,
+    OLSForwardRegressor,
+    QRForwardClassifier,
+    QRForwardRegressor,
+)
 from distkern.estimators.ho_kashyap import HoKashyapClassifier
+from distkern.estimators.kernel_fisher import KernelFisherDiscriminant
+from distkern.estimators.kernel_mse import KernelMSEClassifier
 from distkern.estimators.krls import KRLSClassifier, KRLSRegressor
 from distkern.estimators.loo import LOOForwardClassifier
+from distkern.estimators.lssvm import LSSVMClassifier, LSSVMRegressor
 from distkern.estimators.mse import MSEClassifier
 from distkern.estimators.npd import NPDClassifier, NPDRegressor
 from distkern.estimators.orols import OROLSClassifier, OROLSRegressor
@@ -16,12 +25,20 @@ ESTIMATORS = (
     HoKashyapClassifier,
     KRLSClassifier,
     KRLSRegressor,
+    KernelFisherDiscriminant,
+    KernelMSEClassifier,
     LOOForwardClassifier,
+    LSSVMClassifier,
+    LSSVMRegressor,
     MSEClassifier,
     NPDClassifier,
     NPDRegressor,
+    OLSForwardClassifier,
+    OLSForwardRegressor,
     OROLSClassifier,
     OROLSRegressor,
+    QRForwardClassifier,
+    QRForwardRegressor,
     WidrowHoffClassifier,
 )
 

@@ -189,7 +189,8 @@ class KernelLeastSquares(BlockEstimator):
         model's own outputs are taken.
         """
         if self._plain_refit():
-            return evaluate(self._model, self._sample.features)
+            own: Array = evaluate(self._model, self._sample.features)
+            return own
         on_all_rows = self.selection_rows is not None and self.selection_rows < self._result.summary["n_rows"]
         return outputs_left_out(
             self._result,

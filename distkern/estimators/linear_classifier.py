@@ -27,9 +27,9 @@ from distkern.scheduler.linear_plan import plan_linear
 from distkern.scheduler.memory import Workload
 from distkern.scheduler.pass_plan import PassPlan
 from distkern.scheduler.prediction import Finish
-from distkern.scheduler.running import UNKNOWN_CLASSES, peak_rss, worker_peak_rss
+from distkern.scheduler.running import UNKNOWN_CLASSES, peak_rss
 from distkern.scheduler.threads import single_threaded_blas
-from distkern.scheduler.workers import WorkerFacts, worker_facts
+from distkern.scheduler.workers import WorkerFacts, peak_of_workers, worker_facts
 from distkern.storage import BlockSource
 
 
@@ -136,7 +136,7 @@ class LinearClassifier(BlockClassifier):
             "seconds": perf_counter() - started,
             "planned_peak_bytes": plan.peak,
             "peak_rss_driver": peak_rss(),
-            "peak_rss_worker": 0 if client is None else worker_peak_rss(client),
+            "peak_rss_worker": 0 if client is None else peak_of_workers(client),
         }
 
     def _require_plan(self, source: BlockSource, client: Any) -> PassPlan:

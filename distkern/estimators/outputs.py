@@ -66,3 +66,16 @@ def labels_and_probabilities(
 ) -> tuple[NDArray[Any], Array]:
     """Return both for one evaluation."""
     return labels(values, classes, multiclass), probabilities(values, calibration)
+
+
+def odds_probabilities(values: Array) -> Array:
+    """Return probabilities from log odds of the second class, or from log posteriors up to a constant a row."""
+    if values.shape[1] == 1:
+        values = np.concatenate([np.zeros_like(values), values], axis=1)
+    shares = np.exp(values - values.max(axis=1, keepdims=True))
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+
+
+def labels_and_odds_probabilities(values: Array, classes: NDArray[Any]) -> tuple[NDArray[Any], Array]:
+    """Return both for one evaluation."""
+    return labels(values, classes), odds_probabilities(values)

@@ -89,7 +89,6 @@ def check_parameters(estimator: Any) -> None:
     integer("max_centers", estimator.max_centers, 1)
     integer("candidates", estimator.candidates, 1)
     integer("panel", estimator.panel, 1)
-    integer("random_state", estimator.random_state, 0)
     integer("folds", estimator.folds, 2)
     one_of("criterion", estimator.criterion, CRITERIA)
     one_of("sampler", estimator.sampler, SAMPLERS)
@@ -103,19 +102,8 @@ def check_parameters(estimator: Any) -> None:
         raise refuse("stop", "loo", "another rule, or used with criterion='loo-error'")
     one_of("dtype", estimator.dtype, DTYPES)
     one_of("factors", estimator.factors, FACTORS)
-    if not isinstance(estimator.standardize, (bool, np.bool_)):
-        raise refuse("standardize", estimator.standardize, "True or False")
     if hasattr(estimator, "multiclass"):
         one_of("multiclass", estimator.multiclass, MULTICLASS)
-    if estimator.sigma == "cv" and estimator.kernel != "gaussian":
-        raise refuse(
-            "sigma", estimator.sigma, f"a number where the kernel is {estimator.kernel!r}: 'cv' is for 'gaussian'"
-        )
-    if isinstance(estimator.sigma, str):
-        if estimator.sigma not in ("median", "cv"):
-            raise refuse("sigma", estimator.sigma, "a number above 0, 'median' or 'cv'")
-    else:
-        number("sigma", estimator.sigma, open_interval=True)
     regularization = getattr(estimator, "regularization", "none")
     if isinstance(regularization, str):
         one_of("regularization", regularization, REGULARIZATIONS)
@@ -128,6 +116,29 @@ def check_parameters(estimator: Any) -> None:
         integer("patience", estimator.patience, 1)
     if estimator.selection_rows is not None:
         integer("selection_rows", estimator.selection_rows, 2)
+    check_kernel_space(estimator)
+
+
+def check_kernel_space(estimator: Any) -> None:
+    """Check the parameters that every kernel method has: of the kernel's space, and of where the work is done.
+
+    Raises
+    ------
+    JobError
+        Names the parameter, its value and what is allowed.
+    """
+    integer("random_state", estimator.random_state, 0)
+    if not isinstance(estimator.standardize, (bool, np.bool_)):
+        raise refuse("standardize", estimator.standardize, "True or False")
+    searches = hasattr(estimator, "folds")
+    if estimator.sigma == "cv" and searches and estimator.kernel != "gaussian":
+        raise refuse("sigma", "cv", f"a number where the kernel is {estimator.kernel!r}: 'cv' is for 'gaussian'")
+    if isinstance(estimator.sigma, str):
+        rules = ("median", "cv") if searches else ("median",)
+        if estimator.sigma not in rules:
+            raise refuse("sigma", estimator.sigma, "a number above 0, or " + " or ".join(map(repr, rules)))
+    else:
+        number("sigma", estimator.sigma, open_interval=True)
     byte_count("memory_limit", estimator.memory_limit)
     if estimator.client is not None and not hasattr(estimator.client, "scheduler_info"):
         raise refuse("client", estimator.client, "a distributed.Client, or None")

@@ -12,6 +12,8 @@ _EXPORTS = {
     "TrainingPlan": "plan",
     "WorkerFacts": "workers",
     "Workload": "memory",
+    "PassPlan": "pass_plan",
+    "count_targets": "running",
     "plan_job": "running",
     "SearchResult": "searching",
     "problem_counts": "running",

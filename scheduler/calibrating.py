@@ -67,12 +67,6 @@ class CalibrationRows:
         return self.weights * self.shares
 
 
-def class_shares(result: TrainingResult) -> Array:
-    """Weighted share of each class among the training rows, shape (C,)."""
-    assert result.class_weights is not None
-    return np.asarray(result.class_weights / result.class_weights.sum())
-
-
 def draw_rows(source: BlockSource, classes: NDArray[Any], shares: Array, *, seed: int, client: Any) -> CalibrationRows:
     """Pick rows for calibration in one pass.
 
@@ -83,7 +77,7 @@ def draw_rows(source: BlockSource, classes: NDArray[Any], shares: Array, *, seed
     classes : array, shape (C,)
         Sorted labels.
     shares : array, shape (C,)
-        From `class_shares`.
+        Share of each class among the training rows.
     seed : int
         Key of the draw.
     client : distributed.Client or None

@@ -251,8 +251,13 @@ def selecting_rows(job: TrainingJob, n_rows: int) -> int:
 
 
 def target_count(job: SpaceJob, source: BlockSource) -> int:
+    """Encoded target columns of a job, as far as the source tells without being read."""
+    return count_targets(source, classification=job.classification)
+
+
+def count_targets(source: BlockSource, *, classification: bool) -> int:
     """Encoded target columns, as far as the source tells without being read."""
-    if not job.classification:
+    if not classification:
         return source.target_shape[0] if source.target_shape else 1
     classes = UNKNOWN_CLASSES if source.classes is None else len(source.classes)
     return 1 if classes <= 2 else classes

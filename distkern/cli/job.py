@@ -71,7 +71,9 @@ def _complete(name: str, value: str | None, other_name: str, other: str | None) 
 class ModelSection(Section):
     """``[model]``: the method and any parameter of its estimator."""
 
-    method: Literal["orols", "npd"] = Field(default="orols", description=" or ".join(f'"{name}"' for name in METHODS))
+    method: Literal[tuple(METHODS)] = Field(  # type: ignore[valid-type]
+        default="orols", description=" or ".join(f'"{name}"' for name in METHODS)
+    )
 
     def parameters(self) -> dict[str, Any]:
         """Return the estimator parameters that the job sets."""

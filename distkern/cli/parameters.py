@@ -14,8 +14,22 @@ from pydantic import BeforeValidator, Field, FiniteFloat, NonNegativeInt, Positi
 
 from distkern.errors import JobError
 
-METHODS = {"orols": "OROLS", "npd": "NPD"}
-"""Method names of a job file and the stems of their estimators' names."""
+METHODS: dict[str, tuple[str | None, str | None]] = {
+    "orols": ("OROLSRegressor", "OROLSClassifier"),
+    "npd": ("NPDRegressor", "NPDClassifier"),
+    "krls": ("KRLSRegressor", "KRLSClassifier"),
+    "loo-forward": (None, "LOOForwardClassifier"),
+    "qr-forward": ("QRForwardRegressor", "QRForwardClassifier"),
+    "ols-forward": ("OLSForwardRegressor", "OLSForwardClassifier"),
+    "ls-svm": ("LSSVMRegressor", "LSSVMClassifier"),
+    "kernel-fisher": (None, "KernelFisherDiscriminant"),
+    "kernel-mse": (None, "KernelMSEClassifier"),
+    "fisher": (None, "FisherDiscriminant"),
+    "mse": (None, "MSEClassifier"),
+    "widrow-hoff": (None, "WidrowHoffClassifier"),
+    "ho-kashyap": (None, "HoKashyapClassifier"),
+}
+"""Method names of a job file, and the estimators of regression and classification."""
 
 RESERVED = {
     "client": "name workers or a scheduler in [cluster]",
@@ -63,11 +77,22 @@ def estimator(method: str, task: str) -> type[Any]:
         A key of `METHODS`.
     task : str
         ``"classification"`` or ``"regression"``.
+
+    Raises
+    ------
+    JobError
+        The method is for the other task only.
     """
     from distkern import estimators
 
-    suffix = "Classifier" if task == "classification" else "Regressor"
-    found: type[Any] = getattr(estimators, METHODS[method] + suffix)
+    name = METHODS[method][task == "classification"]
+    if name is None:
+        raise JobError(
+            f"[model] method = {method!r} is for classification, and the targets are values: use a method such as "
+            '"orols", or task = "classification" in [data]',
+            kind="task",
+        )
+    found: type[Any] = getattr(estimators, name)
     return found
 
 
@@ -82,11 +107,11 @@ def model_fields(method: object) -> dict[str, Any]:
 
     Both tasks' parameters are known here, since a job file may leave the task to the data.
     """
-    stem = method if isinstance(method, str) and method in METHODS else "orols"
-    known = {
-        **signature(estimator(stem, "regression")),
-        **signature(estimator(stem, "classification")),
-    }
+    known: dict[str, inspect.Parameter] = {}
+    name = method if isinstance(method, str) and method in METHODS else "orols"
+    for task, found in zip(("regression", "classification"), METHODS[name], strict=True):
+        if found is not None:
+            known |= signature(estimator(name, task))
     return {name: _field(name, item) for name, item in known.items() if name not in RESERVED}
 
 
@@ -124,6 +149,10 @@ def build(method: str, task: str, parameters: dict[str, Any], surroundings: dict
         settings = {name: value for name, value in kernel.items() if name != "name"}
         made = kernel_from_parameters(kernel.get("name", "gaussian"), settings)
         parameters = {**parameters, "kernel": made}
+    if surroundings.get("run_dir") is not None and "run_dir" not in known:
+        raise JobError(
+            f"[output] run is named, and method {method!r} keeps no record of a run: leave it out", kind="no-run"
+        )
     for name in parameters:
         if name not in known:
             raise JobError(

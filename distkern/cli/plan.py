@@ -13,7 +13,7 @@ from distkern.errors import DataError, JobError
 
 if TYPE_CHECKING:
     from distkern.cli.job import Job
-    from distkern.scheduler import TrainingJob, TrainingPlan, Workload
+    from distkern.scheduler import PassPlan, TrainingPlan, Workload
 
 _POSITIVE = click.IntRange(min=1)
 
@@ -48,8 +48,7 @@ def plan(
 
     flags = {"workers": workers, "memory": memory}
     job = load_job(job_file, overrides, {name: value for name, value in flags.items() if value is not None})
-    training, work = _shapes(job, rows, features, targets, chunk_rows)
-    planned = plan_of(job, training, work)
+    planned = plan_of(job, *_shapes(job, rows, features, targets, chunk_rows))
     if as_json:
         from distkern.cli.render import print_json
 
@@ -59,19 +58,19 @@ def plan(
     planned.require_fit()
 
 
-def plan_of(job: Job, training: TrainingJob, work: Workload) -> TrainingPlan:
+def plan_of(job: Job, estimator: Any, work: Workload) -> TrainingPlan | PassPlan:
     """Plan a job on the workers that it asks for.
 
     Parameters
     ----------
     job : Job
         Its ``[cluster]`` says where the rows live.
-    training : TrainingJob
-        What to train.
+    estimator : estimator
+        What to train, with the memory that the job gives it.
     work : Workload
         Shapes of the data.
     """
-    from distkern.scheduler import WorkerFacts, connect, plan_job, worker_facts
+    from distkern.scheduler import WorkerFacts, connect, worker_facts
 
     section, facts = job.cluster, None
     if section.workers is not None:
@@ -79,21 +78,22 @@ def plan_of(job: Job, training: TrainingJob, work: Workload) -> TrainingPlan:
     elif section.scheduler is not None:
         with connect(section.scheduler, tls=tls_files(section)) as client:
             facts = worker_facts(client)
-    factors = job.model.parameters().get("factors", "auto")
-    planned = plan_job(training, work, facts, factors=factors, memory_limit=section.memory)
-    if not training.classification:
-        return planned
-    # Classifiers calibrate their probabilities in one more read.
-    one_read = planned.bytes_read // planned.passes
-    return replace(planned, passes=planned.passes + 1, bytes_read=planned.bytes_read + one_read)
+    planned: TrainingPlan | PassPlan = estimator.plan(work, facts)
+    return planned
+
+
+def planned_estimator(job: Job, task: str) -> Any:
+    """Return the estimator of a job, unfitted, with the memory that the job gives it."""
+    from distkern.cli.parameters import build
+
+    return build(job.model.method, task, job.model.parameters(), {"memory_limit": job.cluster.memory})
 
 
 def _shapes(
     job: Job, rows: int | None, features: int | None, targets: int | None, chunk_rows: int | None
-) -> tuple[TrainingJob, Workload]:
-    from distkern.cli.parameters import build
+) -> tuple[Any, Workload]:
     from distkern.cli.rows import open_rows, source_of, task_of
-    from distkern.scheduler import Workload, problem_counts, workload
+    from distkern.scheduler import Workload, problem_counts
 
     try:
         data, _ = open_rows(job.data)
@@ -102,10 +102,10 @@ def _shapes(
             raise
         targets = targets or 1
         task = job.data.task or ("classification" if targets > 1 else "regression")
-        training = build(job.model.method, task, job.model.parameters(), {}).training_job()
-        itemsize = 4 if training.dtype == "float32" else 8
-        counts = problem_counts(training.multiclass, targets)
-        return training, Workload.imagined(rows, features, itemsize, targets, *counts, chunk_rows=chunk_rows)
+        estimator = planned_estimator(job, task)
+        itemsize = 4 if getattr(estimator, "dtype", "float64") == "float32" else 8
+        counts = problem_counts(getattr(estimator, "multiclass", "shared"), targets)
+        return estimator, Workload.imagined(rows, features, itemsize, targets, *counts, chunk_rows=chunk_rows)
     for name, value in (("--features", features), ("--targets", targets), ("--chunk-rows", chunk_rows)):
         if value is not None:
             raise JobError(
@@ -113,16 +113,40 @@ def _shapes(
                 f"leave {name} out, or name data that is not there",
                 kind="data-exists",
             )
-    training = build(job.model.method, task_of(job.data, data), job.model.parameters(), {}).training_job()
-    work = workload(training, source_of(data))
+    estimator = planned_estimator(job, task_of(job.data, data))
+    work = estimator.shapes(source_of(data))
     if rows is not None:
         block_rows = min(work.block_rows, rows)
         work = replace(work, n_rows=rows, block_rows=block_rows, n_blocks=-(-rows // block_rows))
-    return training, work
+    return estimator, work
 
 
-def show(planned: TrainingPlan) -> None:
+def show(planned: TrainingPlan | PassPlan) -> None:
     """Print a plan as tables."""
+    from distkern.scheduler import TrainingPlan
+
+    show_training(planned) if isinstance(planned, TrainingPlan) else show_passes(planned)
+
+
+def show_passes(planned: PassPlan) -> None:
+    """Print the plan of a training by passes over the rows."""
+    from distkern.cli.render import bytes_shown, columns, pairs, print_table
+
+    work = planned.work
+    head: list[tuple[str, object]] = [
+        ("rows x features", f"{work.n_rows} x {work.n_features}"),
+        ("targets", work.n_targets),
+        ("blocks", f"{work.n_blocks} of at most {work.block_rows} rows"),
+        ("reads of the data", planned.passes),
+        ("memory limit", f"{bytes_shown(planned.limit)} a process, beside the interpreter"),
+        ("peak of the largest process", bytes_shown(planned.peak)),
+    ]
+    rows = [(name.replace("_", " "), bytes_shown(size)) for name, size in planned.terms().items() if size]
+    print_table(pairs(head), columns("Memory", ("term", "bytes"), rows))
+
+
+def show_training(planned: TrainingPlan) -> None:
+    """Print the plan of a training by the engine."""
     from distkern.cli.render import bytes_shown, columns, pairs, print_table
 
     work, memory, flops = planned.work, planned.worker, planned.flops

@@ -44,6 +44,12 @@ class TrainingResult:
         """``{"error": fraction}`` or ``{"rmse": value}`` where test data was named."""
         return None if self.score is None else self.score.headline()
 
+    @property
+    def _reason(self) -> StopReason | None:
+        """Why selection ended, where a method selects."""
+        reason = getattr(self.model, "stop_reason_", None)
+        return None if reason is None else StopReason(reason)
+
     def record(self) -> dict[str, Any]:
         """Return the summary that ``--json`` prints."""
         summary = self.model.summary_
@@ -54,23 +60,23 @@ class TrainingResult:
             "n_features": summary["n_features"],
             "n_targets": summary["n_targets"],
             "n_centers": summary["n_centers"],
-            "lambda": self.model.lambda_,
-            "gcv": self.model.gcv_,
-            "stop_reason": StopReason(self.model.stop_reason_).value,
+            "lambda": getattr(self.model, "lambda_", None),
+            "gcv": getattr(self.model, "gcv_", None),
+            "stop_reason": None if self._reason is None else self._reason.value,
             **{name: summary[name] for name in _COSTS},
         }
         return record if self.score is None else {**record, "test": self.test}
 
     def show(self) -> None:
         """Print the summary for a person."""
-        record, reason = self.record(), StopReason(self.model.stop_reason_)
+        record, reason = self.record(), self._reason
         rows: list[tuple[str, object]] = [
             ("rows x features", f"{record['n_rows']} x {record['n_features']}"),
             ("targets", record["n_targets"]),
             ("centres", record["n_centers"]),
             ("lambda", record["lambda"]),
             ("gcv", record["gcv"]),
-            ("stopped", f"{reason}: {reason.advice}"),
+            ("stopped", None if reason is None else f"{reason}: {reason.advice}"),
             ("seconds", f"{record['seconds']:.1f}"),
             ("rounds, exchanges", f"{record['rounds']}, {record['exchanges']}"),
             ("read", bytes_shown(record["bytes_read"])),
@@ -79,7 +85,7 @@ class TrainingResult:
             ("run", record["run"] or "not kept: the job names no run in [output]"),
         ]
         rows += [(f"test {name}", value) for name, value in (self.test or {}).items()]
-        print_table(pairs(rows))
+        print_table(pairs([row for row in rows if row[1] is not None]))
 
 
 def _peaks(record: dict[str, Any]) -> str:

@@ -47,8 +47,6 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False, resume: bo
     TrainingResult
         The model and what it came to.
     """
-    from distkern.scheduler import workload
-
     refuse_nested(job)
     resumed = find_resumed(job, overwrite=overwrite) if resume else None
     replace_model = overwrite or (resumed is not None and names_model(resumed.job, job.output.model))
@@ -59,16 +57,17 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False, resume: bo
     refuse_existing_model(job.output.model, overwrite=replace_model)
     rows, test_rows = open_rows(job.data)
     task = task_of(job.data, rows)
-    training = build(job.model.method, task, job.model.parameters(), {}).training_job()
+    surroundings: dict[str, Any] = {"memory_limit": job.cluster.memory, "run_dir": job.output.run}
+    estimator = build(job.model.method, task, job.model.parameters(), surroundings)
     if job.cluster.scheduler is None:
         # Before workers are started for nothing; a running cluster is asked by the training itself.
-        plan_of(job, training, workload(training, source_of(rows))).require_fit()
+        plan_of(job, estimator, estimator.shapes(source_of(rows))).require_fit()
     with (
         open_client(job.cluster) as client,
         _run_directory(job, resumed, overwrite=overwrite) as run,
         show_progress(terminal) as show,
     ):
-        surroundings = {"client": client, "memory_limit": job.cluster.memory, "run_dir": run}
+        surroundings |= {"client": client, "run_dir": run}
         with cancelled_by_signals() as watch:
             callbacks = {"callbacks": (show, watch)}
             model = build(job.model.method, task, job.model.parameters(), surroundings | callbacks)

@@ -21,7 +21,19 @@ from distkern.calibration import AnyCalibration
 from distkern.errors import DataError, JobError
 from distkern.estimators.inputs import validate_rows
 from distkern.model import KernelModel
-from distkern.scheduler import DaskArraySource, current_client, evaluate, is_dask_array, map_rows, predict_blocks
+from distkern.scheduler import (
+    DaskArraySource,
+    PassPlan,
+    TrainingPlan,
+    WorkerFacts,
+    Workload,
+    count_targets,
+    current_client,
+    evaluate,
+    is_dask_array,
+    map_rows,
+    predict_blocks,
+)
 from distkern.scheduler.prediction import Finish
 from distkern.storage import ArraySource, BlockSource, Dataset, ZarrRows, as_source, is_zarr_array, memory_array
 
@@ -69,6 +81,28 @@ class BlockEstimator(BaseEstimator, ABC):
     @abstractmethod
     def _train(self, source: BlockSource, client: Any) -> None:
         """Fit to the blocks of a source, on the workers of a client if there is one; set the fitted attributes."""
+
+    def shapes(self, source: BlockSource) -> Workload:
+        """Return the shapes that decide how much a training needs, as far as the source tells without being read.
+
+        Parameters
+        ----------
+        source : BlockSource
+            Training rows.
+        """
+        return Workload.of(source, count_targets(source, classification=self._classification), 1)
+
+    @abstractmethod
+    def plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan | TrainingPlan:
+        """Plan a training from shapes alone.
+
+        Parameters
+        ----------
+        work : Workload
+            Shapes.
+        facts : WorkerFacts or None
+            The workers; this process alone if None.
+        """
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         self._check_parameters()

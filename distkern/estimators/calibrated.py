@@ -1,4 +1,4 @@
-"""Calibrations in model stores."""
+"""Weights of the classes, and calibrations in model stores."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.calibration import Calibration, PairCalibration
+from distkern.scheduler.loading import flat_labels
+from distkern.storage import BlockSource, plain_labels
 
 _NAMES = ("calibration_slopes", "calibration_offsets")
 
 
 def probability_arrays(classifier: Any) -> dict[str, NDArray[Any]]:
-    """Return what a store keeps of a classifier's probabilities: class shares, and the calibration if there is one."""
+    """Return what a store keeps of a classifier's probabilities: class weights, and the calibration if there is one."""
     arrays = {}
     if getattr(classifier, "class_prior_", None) is not None:
-        arrays["class_prior"] = classifier.class_prior_
+        arrays["class_weights"] = classifier._class_weights
     calibration = classifier._calibrated()
     if calibration is not None:
         arrays |= dict(zip(_NAMES, (calibration.slopes, calibration.offsets), strict=True))
@@ -32,12 +34,12 @@ def restore_probabilities(classifier: Any, arrays: dict[str, NDArray[Any]]) -> N
         The arrays do not fit the model.
     """
     n_outputs, n_classes = len(classifier.intercept_), len(arrays["classes"])
-    priors = arrays.get("class_prior")
-    if priors is not None:
-        _require_numbers("class_prior", priors, (n_classes,))
-        if (priors < 0).any():
-            raise ValueError("class_prior is negative")
-        classifier.class_prior_ = priors
+    weights = arrays.get("class_weights")
+    if weights is not None:
+        _require_numbers("class_weights", weights, (n_classes,))
+        if (weights < 0).any() or not weights.any():
+            raise ValueError("class_weights are negative, or all zero")
+        classifier._set_class_weights(weights)
     slopes, offsets = (arrays.get(name) for name in _NAMES)
     if slopes is None or offsets is None:
         if slopes is not None or offsets is not None:
@@ -52,3 +54,17 @@ def restore_probabilities(classifier: Any, arrays: dict[str, NDArray[Any]]) -> N
 def _require_numbers(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
     if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
         raise ValueError(f"{name} is no array of {shape} finite numbers")
+
+
+def class_weights_of(source: BlockSource, classes: NDArray[Any]) -> NDArray[np.float64]:
+    """Sum the row weights of every class by a pass over the labels alone, shape (n_classes,)."""
+    found = np.zeros(len(classes))
+    for block in range(len(source.boundaries) - 1):
+        labels, weights = flat_labels(source.read_targets(block)), source.read_weights(block)
+        if source.classes is None:
+            labels = plain_labels(labels)
+            codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+        else:
+            codes = np.minimum(np.searchsorted(classes, source.classes[labels]), len(classes) - 1)
+        found += np.bincount(codes, weights, len(classes))
+    return found

@@ -98,7 +98,7 @@ class DenseKernelEstimator(BlockEstimator):
             seed=int(self.random_state),
         )
 
-    def _plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
+    def plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
         """Plan a training.
 
         Parameters
@@ -136,7 +136,7 @@ class DenseKernelEstimator(BlockEstimator):
         job = self._dense_job()
         facts = None if client is None else worker_facts(client)
         work = Workload.of(source, target_count(job, source), 1)
-        plan = self._plan(work, facts)
+        plan = self.plan(work, facts)
         plan.require_fit()
         try:
             with (
@@ -164,6 +164,7 @@ class DenseKernelEstimator(BlockEstimator):
         self._set_model(model, rows.rows[positions])
         if rows.classes is not None:
             self.classes_ = rows.classes
+            self._set_class_weights(np.bincount(rows.codes, rows.weights, len(rows.classes)))
         self.plan_ = plan.terms()
         self.summary_ = {
             "n_rows": source.n_rows,

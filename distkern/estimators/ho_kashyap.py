@@ -91,7 +91,16 @@ class HoKashyapClassifier(LinearClassifier):
         number("b_min", self.b_min, open_interval=True)
         super()._check_parameters()
 
-    def _plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
+    def plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
+        """Plan the memory of a training.
+
+        Parameters
+        ----------
+        work : Workload
+            Shapes.
+        facts : WorkerFacts or None
+            The workers; this process alone if None.
+        """
         limit = byte_count("memory_limit", self.memory_limit)
         return plan_linear(work, facts, limit, with_scatter=True, again=int(self.max_iter), margins=True)
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.estimators import outputs
 from distkern.estimators.dense import ATTRIBUTES, DenseKernelEstimator, DenseSolution, square_bytes
 from distkern.estimators.documentation import described
 from distkern.estimators.kinds import BlockClassifier
+from distkern.estimators.linear_outputs import posteriors
 from distkern.estimators.parameters import number
 from distkern.fisher import discriminants, fisher_directions
 from distkern.kernels import Kernel
@@ -112,26 +111,10 @@ class KernelFisherDiscriminant(BlockClassifier, DenseKernelEstimator):
         """
         return super().decision_function(X)
 
-    def predict_proba(self, X: Any) -> Any:
-        """Return posterior probabilities of the classes, Gaussian on the directions.
-
-        The variances are of the training rows, which the directions were fitted to: with little regularisation the
-        probabilities are too sure.
-
-        Parameters
-        ----------
-        X : array-like, zarr.Array, dask.array.Array or Dataset, shape (n_rows, n_features)
-            Rows in the training's feature space.
-
-        Returns
-        -------
-        numpy, zarr or dask array, shape (n_rows, n_classes)
-            Container as for `predict`.
-        """
-        return self._evaluate(X, outputs.odds_probabilities, self._n_classes(), np.dtype(np.float64))
-
-    def _predictions_and_probabilities(self) -> Finish[tuple[NDArray[Any], Array]]:
-        return partial(outputs.labels_and_odds_probabilities, classes=self._labels())
+    def _probabilities(self) -> Finish[Array]:
+        # The variances are of the training rows, which the directions were fitted to: with little regularisation the
+        # probabilities are too sure.
+        return posteriors
 
     def _stored_arrays(self) -> dict[str, NDArray[Any]]:
         return {name: getattr(self, f"{name}_") for name in _KEPT}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 from time import perf_counter
 from typing import Any, ClassVar, Self
 
@@ -16,15 +17,26 @@ from distkern.calibration import AnyCalibration, Calibration, PairCalibration
 from distkern.errors import BudgetError, DataError, JobError, RunError
 from distkern.estimators.assembly import Weigh, assemble, path_weights, prefix_lengths
 from distkern.estimators.block_estimator import BY_REFERENCE, BlockEstimator
-from distkern.estimators.calibrated import probability_arrays, restore_probabilities
 from distkern.estimators.norm_refit import NormRefit
 from distkern.estimators.parameters import byte_count, check_parameters
 from distkern.estimators.widths import sigma_results, width_jobs
 from distkern.events import Event, Subscriber
 from distkern.factors import PER_TARGET
 from distkern.model import KernelModel
-from distkern.scheduler import SearchResult, TrainingJob, TrainingResult, evaluate, run_training, search_settings
-from distkern.scheduler.calibrating import class_shares, draw_rows, outputs_left_out
+from distkern.scheduler import (
+    SearchResult,
+    TrainingJob,
+    TrainingPlan,
+    TrainingResult,
+    WorkerFacts,
+    Workload,
+    evaluate,
+    plan_job,
+    run_training,
+    search_settings,
+    workload,
+)
+from distkern.scheduler.calibrating import draw_rows, outputs_left_out
 from distkern.scheduler.threads import single_threaded_blas
 from distkern.stopping import StopReason
 from distkern.storage import (
@@ -99,6 +111,34 @@ class KernelLeastSquares(BlockEstimator):
             refit=self._plain_refit(),
         )
 
+    def shapes(self, source: BlockSource) -> Workload:
+        """Return the shapes that decide how much a training needs, as far as the source tells without being read.
+
+        Parameters
+        ----------
+        source : BlockSource
+            Training rows.
+        """
+        return workload(self.training_job(), source)
+
+    def plan(self, work: Workload, facts: WorkerFacts | None) -> TrainingPlan:
+        """Plan a training from shapes alone; with ``sigma="cv"`` that of the final model.
+
+        Parameters
+        ----------
+        work : Workload
+            Shapes.
+        facts : WorkerFacts or None
+            The workers; this process alone if None.
+        """
+        limit = byte_count("memory_limit", self.memory_limit)
+        planned = plan_job(self.training_job(), work, facts, factors=self.factors, memory_limit=limit)
+        if not self._classification:
+            return planned
+        # Rows that calibrate the probabilities are picked in a pass of their own.
+        more = work.n_rows * (work.row_bytes + 8 * work.target_columns)
+        return replace(planned, passes=planned.passes + 1, bytes_read=planned.bytes_read + more)
+
     def _search(self, jobs: Sequence[TrainingJob], n_folds: int, X: Any, y: Any, sample_weight: Any) -> SearchResult:
         """Cross-validate settings on the rows that `fit` would take; `jobs` has one a setting."""
         source, client = self._rows_to_train(X, y, sample_weight)
@@ -162,7 +202,8 @@ class KernelLeastSquares(BlockEstimator):
         """Set what classifiers add: labels, their shares, and the calibration."""
         assert result.classes is not None
         self.classes_ = result.classes
-        self.class_prior_ = class_shares(result)
+        assert result.class_weights is not None
+        self._set_class_weights(result.class_weights)
         self._sample = draw_rows(source, result.classes, self.class_prior_, seed=int(self.random_state), client=client)
         self._calibration = self._make_calibration()
         for name, added in (("passes", 1), ("bytes_read", self._sample.bytes_read)):
@@ -253,8 +294,7 @@ class KernelLeastSquares(BlockEstimator):
         }
 
     def _stored_arrays(self) -> dict[str, NDArray[Any]]:
-        arrays = {"lambda": np.atleast_1d(np.asarray(self.lambda_, dtype=np.float64)), "history": self.history_}
-        return {**arrays, **probability_arrays(self)} if self._classification else arrays
+        return {"lambda": np.atleast_1d(np.asarray(self.lambda_, dtype=np.float64)), "history": self.history_}
 
     def _stored_figures(self) -> dict[str, Any]:
         return {"gcv": self.gcv_, "stop_reason": str(self.stop_reason_)}
@@ -265,8 +305,6 @@ class KernelLeastSquares(BlockEstimator):
             raise ValueError("lambda is no vector of numbers")
         if arrays["history"].dtype.names is None:
             raise ValueError("history has no columns")
-        if self._classification:
-            restore_probabilities(self, arrays)
         self.lambda_ = float(lambdas[0]) if len(lambdas) == 1 else lambdas
         self.gcv_ = float("nan") if figures["gcv"] is None else figures["gcv"]
         self.history_ = arrays["history"]

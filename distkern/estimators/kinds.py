@@ -212,8 +212,7 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
         numpy, zarr or dask array, shape (n_rows, n_classes)
             Container as for `predict`.
         """
-        finish = partial(outputs.probabilities, calibration=self._calibrated())
-        return self._evaluate(X, finish, self._n_classes(), np.dtype(np.float64))
+        return self._evaluate(X, self._probabilities(), self._n_classes(), np.dtype(np.float64))
 
     def log_likelihood(self, X: Any) -> Any:
         """Return log p(x | class) up to a number that all classes share: emission scores of hidden Markov models.
@@ -243,7 +242,7 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
                 "train it again",
                 kind="no-priors",
             )
-        finish = partial(outputs.log_likelihoods, calibration=self._calibrated(), priors=np.asarray(priors))
+        finish = partial(outputs.log_likelihoods, probabilities=self._probabilities(), priors=np.asarray(priors))
         return self._evaluate(X, finish, self._n_classes(), np.dtype(np.float64))
 
     def _calibrated(self) -> AnyCalibration | None:
@@ -265,10 +264,18 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
         return getattr(self, "multiclass", "shared")
 
     def _predictions_and_probabilities(self) -> Finish[tuple[NDArray[Any], Array]]:
-        calibration = self._calibrated()
         return partial(
             outputs.labels_and_probabilities,
             classes=self._labels(),
             multiclass=self._scheme(),
-            calibration=calibration,
+            probabilities=self._probabilities(),
         )
+
+    def _probabilities(self) -> Finish[Array]:
+        """Return the function from fitted targets to probabilities, shape (n, n_classes)."""
+        return partial(outputs.probabilities, calibration=self._calibrated())
+
+    def _set_class_weights(self, weights: Array) -> None:
+        """Keep the weight of the training rows of every class, and their shares."""
+        self._class_weights = np.asarray(weights, dtype=np.float64)
+        self.class_prior_ = self._class_weights / self._class_weights.sum()

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from distkern.errors import StoreError
 from distkern.estimators.block_estimator import BlockEstimator
+from distkern.estimators.calibrated import class_weights_of
 from distkern.estimators.documentation import described
 from distkern.estimators.kinds import BlockClassifier, BlockRegressor
 from distkern.estimators.parameters import DTYPES, byte_count, integer, number, one_of, refuse
@@ -82,6 +83,10 @@ class KernelRecursiveLeastSquares(BlockEstimator):
     client: Any
     memory_limit: int | str | None
     summary_: dict[str, Any]
+    _class_weights: NDArray[np.float64]
+
+    def _set_class_weights(self, weights: NDArray[np.float64]) -> None:
+        """Keep the weight of the rows of every class; classifiers do."""
 
     def _check_parameters(self) -> None:
         number("nu", self.nu, open_interval=True)
@@ -114,8 +119,16 @@ class KernelRecursiveLeastSquares(BlockEstimator):
     def _planner(self, work: Workload, facts: WorkerFacts | None, passes: int) -> KRLSPlanner:
         return KRLSPlanner.of(work, passes, facts, byte_count("memory_limit", self.memory_limit))
 
-    def _plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
-        """Plan for as many centres as may be; for one where nothing but `nu` limits them."""
+    def plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
+        """Plan for as many centres as may be; for one where nothing but `nu` limits them.
+
+        Parameters
+        ----------
+        work : Workload
+            Shapes.
+        facts : WorkerFacts or None
+            The workers; this process alone if None.
+        """
         passes = 2 if self._job().needs_statistics else 1
         most = 1 if self.max_centers is None else min(int(self.max_centers), work.n_rows)
         return self._planner(work, facts, passes).at(most)
@@ -156,6 +169,8 @@ class KernelRecursiveLeastSquares(BlockEstimator):
         )
         if recursion.classes is not None:
             self.classes_ = recursion.classes
+            more = class_weights_of(source, recursion.classes)
+            self._set_class_weights(more if before is None else self._class_weights + more)
         self.summary_ = summary if before is None else _added(self.summary_, summary)
         self.plan_ = plan.terms()
         self._recursion: Recursion | None = recursion

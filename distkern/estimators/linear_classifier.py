@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -16,7 +15,6 @@ from numpy.typing import NDArray
 from distkern.errors import BudgetError, DataError
 from distkern.estimators.block_estimator import Array
 from distkern.estimators.kinds import BlockClassifier
-from distkern.estimators.linear_outputs import labels_and_probabilities
 from distkern.estimators.parameters import byte_count, refuse
 from distkern.linear_model import LinearModel
 from distkern.model import KernelModel
@@ -26,7 +24,6 @@ from distkern.scheduler.class_pass import ClassStatistics, class_statistics, cla
 from distkern.scheduler.linear_plan import plan_linear
 from distkern.scheduler.memory import Workload
 from distkern.scheduler.pass_plan import PassPlan
-from distkern.scheduler.prediction import Finish
 from distkern.scheduler.running import UNKNOWN_CLASSES, peak_rss
 from distkern.scheduler.threads import single_threaded_blas
 from distkern.scheduler.workers import WorkerFacts, peak_of_workers, worker_facts
@@ -68,7 +65,7 @@ class LinearClassifier(BlockClassifier):
         if self.client is not None and not hasattr(self.client, "scheduler_info"):
             raise refuse("client", self.client, "a distributed.Client, or None")
 
-    def _plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
+    def plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
         """Plan the memory of a training.
 
         Parameters
@@ -95,6 +92,8 @@ class LinearClassifier(BlockClassifier):
             scaling = self._scaling(statistics)
             found = self._solve(tasks, statistics, scaling, plan)
         self.classes_ = classes_of(statistics, source.classes)
+        assert statistics.loaded.labels is not None
+        self._set_class_weights(statistics.loaded.labels.weights)
         self._keep(scaling, found)
         self._note(plan, source, client, found, 1, statistics.reads.bytes_read, started)
 
@@ -142,7 +141,7 @@ class LinearClassifier(BlockClassifier):
     def _require_plan(self, source: BlockSource, client: Any) -> PassPlan:
         n_classes = UNKNOWN_CLASSES if source.classes is None else len(source.classes)
         work = Workload.of(source, 1 if n_classes <= 2 else n_classes, 1)
-        plan = self._plan(work, None if client is None else worker_facts(client))
+        plan = self.plan(work, None if client is None else worker_facts(client))
         plan.require_fit()
         return plan
 
@@ -188,29 +187,6 @@ class LinearClassifier(BlockClassifier):
             `predict`.
         """
         return super().decision_function(X)
-
-    @abstractmethod
-    def _probabilities(self) -> Finish[Array]:
-        """Return the function from fitted targets to probabilities, shape (n, n_classes)."""
-
-    def predict_proba(self, X: Any) -> Any:
-        """Estimate class probabilities.
-
-        Parameters
-        ----------
-        X : array-like, zarr.Array, dask.array.Array or Dataset, shape (n_rows, n_features)
-            Rows in the training's feature space.
-
-        Returns
-        -------
-        numpy, zarr or dask array, shape (n_rows, n_classes)
-            Posterior probabilities for `FisherDiscriminant`; for the others estimates that rank well, but are not
-            calibrated. Container as for `predict`.
-        """
-        return self._evaluate(X, self._probabilities(), self._n_classes(), np.dtype(np.float64))
-
-    def _predictions_and_probabilities(self) -> Finish[tuple[NDArray[Any], Array]]:
-        return partial(labels_and_probabilities, classes=self._labels(), probabilities=self._probabilities())
 
     def _stored_figures(self) -> dict[str, Any]:
         return {"rank": getattr(self, "rank_", None)}

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
 from distkern.estimators import outputs
-from distkern.scheduler.prediction import Finish
 
 Array = NDArray[np.float64]
 
@@ -30,10 +27,3 @@ def shares_of_indicators(values: Array, margin: float) -> Array:
     """Return probabilities from targets of +-margin for two classes, and of margin or 0 for more."""
     sides = values / margin
     return outputs.probabilities(sides if values.shape[1] == 1 else 2 * sides - 1)
-
-
-def labels_and_probabilities(
-    values: Array, classes: NDArray[Any], probabilities: Finish[Array]
-) -> tuple[NDArray[Any], Array]:
-    """Return both for one evaluation."""
-    return outputs.labels(values, classes), probabilities(values)

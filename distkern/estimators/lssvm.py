@@ -79,7 +79,7 @@ class LeastSquaresSVM(DenseKernelEstimator):
         integer("max_iter", self.max_iter, 1)
         integer("preconditioner_rank", self.preconditioner_rank, 0)
 
-    def _plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
+    def plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
         """Plan a training; with "auto" by conjugate gradients only where the direct solution does not fit.
 
         Parameters

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from distkern.calibration import AnyCalibration
 from distkern.decisions import decide
+from distkern.scheduler.prediction import Finish
 from distkern.scheduler.threads import single_threaded_blas
 
 Array = NDArray[np.float64]
@@ -38,7 +39,8 @@ def probabilities(values: Array, calibration: AnyCalibration | None = None) -> A
     """Return class probabilities, shape (n, n_classes): calibrated, or else a linear estimate from targets of +-1."""
     if calibration is not None:
         # Far from the data a probability may be below the smallest number.
-        return np.maximum(np.exp(log_posteriors(values, calibration)), np.finfo(np.float64).tiny)
+        with single_threaded_blas():
+            return np.maximum(np.exp(calibration.log_posteriors(values)), np.finfo(np.float64).tiny)
     if values.shape[1] == 1:
         values = np.concatenate([-values, values], axis=1)
     estimates = (values + 1) / 2
@@ -48,34 +50,14 @@ def probabilities(values: Array, calibration: AnyCalibration | None = None) -> A
     return np.asarray(estimates / estimates.sum(axis=1, keepdims=True))
 
 
-def log_posteriors(values: Array, calibration: AnyCalibration | None) -> Array:
-    """Return the logarithms of the class probabilities, shape (n, n_classes)."""
-    if calibration is None:
-        return np.log(probabilities(values))
-    with single_threaded_blas():
-        return calibration.log_posteriors(values)
-
-
-def log_likelihoods(values: Array, calibration: AnyCalibration | None, priors: Array) -> Array:
+def log_likelihoods(values: Array, probabilities: Finish[Array], priors: Array) -> Array:
     """Return log P(class | x) - log P(class), shape (n, n_classes)."""
-    return np.asarray(log_posteriors(values, calibration) - np.log(np.maximum(priors, SMALLEST_PRIOR)))
+    logs = np.log(np.maximum(probabilities(values), np.finfo(np.float64).tiny))
+    return np.asarray(logs - np.log(np.maximum(priors, SMALLEST_PRIOR)))
 
 
 def labels_and_probabilities(
-    values: Array, classes: NDArray[Any], multiclass: str, calibration: AnyCalibration | None = None
+    values: Array, classes: NDArray[Any], multiclass: str, probabilities: Finish[Array]
 ) -> tuple[NDArray[Any], Array]:
     """Return both for one evaluation."""
-    return labels(values, classes, multiclass), probabilities(values, calibration)
-
-
-def odds_probabilities(values: Array) -> Array:
-    """Return probabilities from log odds of the second class, or from log posteriors up to a constant a row."""
-    if values.shape[1] == 1:
-        values = np.concatenate([np.zeros_like(values), values], axis=1)
-    shares = np.exp(values - values.max(axis=1, keepdims=True))
-    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
-
-
-def labels_and_odds_probabilities(values: Array, classes: NDArray[Any]) -> tuple[NDArray[Any], Array]:
-    """Return both for one evaluation."""
-    return labels(values, classes), odds_probabilities(values)
+    return labels(values, classes, multiclass), probabilities(values)

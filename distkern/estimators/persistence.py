@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from distkern.decisions import output_count
 from distkern.errors import JobError, StoreError
+from distkern.estimators.calibrated import probability_arrays, restore_probabilities
 from distkern.estimators.parameters import DTYPES
 from distkern.kernels import Kernel, kernel_from_parameters
 from distkern.model import KernelModel
@@ -40,6 +41,7 @@ def save_estimator(estimator: Any, path: str | os.PathLike[str], *, overwrite: b
         "feature_shift": model.scaling.shift,
         "feature_scale": model.scaling.scale,
         **estimator._stored_arrays(),
+        **(probability_arrays(estimator) if hasattr(estimator, "classes_") else {}),
     }
     classes = getattr(estimator, "classes_", None)
     if classes is not None:
@@ -101,6 +103,8 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         model = KernelModel(kernel, scaling, arrays["centers"], arrays["coef"], arrays["intercept"], meta["dtype"])
         estimator._set_model(model, arrays["center_indices"])
         estimator._restore(meta, arrays)
+        if "classes" in arrays:
+            restore_probabilities(estimator, arrays)
         estimator.n_features_in_ = meta["n_features"]
         estimator.summary_ = meta["summary"]
         estimator.plan_ = meta["plan"]

@@ -13,6 +13,7 @@ from distkern.discriminants import class_targets
 from distkern.errors import DataError, JobError
 from distkern.estimators import linear_documentation
 from distkern.estimators.block_estimator import Array
+from distkern.estimators.calibrated import class_weights_of
 from distkern.estimators.documentation import described
 from distkern.estimators.linear_classifier import LinearClassifier, Solution
 from distkern.estimators.linear_outputs import shares_of_indicators
@@ -117,7 +118,16 @@ class WidrowHoffClassifier(LinearClassifier):
         number("margin", self.margin, open_interval=True)
         super()._check_parameters()
 
-    def _plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
+    def plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
+        """Plan the memory of a training.
+
+        Parameters
+        ----------
+        work : Workload
+            Shapes.
+        facts : WorkerFacts or None
+            The workers; this process alone if None.
+        """
         limit = byte_count("memory_limit", self.memory_limit)
         return plan_linear(work, facts, limit, with_scatter=False, again=int(self.passes))
 
@@ -211,6 +221,8 @@ class WidrowHoffClassifier(LinearClassifier):
             numbers = range(self.passes_ + 1, self.passes_ + 2)
             begin = LMSState.start(start, self.seen_)
             state, reads, bytes_read = run_lms(tasks, setup, begin, numbers, first, keep=False)
+        more = class_weights_of(source, classes)
+        self._set_class_weights(more if fresh else self._class_weights + more)
         self.classes_ = classes
         found = Solution(state.weights[1:], state.weights[0], reads, bytes_read)
         self._keep(scaling, found)

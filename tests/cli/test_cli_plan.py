@@ -17,6 +17,7 @@ KEYS = {
     "target_columns",
     "n_targets",
     "n_problems",
+    "memberships",
     "selected_rows",
     "n_workers",
     "threads",

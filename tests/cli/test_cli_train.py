@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from command_line import Call, Finished, environment, job_text, tree
 
+from distkern.cli.parameters import METHODS
+
 KEYS = {
     "model",
     "run",
@@ -299,3 +301,39 @@ def test_a_cluster_without_workers_is_waited_for_as_long_as_told(blobs: Path, sh
     assert "waiting up to 0.3 s" in done.err
     assert "no worker could be used within 0.3 s (the cluster has none)" in " ".join(done.err.split())
     assert not (blobs / "blobs.model").exists()
+
+
+CLASSIFIERS = [name for name, (_, classifier) in METHODS.items() if classifier is not None]
+
+
+@pytest.mark.parametrize("method", CLASSIFIERS)
+def test_every_method_plans_trains_saves_and_predicts(blobs: Path, call: Call, method: str) -> None:
+    job = write_job(
+        blobs,
+        data={"train": "blobs.zarr", "test": "blobs.zarr"},
+        model={"method": method},
+        output={"model": "any.model"},
+    )
+    planned = call("plan", job, "--json")
+    assert planned.code == 0, planned.err
+    assert json.loads(planned.out)["planned_peak_bytes"] > 0
+    done = call("train", job, "--json", "-q")
+    assert done.code == 0, done.err
+    record = json.loads(done.out.splitlines()[-1])
+    assert record["test"]["error"] < 0.5
+    assert record["model"] == "any.model"
+    shown = call("train", job, "--overwrite")
+    assert shown.code == 0, shown.err
+    done = call("evaluate", "any.model", "blobs.zarr", "--json")
+    assert json.loads(done.out)["error"] == pytest.approx(record["test"]["error"])
+    assert call("predict", "any.model", "blobs.zarr", "--out", "any.zarr", "--proba").code == 0
+
+
+def test_methods_for_the_other_task_and_runs_they_do_not_keep(waves: Path, blobs: Path, call: Call) -> None:
+    done = call("train", write_job(waves, data={"train": "waves.zarr"}, model={"method": "fisher"}))
+    assert done.code == 2
+    assert "'fisher' is for classification" in done.err
+    job = write_job(blobs, data={"train": "blobs.zarr"}, model={"method": "krls"}, output={"run": "krls.run"})
+    done = call("train", job)
+    assert done.code == 2
+    assert "keeps no record of a run" in done.err

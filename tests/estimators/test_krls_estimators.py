@@ -321,10 +321,10 @@ def test_too_little_memory_is_refused_before_anything_is_read() -> None:
         dk.KRLSRegressor(memory_limit="1MiB", max_centers=500).fit(X, y)
     assert error.value.kind == "memory"
     work = Workload.of(ArraySource(X, y), 1, 1)
-    plans = [dk.KRLSRegressor(max_centers=m)._plan(work, None).needed for m in (100, 1000)]
+    plans = [dk.KRLSRegressor(max_centers=m).plan(work, None).needed for m in (100, 1000)]
     assert plans[0] < plans[1]
-    assert dk.KRLSRegressor()._plan(work, None).passes == 2
-    assert dk.KRLSRegressor(**PLAIN)._plan(work, None).passes == 1
+    assert dk.KRLSRegressor().plan(work, None).passes == 2
+    assert dk.KRLSRegressor(**PLAIN).plan(work, None).passes == 1
 
 
 def test_a_nu_that_no_row_reaches() -> None:

@@ -14,6 +14,8 @@ import distkern as dk
 
 BAD_PARAMETERS: list[tuple[str, Any]] = [
     ("kernel", "gausian"),
+    ("folds", 1),
+    ("folds", 2.5),
     ("kernel", None),
     ("kernel", 3),
     ("sigma", 0),

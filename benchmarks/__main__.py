@@ -17,6 +17,7 @@ from benchmarks import (
     gemm_share,
     generated,
     memory,
+    methods,
     norm_refit,
     probabilities,
     profiling,
@@ -117,6 +118,16 @@ def norm_refit_command(names: tuple[str, ...], path: Path | None, seed: int, lon
 @_number("--seeds", 3, "Row-draw seeds to average distkern over.")
 def probabilities_command(names: tuple[str, ...], path: Path | None, seeds: int) -> None:
     tables.report(probabilities.run(names, tuple(range(seeds))), path)
+
+
+@main.command("methods", help="Every method on the same rows, with the same kernel width.")
+@_sets
+@_json
+@click.option("--method", "chosen", multiple=True, type=click.Choice(list(methods.METHODS)), help="Only this one.")
+def methods_command(names: tuple[str, ...], path: Path | None, chosen: tuple[str, ...]) -> None:
+    rows = list(methods.run(datasets.present(names or methods.SETS), chosen or methods.METHODS))
+    tables.report(rows, path)
+    click.echo("\n" + tables.markdown(methods.pivoted(rows)))
 
 
 @main.command("reference-loop", help="criterion='residual' beside a plain numpy loop, one centre at a time.")

@@ -20,6 +20,7 @@ from benchmarks import (
     gemm_share,
     generated,
     memory,
+    methods,
     norm_refit,
     ours,
     probabilities,
@@ -427,3 +428,15 @@ def test_refits_are_held_against_the_weights_of_the_path() -> None:
     (row,) = norm_refit.run([split_of(classification=False, n=300)], 0)
     assert row["whole centers"] == 40
     assert all(0.0 < row[f"{place} {kind}"] < 1.5 for place in ("stopped", "whole") for kind in ("path", "rkhs"))
+
+
+# --- all methods -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classification", [True, False])
+def test_methods_are_measured_on_the_same_rows(classification: bool) -> None:
+    rows = list(methods.run([split_of(classification=classification, n=200)]))
+    assert {row["method"] for row in rows} >= {"OROLS, shared centres", "NPD", "KRLS, nu 0.01", "LS-SVM", "QR forward"}
+    assert ("Fisher" in {row["method"] for row in rows}) == classification
+    assert all(0 <= row["error"] < 1.5 for row in rows)
+    assert len(methods.pivoted(rows)) == len(rows)

@@ -247,8 +247,8 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
 
     def _calibrated(self) -> AnyCalibration | None:
         """Return the calibration, made now where a shorter prefix has none yet."""
-        if self._calibration is None:
-            self._calibration = self._make_calibration()
+        if self._calibration is None and (made := self._make_calibration()) is not None:
+            self._calibration = made
         return self._calibration
 
     def _n_classes(self) -> int:

@@ -27,7 +27,7 @@ PARAMETERS = {
             Folds of the cross-validation with ``sigma="cv"``. Every width is trained as often, all side by side.""",
     "max_centers": """
         int
-            Most centres to select; of each class with one-vs-rest.""",
+            Most centres to select; of each class with one-vs-rest, of each pair with one-vs-one and dag.""",
     "criterion": """
         {"error-reduction", "residual", "loo-error"}
             How a centre is chosen: the largest error reduction among a pool of candidates; the row with the
@@ -77,8 +77,10 @@ PARAMETERS = {
             ``stop="validation"`` a tenth of the sample is held out while centres are chosen; the weights are fitted
             on those rows too.""",
     "multiclass": """
-        {"shared", "one-vs-rest"}
-            One set of centres for all classes, or one a class (the paper's way), trained in lockstep.""",
+        {"shared", "one-vs-rest", "one-vs-one", "dag"}
+            One set of centres for all classes; or one a class (the paper's way), or one a pair of classes on the rows
+            of the two (thesis 4.2.1), trained in lockstep. With pairs all of them vote, or a decision graph asks one
+            fewer than there are classes ("dag").""",
     "refit": """
         {"rkhs", "none"} or None
             What the final weights are small in. By default the weights of the orthogonal columns, with lambda;

@@ -45,11 +45,12 @@ _ATTRIBUTES = (
 class FisherDiscriminant(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LinearClassifier):
     """Fisher's linear discriminant: w = inv(S_W) (m_+ - m_-), with the bias and the posteriors of normal classes.
 
-    Several classes share the covariance within them, and the largest posterior wins. One pass over the rows: their
-    scatter is kept as a triangular factor, so that ill-conditioned features cost no more digits than they must.
-    Where features are constant within the classes, or depend on others, the covariance is singular:
-    its pseudoinverse is used, which ignores such directions even if they separate the classes, and a warning is
-    logged; `shrinkage` above 0 makes use of them.
+    The direction of largest scatter between over scatter within the classes (thesis 3.5-3.11), with the bias and the
+    posteriors of normal classes of one covariance (3.15-3.19). Several classes share the covariance within them, and
+    the largest posterior wins. One pass over the rows: their scatter is kept as a triangular factor, so that
+    ill-conditioned features cost no more digits than they must. Where features are constant within the classes, or
+    depend on others, the covariance is singular: its pseudoinverse is used, which ignores such directions even if they
+    separate the classes, and a warning is logged; `shrinkage` above 0 makes use of them.
     """
 
     _with_augmented = False

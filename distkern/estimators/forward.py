@@ -150,7 +150,9 @@ class OLSForward(ForwardSelection):
 class QRForwardRegressor(BlockRegressor, QRForward):
     """Forward selection of the row with the largest residual, by QR updates (Nair, Choudhury and Keane, 2002).
 
-    The path of OROLS with ``criterion="residual", regularization="none"``, in one process and O(n m) memory.
+    The method that the paper (section 3, Table 4) and the thesis (3.4) compare theirs with: least squares on the
+    selected columns (thesis 3.46), the next one where |y - [1 K_m] a| is largest (3.63). The path of OROLS with
+    ``criterion="residual", regularization="none"``, in one process and O(n m) memory.
     """
 
     def __init__(
@@ -179,7 +181,9 @@ class QRForwardRegressor(BlockRegressor, QRForward):
 class QRForwardClassifier(BlockClassifier, QRForward):
     """Forward selection of the row with the largest residual, by QR updates; all classes share the centres.
 
-    The path of OROLS with ``criterion="residual", regularization="none"``, in one process and O(n m) memory.
+    The method that the paper (section 3, Table 4) and the thesis (3.4) compare theirs with: least squares on the
+    selected columns (thesis 3.46), the next one where |y - [1 K_m] a| is largest (3.63). The path of OROLS with
+    ``criterion="residual", regularization="none"``, in one process and O(n m) memory.
     """
 
     def __init__(
@@ -208,6 +212,7 @@ class QRForwardClassifier(BlockClassifier, QRForward):
 class OLSForwardRegressor(BlockRegressor, OLSForward):
     """Classical orthogonal least squares with every row as a candidate (Chen, Cowan and Grant, 1991).
 
+    K = Q U (thesis 3.71-3.75), and the next column is that of the largest error reduction ratio (q'y)^2 / (q'q y'y).
     Modified Gram-Schmidt over the whole Gram matrix: O(n^2) memory, O(n^2 m) work, no regularisation.
     """
 
@@ -237,6 +242,7 @@ class OLSForwardRegressor(BlockRegressor, OLSForward):
 class OLSForwardClassifier(BlockClassifier, OLSForward):
     """Classical orthogonal least squares on targets of +-1 a class (Billings and Lee, 2002).
 
+    K = Q U (thesis 3.71-3.75), and the next column is that of the largest error reduction ratio (q'y)^2 / (q'q y'y).
     Modified Gram-Schmidt over the whole Gram matrix: O(n^2) memory, O(n^2 m) work, no regularisation.
     """
 

@@ -59,9 +59,10 @@ _ATTRIBUTES = (
 class HoKashyapClassifier(LinearClassifier):
     """Ho-Kashyap procedure: Y a = b > 0 for both a and b, which separates the classes if any hyperplane does.
 
-    It starts at the minimum squared error solution with b the same for all rows. Then b grows where a row lies beyond
-    it, b <- b + 2 eta e+ with e = Y a - b, and a = Y+ b follows, until all rows are on their side or e+ is gone.
-    Several classes are told apart one against the rest. The number of b that belongs to a row stays with its block.
+    Minimises |Y a - b|^2 over both (slides 5.9). It starts at the minimum squared error solution with b the same for
+    all rows. Then b grows where a row lies beyond it, b <- b + 2 eta e+ with e = Y a - b, and a = Y+ b follows, until
+    all rows are on their side or e+ is gone. Several classes are told apart one against the rest. The number of b that
+    belongs to a row stays with its block.
     """
 
     def __init__(

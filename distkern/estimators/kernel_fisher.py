@@ -51,9 +51,10 @@ _KEPT = ("directions", "eigenvalues", "projected_means", "projected_covariance",
 class KernelFisherDiscriminant(BlockClassifier, DenseKernelEstimator):
     """Fisher's discriminant in the kernel's feature space, for two classes or more.
 
-    Rows are projected on the directions that maximise between-class scatter over within-class scatter; classes are
-    Gaussian there, with one covariance and the training rows' shares as priors, which gives the bias. Equal, for two
-    classes and up to the scale of the weights, to ridge regression on the labels with an intercept.
+    Rows are projected on the directions that maximise between-class scatter over within-class scatter (thesis 3.29,
+    3.40), inv(N + epsilon I) (m_+ - m_-) for two classes (3.41); classes are Gaussian there, with one covariance and
+    the training rows' shares as priors, which gives the bias (3.19). Equal, for two classes and up to the scale of the
+    weights, to ridge regression on the labels with an intercept (3.43).
     """
 
     def __init__(

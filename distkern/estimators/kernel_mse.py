@@ -38,8 +38,10 @@ PARAMETERS = {
 class KernelMSEClassifier(BlockClassifier, DenseKernelEstimator):
     """Kernel minimum squared error classification: K gamma = B in the sense of least squares, without an intercept.
 
-    B holds +-1 for two classes; for more, a column a class with 1 for its rows and 0 for others, fitted as such and
-    reported as 2 b - 1, which is about +1 for the class and -1 for others like the decisions of every other classifier.
+    The nonlinear procedure of the slides (section "Nonlinear Minimum Squared Error Procedures", K gamma = B; Xu et al.,
+    2005 and 2006), and with `max_centers` or `center_rows` its reduced form. B holds +-1 for two classes; for more, a
+    column a class with 1 for its rows and 0 for others, fitted as such and reported as 2 b - 1, which is about +1 for
+    the class and -1 for others like the decisions of every other classifier.
     """
 
     def __init__(

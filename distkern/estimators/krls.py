@@ -253,7 +253,8 @@ class KRLSRegressor(BlockRegressor, KernelRecursiveLeastSquares):
     """Sparse kernel regression by kernel recursive least squares, in one pass over the rows.
 
     Rows become centres in their order, without a look at the targets, where they are approximately independent of those
-    before; all rows count in the weights. The model depends on the order of rows.
+    before (thesis 3.94-3.96, with k + 1 for the kernel); all rows count in the weights, a = inv(K~) inv(R'R) R'y
+    (3.104, 3.105). The model depends on the order of rows.
     """
 
     def __init__(
@@ -313,7 +314,8 @@ class KRLSClassifier(BlockClassifier, KernelRecursiveLeastSquares):
     """Sparse kernel classification by kernel recursive least squares, in one pass over the rows.
 
     Rows become centres in their order, without a look at the labels, where they are approximately independent of those
-    before; all rows count in the weights, on targets of +-1 a class. The model depends on the order of rows.
+    before (thesis 3.94-3.96, with k + 1 for the kernel); all rows count in the weights, a = inv(K~) inv(R'R) R'y
+    (3.104, 3.105), on targets of +-1 a class. The model depends on the order of rows.
     """
 
     def __init__(

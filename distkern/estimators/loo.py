@@ -22,6 +22,10 @@ class LOOForwardClassifier(BlockClassifier, KernelLeastSquares):
     rate does not fall. Candidates with the same rate are told apart by their error reduction. More than two classes
     share the centres, and the largest leave-one-out output decides.
 
+    Row i counts as misclassified where alpha(i) / beta(i) <= 0, with alpha_k = alpha_{k-1} + g y w - w^2 / (s + lambda)
+    and beta_k = beta_{k-1} - w^2 / (s + lambda) for the new orthogonal column w, s = w'w, g = w'y / (s + lambda)
+    (slides, "Efficient Computation" and "Proposed Algorithm", from alpha_0 = 0, beta_0 = 1).
+
     The columns of all rows are kept, so memory grows with the square of the rows; ``OROLSClassifier`` with
     ``criterion="loo-error"`` applies the criterion to a pool of candidates, for data of any size.
     """

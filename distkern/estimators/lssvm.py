@@ -171,7 +171,9 @@ class LeastSquaresSVM(DenseKernelEstimator):
 class LSSVMRegressor(BlockRegressor, LeastSquaresSVM):
     """Least-squares support vector regression: every row is a centre, and errors count squared.
 
-    Solves [0 1'; 1 K + D][b; a] = [0; y] with D = diag(1 / (gamma r_i)) for row weights r.
+    Minimises |w|^2 / 2 + gamma / 2 sum_i r_i e_i^2 with e_i = y_i - w'phi(x_i) - b (Suykens and Vandewalle, 1999; named
+    in thesis 3.3.1), f(x) = sum_i a_i k(x, x_i) + b. Solves [0 1'; 1 K + D][b; a] = [0; y] with D = diag(1 / (gamma
+    r_i)) for row weights r.
     """
 
     def __init__(
@@ -206,8 +208,9 @@ class LSSVMRegressor(BlockRegressor, LeastSquaresSVM):
 class LSSVMClassifier(BlockClassifier, LeastSquaresSVM):
     """Least-squares support vector classification on targets of +-1, one a class for more than two classes.
 
-    Solves [0 1'; 1 K + D][b; a] = [0; y] with D = diag(1 / (gamma r_i)) for row weights r. All classes share one
-    matrix.
+    Minimises |w|^2 / 2 + gamma / 2 sum_i r_i e_i^2 with e_i = y_i - w'phi(x_i) - b (Suykens and Vandewalle, 1999; named
+    in thesis 3.3.1), f(x) = sum_i a_i k(x, x_i) + b. Solves [0 1'; 1 K + D][b; a] = [0; y] with D = diag(1 / (gamma
+    r_i)) for row weights r. All classes share one matrix.
     """
 
     def __init__(

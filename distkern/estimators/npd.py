@@ -16,6 +16,7 @@ from distkern.kernels import Kernel
 class NPDRegressor(BlockRegressor, KernelLeastSquares):
     """Sparse kernel regression by nonlinear pseudo-discriminants.
 
+    Least squares on the kernel columns of the centres selected so far (thesis 3.46-3.48), with the residual of (3.64).
     The thesis's order-recursive pseudoinverse (3.62) gives the same weights as the thin factors used here, with
     lambda = 0; sparsity is the only regularisation beside `epsilon`.
     """
@@ -72,6 +73,7 @@ class NPDRegressor(BlockRegressor, KernelLeastSquares):
 class NPDClassifier(BlockClassifier, KernelLeastSquares):
     """Sparse kernel classification by nonlinear pseudo-discriminants.
 
+    Least squares on the kernel columns of the centres selected so far (thesis 3.46-3.48), with the residual of (3.64).
     The thesis's order-recursive pseudoinverse (3.62) gives the same weights as the thin factors used here, with
     lambda = 0; sparsity is the only regularisation beside `epsilon`.
     """

@@ -14,7 +14,13 @@ from distkern.kernels import Kernel
 
 @documented
 class OROLSRegressor(BlockRegressor, KernelLeastSquares):
-    """Sparse kernel regression by order-recursive orthogonal least squares."""
+    """Sparse kernel regression by order-recursive orthogonal least squares.
+
+    Centres are selected one after another for [1 K_m] = Q U with orthogonal columns (paper 10, 17-20; thesis 3.54,
+    3.76-3.78), where K_m holds their kernel columns. The weights minimise |y - Q w|^2 + lambda |w|^2 (paper 22; thesis
+    3.80), w = z / (lambda + s) and alpha = inv(U) w with s = diag(Q'Q) and z = Q'y (paper 25, 26; thesis 3.83, 3.84),
+    and lambda is re-estimated at every step by generalised cross validation (paper 27-31; thesis 3.85-3.89).
+    """
 
     def __init__(
         self,
@@ -70,7 +76,14 @@ class OROLSRegressor(BlockRegressor, KernelLeastSquares):
 
 @documented
 class OROLSClassifier(BlockClassifier, KernelLeastSquares):
-    """Sparse kernel classification by order-recursive orthogonal least squares."""
+    """Sparse kernel classification by order-recursive orthogonal least squares.
+
+    Centres are selected one after another for [1 K_m] = Q U with orthogonal columns (paper 10, 17-20; thesis 3.54,
+    3.76-3.78), where K_m holds their kernel columns. The weights minimise |y - Q w|^2 + lambda |w|^2 (paper 22; thesis
+    3.80), w = z / (lambda + s) and alpha = inv(U) w with s = diag(Q'Q) and z = Q'y (paper 25, 26; thesis 3.83, 3.84),
+    and lambda is re-estimated at every step by generalised cross validation (paper 27-31; thesis 3.85-3.89). Targets
+    are +-1: one column for two classes, one a class or a pair of classes for more.
+    """
 
     def __init__(
         self,

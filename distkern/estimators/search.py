@@ -29,7 +29,7 @@ class GridSearch(BaseEstimator):
 
     Parameters
     ----------
-    estimator : OROLSClassifier, OROLSRegressor, NPDClassifier or NPDRegressor
+    estimator : OROLSClassifier, OROLSRegressor, NPDClassifier, NPDRegressor or LOOForwardClassifier
         What to train; its `sigma` may be "median", not "cv".
     param_grid : dict or sequence of dict
         Parameter names and the values to try, as for ``sklearn.model_selection.ParameterGrid``.

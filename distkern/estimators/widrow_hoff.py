@@ -75,9 +75,10 @@ _ATTRIBUTES = (
 class WidrowHoffClassifier(LinearClassifier):
     """Widrow-Hoff (LMS) procedure: a <- a + eta (b - a'y) y, row after row, without a matrix.
 
-    The rows are taken in the order in which they are stored, whatever the chunks and wherever they are computed, and
-    a row of weight r counts as r such rows one after another. With a decreasing eta it converges to the minimum
-    squared error solution, slowly; it needs not separate classes that can be separated.
+    Descends |Y a - b|^2 one row at a time (slides 5.8). The rows are taken in the order in which they are stored,
+    whatever the chunks and wherever they are computed, and a row of weight r counts as r such rows one after another.
+    With a decreasing eta it converges to the minimum squared error solution, slowly; it needs not separate classes that
+    can be separated.
     """
 
     _with_scatter = False

@@ -25,7 +25,7 @@ from distkern.storage.source import BlockSource
 
 Array = NDArray[np.float64]
 
-CALIBRATION_STREAM = HOLDOUT_STREAM + 3
+CALIBRATION_STREAM = HOLDOUT_STREAM + 4
 """Stream of the row draws that decides which rows calibrate."""
 
 MOST_ROWS = 20_000

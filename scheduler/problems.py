@@ -16,7 +16,7 @@ from distkern.sampling import row_uniforms
 
 Array = NDArray[np.float64]
 
-FOLD_STREAM = (1 << 40) + 4
+FOLD_STREAM = (1 << 40) + 3
 """Stream of the row draws that decides which fold a row belongs to."""
 
 

@@ -12,7 +12,7 @@ from command_line import Call, environment
 
 from distkern.errors import BudgetError, ClusterError, DataError, JobError, RunError, StoreError
 
-COMMANDS = ["demo", "ingest", "info", "train", "predict", "evaluate"]
+COMMANDS = ["demo", "ingest", "info", "train", "predict", "evaluate", "reproduce"]
 
 
 def broken(error: BaseException) -> Any:

@@ -11,6 +11,7 @@ import click
 from benchmarks import (
     accuracy,
     accuracy_time,
+    compact_support,
     datasets,
     driver_time,
     faults,
@@ -128,6 +129,14 @@ def methods_command(names: tuple[str, ...], path: Path | None, chosen: tuple[str
     rows = list(methods.run(datasets.present(names or methods.SETS), chosen or methods.METHODS))
     tables.report(rows, path)
     click.echo("\n" + tables.markdown(methods.pivoted(rows)))
+
+
+@main.command("compact-support", help="Wendland's kernel: predictions that skip far centres, by radius.")
+@_sets
+@_json
+@_number("--centers", 500)
+def compact_support_command(names: tuple[str, ...], path: Path | None, centers: int) -> None:
+    tables.report(compact_support.run(names, centers), path)
 
 
 @main.command("reference-loop", help="criterion='residual' beside a plain numpy loop, one centre at a time.")

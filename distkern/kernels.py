@@ -7,71 +7,43 @@ can subtract the mean of X from both, and should: ``|x|^2 - 2 x.c + |c|^2`` canc
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import difflib
-import math
 import numbers
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from distkern.errors import JobError
+from distkern.kernel_base import (
+    SLAB,
+    FloatArray,
+    Kernel,
+    inner_products,
+    invalid,
+    raise_to_power,
+    set_float,
+    squared_norms,
+)
+from distkern.radial_kernels import Laplacian, Matern, Wendland
 
-__all__ = ["Gaussian", "Kernel", "Linear", "Polynomial", "Sigmoid", "kernel_from_parameters", "make_kernel"]
+__all__ = [
+    "Gaussian",
+    "Kernel",
+    "Laplacian",
+    "Linear",
+    "Matern",
+    "Polynomial",
+    "Sigmoid",
+    "Wendland",
+    "kernel_from_parameters",
+    "make_kernel",
+]
 
-FloatArray = npt.NDArray[np.floating[Any]]
-
-_SLAB = 32768
-"""Elements of a block worked on at a time where a scratch copy is needed."""
-
-
-class Kernel(ABC):
-    """Base of all kernels; subclass it (as a frozen dataclass) to bring your own.
-
-    A subclass defines `name`, `block` and `diagonal`. A kernel is symmetric: value (i, j) of a block depends on row i
-    and centre j only, and not on which is which. `block` must be deterministic.
-    """
-
-    name: ClassVar[str]
-    """Name in job files and stored models."""
-
-    stationary: ClassVar[bool] = False
-    """True when k(x + t, c + t) = k(x, c), so that the data may be shifted."""
-
-    @abstractmethod
-    def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
-        """Compute the kernel between rows and centres.
-
-        Parameters
-        ----------
-        X : array, shape (n_rows, n_features)
-            Rows, float32 or float64.
-        C : array, shape (n_centers, n_features)
-            Centres, of the same dtype as `X`.
-        out : array, shape (n_rows, n_centers), optional
-            Where to put the result, of the same dtype; allocated by default.
-
-        Returns
-        -------
-        array, shape (n_rows, n_centers)
-            `out`, or the new array.
-        """
-
-    @abstractmethod
-    def diagonal(self, X: FloatArray) -> FloatArray:
-        """Compute k(x, x) for every row of `X`, shape (n_rows, n_features); the result is (n_rows,)."""
-
-    def parameters(self) -> dict[str, float | int]:
-        """Return what `kernel_from_parameters` needs beside the name: the dataclass fields."""
-        kernel: Any = self
-        if not dataclasses.is_dataclass(kernel):
-            return {}
-        return {field.name: getattr(kernel, field.name) for field in dataclasses.fields(kernel)}
+WITH_SIGMA = ("gaussian", "laplacian", "matern")
+"""Names of kernels whose width an estimator's `sigma` gives, as a number or by a rule."""
 
 
 @dataclass(frozen=True)
@@ -91,16 +63,16 @@ class Gaussian(Kernel):
     """Width, in units of the features."""
 
     def __post_init__(self) -> None:
-        _set_float(self, "sigma", above_zero=True)
+        set_float(self, "sigma", above_zero=True)
 
     def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Compute the kernel between rows and centres; see `Kernel.block`."""
         limits = np.finfo(X.dtype)
         with np.errstate(over="ignore", invalid="ignore"):
             scale = min(max(float(np.float64(1.0) / self.sigma / self.sigma), float(limits.tiny)), float(limits.max))
-            K = _inner_products(X, C, out)
+            K = inner_products(X, C, out)
             # -|x - c|^2 / 2 = x.c - |x|^2 / 2 - |c|^2 / 2, which rounding can leave slightly above 0.
-            row_norms, center_norms = 0.5 * _squared_norms(X), 0.5 * _squared_norms(C)
+            row_norms, center_norms = 0.5 * squared_norms(X), 0.5 * squared_norms(C)
             K -= row_norms[:, np.newaxis]
             K -= center_norms
             np.minimum(K, 0.0, out=K)
@@ -138,23 +110,23 @@ class Polynomial(Kernel):
     def __post_init__(self) -> None:
         degree: Any = self.degree
         if isinstance(degree, bool) or not isinstance(degree, numbers.Integral) or degree < 1:
-            raise _invalid(self.name, "degree", degree, "a whole number of at least 1")
+            raise invalid(self.name, "degree", degree, "a whole number of at least 1")
         object.__setattr__(self, "degree", int(degree))
-        _set_float(self, "offset")
+        set_float(self, "offset")
 
     def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Compute the kernel between rows and centres; see `Kernel.block`."""
-        K = _inner_products(X, C, out)
+        K = inner_products(X, C, out)
         K += K.dtype.type(self.offset)
-        step = max(1, _SLAB // max(1, K.shape[1]))
+        step = max(1, SLAB // max(1, K.shape[1]))
         for start in range(0, len(K), step):
-            _raise_to_power(K[start : start + step], self.degree)
+            raise_to_power(K[start : start + step], self.degree)
         return K
 
     def diagonal(self, X: FloatArray) -> FloatArray:
         """Compute k(x, x) for every row; see `Kernel.diagonal`."""
-        values = _squared_norms(X) + X.dtype.type(self.offset)
-        _raise_to_power(values, self.degree)
+        values = squared_norms(X) + X.dtype.type(self.offset)
+        raise_to_power(values, self.degree)
         return values
 
 
@@ -177,18 +149,18 @@ class Sigmoid(Kernel):
     """Constant added to the scaled inner product."""
 
     def __post_init__(self) -> None:
-        _set_float(self, "kappa")
-        _set_float(self, "theta")
+        set_float(self, "kappa")
+        set_float(self, "theta")
         if self.kappa == 0.0:
-            raise _invalid(self.name, "kappa", self.kappa, "a finite number other than 0")
+            raise invalid(self.name, "kappa", self.kappa, "a finite number other than 0")
 
     def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Compute the kernel between rows and centres; see `Kernel.block`."""
-        return self._squash(_inner_products(X, C, out))
+        return self._squash(inner_products(X, C, out))
 
     def diagonal(self, X: FloatArray) -> FloatArray:
         """Compute k(x, x) for every row; see `Kernel.diagonal`."""
-        return self._squash(_squared_norms(X))
+        return self._squash(squared_norms(X))
 
     def _squash(self, values: FloatArray) -> FloatArray:
         values *= values.dtype.type(self.kappa)
@@ -204,14 +176,15 @@ class Linear(Kernel):
 
     def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Compute the kernel between rows and centres; see `Kernel.block`."""
-        return _inner_products(X, C, out)
+        return inner_products(X, C, out)
 
     def diagonal(self, X: FloatArray) -> FloatArray:
         """Compute k(x, x) for every row; see `Kernel.diagonal`."""
-        return _squared_norms(X)
+        return squared_norms(X)
 
 
-_KERNELS: dict[str, Any] = {kind.name: kind for kind in (Gaussian, Polynomial, Sigmoid, Linear)}
+_KINDS = (Gaussian, Laplacian, Matern, Wendland, Polynomial, Sigmoid, Linear)
+_KERNELS: dict[str, Any] = {kind.name: kind for kind in _KINDS}
 
 
 def kernel_from_parameters(name: str, params: Mapping[str, float | int]) -> Kernel:
@@ -220,7 +193,7 @@ def kernel_from_parameters(name: str, params: Mapping[str, float | int]) -> Kern
     Parameters
     ----------
     name : str
-        "gaussian", "polynomial", "sigmoid" or "linear".
+        "gaussian", "laplacian", "matern", "wendland", "polynomial", "sigmoid" or "linear".
     params : mapping
         Parameters by name; those with a default may be left out.
 
@@ -266,9 +239,10 @@ def make_kernel(kernel: str | Kernel, sigma: float | None) -> Kernel:
     Parameters
     ----------
     kernel : str or Kernel
-        A name, "gaussian", "polynomial", "sigmoid" or "linear", or a kernel, which is returned as it is.
+        A name, "gaussian", "laplacian", "matern", "polynomial", "sigmoid" or "linear", or a kernel, which is returned
+        as it is.
     sigma : float or None
-        Width for "gaussian"; the others do not use it.
+        Width for "gaussian", "laplacian" and "matern"; the others do not use it.
 
     Returns
     -------
@@ -278,7 +252,8 @@ def make_kernel(kernel: str | Kernel, sigma: float | None) -> Kernel:
     Raises
     ------
     JobError
-        The name is unknown, or `sigma` is missing or not a finite number above 0 for "gaussian".
+        The name is unknown; `sigma` is missing, or not a finite number above 0, for a kernel that has it; or the kernel
+        has another parameter without a default, as the radius of "wendland" is.
     """
     if isinstance(kernel, Kernel):
         return kernel
@@ -287,49 +262,7 @@ def make_kernel(kernel: str | Kernel, sigma: float | None) -> Kernel:
             f"kernel is {kernel!r}, but must be the name of a kernel or a Kernel object: set kernel",
             kind="invalid-parameter",
         )
-    return kernel_from_parameters(kernel, {"sigma": sigma} if kernel == Gaussian.name and sigma is not None else {})
-
-
-def _inner_products(X: FloatArray, C: FloatArray, out: FloatArray | None) -> FloatArray:
-    assert X.dtype == C.dtype, f"X is {X.dtype} and C is {C.dtype}"
-    # On a matrix and its own transpose numpy calls a symmetric product, with other bits than the general
-    # one; the result must not depend on who owns the memory.
-    if np.may_share_memory(X, C):
-        C = C.copy()
-    return np.asarray(np.matmul(X, C.T, out=out))
-
-
-def _squared_norms(X: FloatArray) -> FloatArray:
-    return np.asarray(np.einsum("ij,ij->i", X, X))
-
-
-def _raise_to_power(values: FloatArray, degree: int) -> None:
-    # Multiplications instead of np.power, which is many times slower and rounds differently by machine.
-    if degree == 1:
-        return
-    base = values.copy()
-    for bit in bin(degree)[3:]:
-        values *= values
-        if bit == "1":
-            values *= base
-
-
-def _set_float(kernel: Kernel, field: str, *, above_zero: bool = False) -> None:
-    value: Any = getattr(kernel, field)
-    number = math.nan
-    if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
-        with contextlib.suppress(OverflowError):
-            number = float(value)
-    if not math.isfinite(number) or (above_zero and number <= 0.0):
-        raise _invalid(kernel.name, field, value, f"a finite number{' above 0' if above_zero else ''}")
-    object.__setattr__(kernel, field, number)
-
-
-def _invalid(kernel: str, field: str, value: object, limit: str) -> JobError:
-    return JobError(
-        f"{field} of the {kernel} kernel is {value!r}, but must be {limit}: set {field}",
-        kind="invalid-parameter",
-    )
+    return kernel_from_parameters(kernel, {"sigma": sigma} if kernel in WITH_SIGMA and sigma is not None else {})
 
 
 def _nearest(word: str, known: Mapping[str, object]) -> str:

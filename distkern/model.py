@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.compact_support import NearSums
 from distkern.errors import DataError
 from distkern.kernels import Kernel
 from distkern.scaling import FeatureScaling
@@ -44,6 +45,8 @@ class PreparedModel:
         Weights, in the same dtype.
     intercept : array, shape (T,)
         Intercepts, float64.
+    near : NearSums, optional
+        What skips the centres that are too far from a row, for kernels of compact support.
     """
 
     kernel: Kernel
@@ -51,6 +54,7 @@ class PreparedModel:
     centers: NDArray[Any]
     coef: NDArray[Any]
     intercept: Array
+    near: NearSums | None = None
 
     def evaluate(self, X: NDArray[Any], out: Array | None = None, scratch: Scratch = fresh_array) -> Array:
         """Return f for rows of raw features, in one piece.
@@ -76,9 +80,11 @@ class PreparedModel:
             else:
                 exact = np.dtype(np.float64)
                 rows[...] = self.scaling.apply(X, exact, out=scratch("float64-features", X.shape, exact))
-            columns = self.kernel.block(rows, self.centers, out=scratch("kernel", (n, len(self.centers)), dtype))
-            product = np.matmul(columns, self.coef, out=scratch("product", values.shape, dtype))
-            np.add(product, self.intercept, out=values)
+            sums: NDArray[Any] | None = None if self.near is None else self.near.evaluate(rows)
+            if sums is None:
+                columns = self.kernel.block(rows, self.centers, out=scratch("kernel", (n, len(self.centers)), dtype))
+                sums = np.matmul(columns, self.coef, out=scratch("product", values.shape, dtype))
+            np.add(sums, self.intercept, out=values)
         if not np.isfinite(values).all():
             raise self._overflow(X, values)
         return values
@@ -133,7 +139,8 @@ class KernelModel:
             self.scaling.apply(self.centers, dtype, out=centers)
         with np.errstate(over="ignore"):
             coef = np.array(self.coef, dtype=dtype, order="C")
-        return PreparedModel(self.kernel, self.scaling, centers, coef, self.intercept)
+        near = NearSums.of(self.kernel, centers, coef)
+        return PreparedModel(self.kernel, self.scaling, centers, coef, self.intercept, near)
 
     def evaluate(self, X: NDArray[Any]) -> Array:
         """Return f for rows of raw features, shape (n, d), as an array of shape (n, T), in one piece."""

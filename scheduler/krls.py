@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from distkern.errors import BudgetError, DataError, DistkernWarning
 from distkern.events import EventBus
-from distkern.kernels import Kernel, make_kernel
+from distkern.kernels import WITH_SIGMA, Kernel, make_kernel
 from distkern.krls import Dictionary, ReducedSums, Snapshot, reduced_weights
 from distkern.scaling import FeatureScaling
 from distkern.scheduler.answers import Labels, LoadAnswer
@@ -81,7 +81,7 @@ class KRLSJob:
     @property
     def samples(self) -> bool:
         """Whether the width comes from a sample of rows."""
-        return self.sigma == "median" and self.kernel == "gaussian"
+        return self.sigma == "median" and isinstance(self.kernel, str) and self.kernel in WITH_SIGMA
 
     def as_training(self) -> TrainingJob:
         """Return the part that the checks of the engine look at, in its words."""

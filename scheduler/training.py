@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from distkern.errors import DataError
 from distkern.events import ChunksAbsent, EventBus, RoundDone, RunEnded, RunStarted, StorageRetried
-from distkern.kernels import Kernel, make_kernel
+from distkern.kernels import WITH_SIGMA, Kernel, make_kernel
 from distkern.scaling import FeatureScaling
 from distkern.scheduler.answers import LoadAnswer, ProblemAnswer
 from distkern.scheduler.backends import Backend
@@ -488,14 +488,14 @@ def fit_kernel_space(loaded: LoadAnswer, job: SpaceJob, sigma_factor: float = 1.
     """Choose the scaling of the features and the kernel's width; `sigma_factor` multiplies the median distance."""
     prototype = make_kernel(job.kernel, 1.0 if isinstance(job.sigma, str) else job.sigma)
     scaling = FeatureScaling.fit(loaded.features, standardize=job.standardize, shift_allowed=prototype.stationary)
-    if job.sigma == "median" and job.kernel == "gaussian":
+    if job.sigma == "median" and isinstance(job.kernel, str) and job.kernel in WITH_SIGMA:
         assert loaded.sample is not None
         sample = scaling.apply(loaded.sample.features, np.dtype(np.float64))
         order = np.argsort(loaded.sample.shortlist.rows)
         whole = len(order) == loaded.n_fit
         weights = loaded.sample.weights[order] if whole else None
         return scaling, make_kernel(
-            "gaussian", getattr(job, "sigma_factor", 1.0) * weighted_median_distance(sample[order], weights)
+            job.kernel, getattr(job, "sigma_factor", 1.0) * weighted_median_distance(sample[order], weights)
         )
     return scaling, prototype
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.kernels import Gaussian, Kernel, Linear, Polynomial, Sigmoid
+from distkern.kernels import Gaussian, Kernel, Laplacian, Linear, Matern, Polynomial, Sigmoid, Wendland
 from distkern.model import KernelModel
 from distkern.scaling import FeatureScaling
 
@@ -133,6 +133,8 @@ def dense_kernel_columns(kernel: Kernel, X: Array, centers: Array, own_rows: Arr
     for j, center in enumerate(centers):
         if isinstance(kernel, Gaussian):
             values[:, j] = np.exp(-np.square(X - center).sum(axis=1) / (2 * kernel.sigma**2))
+        elif isinstance(kernel, (Laplacian, Matern, Wendland)):
+            values[:, j] = kernel.block(center[None] - X, np.zeros((1, X.shape[1])))[:, 0]
         elif isinstance(kernel, Polynomial):
             values[:, j] = ((X * center).sum(axis=1) + kernel.offset) ** kernel.degree
         elif isinstance(kernel, Sigmoid):

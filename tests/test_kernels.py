@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import math
 import pickle
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,9 +20,12 @@ from distkern.errors import JobError
 from distkern.kernels import (
     Gaussian,
     Kernel,
+    Laplacian,
     Linear,
+    Matern,
     Polynomial,
     Sigmoid,
+    Wendland,
     kernel_from_parameters,
     make_kernel,
 )
@@ -35,7 +41,16 @@ KERNELS: list[Kernel] = [
     Sigmoid(),
     Sigmoid(-0.3, 0.2),
     Linear(),
+    Laplacian(1.5),
+    Matern(1.5),
+    Matern(0.7, 2.5),
+    Wendland(2.0, 0),
+    Wendland(2.5),
+    Wendland(30.0, 2),
+    Wendland(3.0, 3),
 ]
+
+RADIAL = [kernel for kernel in KERNELS if isinstance(kernel, (Laplacian, Matern, Wendland))]
 
 kernels = st.sampled_from(KERNELS)
 seeds = st.integers(0, 2**32 - 1)
@@ -43,11 +58,29 @@ dtypes = st.sampled_from([np.float32, np.float64])
 sizes = st.integers(1, 40)
 
 
+def wendland(d: int, k: int) -> np.polynomial.Polynomial:
+    """Wendland's construction: k times f -> integral of t f(t) from r to 1, from (1 - r)^l, scaled to one at zero."""
+    exact = np.array([Fraction(math.comb(d // 2 + k + 1, i) * (-1) ** i) for i in range(d // 2 + k + 2)], dtype=object)
+    for _ in range(k):
+        integral = np.concatenate([[Fraction(0), Fraction(0)], exact / np.arange(2, len(exact) + 2)])
+        exact = -integral
+        exact[0] += integral.sum()
+    return np.polynomial.Polynomial((exact / exact[0]).astype(float))
+
+
 def reference(kernel: Kernel, X: Array, C: Array) -> Array:
     """Compute the definition in float64, distances from differences."""
     X, C = X.astype(np.float64), C.astype(np.float64)
     if isinstance(kernel, Gaussian):
         return np.exp(-cdist(X, C, "sqeuclidean") / (2.0 * kernel.sigma**2))
+    if isinstance(kernel, Laplacian):
+        return np.exp(-cdist(X, C) / kernel.sigma)
+    if isinstance(kernel, Matern):
+        a = np.sqrt(2 * kernel.smoothness) * cdist(X, C) / kernel.sigma
+        return np.asarray((1 + a + (a**2 / 3 if kernel.smoothness == 2.5 else 0)) * np.exp(-a))
+    if isinstance(kernel, Wendland):
+        r = cdist(X, C) / kernel.radius
+        return np.where(r < 1, wendland(X.shape[1], kernel.smoothness)(r), 0.0)
     products = (X[:, None, :] * C[None, :, :]).sum(axis=2)
     if isinstance(kernel, Polynomial):
         return np.asarray((products + kernel.offset) ** kernel.degree)
@@ -62,6 +95,12 @@ def tolerance(kernel: Kernel, X: Array, C: Array) -> float:
     eps = float(np.finfo(X.dtype).eps) * (X.shape[1] + 4)
     if isinstance(kernel, Gaussian):
         return eps * (1.0 + norms / kernel.sigma**2)
+    if isinstance(kernel, (Laplacian, Matern, Wendland)):
+        # A distance is wrong by some roundings of |x|; the steepest profile falls by about l times r. The
+        # reference evaluates Wendland's polynomial by powers, with alternating signs.
+        steep = 2 * kernel.smoothness + X.shape[1] / 2 + 1 if isinstance(kernel, Wendland) else 1
+        terms = 1e-16 * 4.0 ** (steep + 2) if isinstance(kernel, Wendland) else 0.0
+        return eps * steep * (1.0 + 20 * norms**0.5 / kernel.width) + terms
     if isinstance(kernel, Polynomial):
         return eps * kernel.degree * (norms + abs(kernel.offset) + 1.0) ** kernel.degree
     if isinstance(kernel, Sigmoid):
@@ -113,6 +152,82 @@ def test_gaussian_takes_any_width(dtype: Any, sigma: float) -> None:
     X = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0], [-2.0, 1.0]], dtype=dtype)
     K = Gaussian(sigma).block(X, X)
     np.testing.assert_array_equal(K, np.ones((4, 4)) if sigma > 1.0 else cdist(X, X) == 0.0)
+
+
+@pytest.mark.parametrize("kernel", RADIAL, ids=repr)
+@given(
+    seed=seeds,
+    d=st.integers(1, 9),
+    dtype=dtypes,
+    gap=st.sampled_from([0.0, 1e-30, 1e-9, 1e-4, 0.1]),
+    offset=st.sampled_from([0, 9]),
+)
+def test_close_rows_have_an_accurate_distance_and_equal_ones_none(
+    kernel: Kernel, seed: int, d: int, dtype: Any, gap: float, offset: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    C = (offset + rng.standard_normal((20, d))).astype(dtype)
+    X = np.repeat(C, 3, axis=0) + (gap * rng.standard_normal((60, d))).astype(dtype)
+    K = kernel.block(X, C)
+    assert (K <= 1.0).all()
+    assert (K >= 0.0).all()
+    np.testing.assert_allclose(K, reference(kernel, X, C), rtol=0, atol=tolerance(kernel, X, C))
+    own = K[np.arange(60), np.arange(60) // 3]
+    expected = np.array([reference(kernel, X[i : i + 1], C[i // 3, None])[0, 0] for i in range(60)])
+    np.testing.assert_allclose(own, expected, rtol=0, atol=200 * np.finfo(dtype).eps + 1e-16 * 4.0 ** (d / 2 + 9))
+    np.testing.assert_array_equal(np.diag(kernel.block(C, C)), kernel.diagonal(C))
+
+
+@given(dtypes, st.sampled_from([5e-324, 1e-200, 1e-25, 1e25, 1e200, 1.7e308]))
+@pytest.mark.parametrize(
+    "make", [Laplacian, Matern, lambda s: Matern(s, 2.5), *(partial(Wendland, smoothness=k) for k in range(4))]
+)
+def test_radial_kernels_take_any_width(make: Callable[[float], Kernel], dtype: Any, width: float) -> None:
+    X = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0], [-2.0, 1.0]], dtype=dtype)
+    K = make(width).block(X, X)
+    np.testing.assert_array_equal(K, np.ones((4, 4)) if width > 1.0 else cdist(X, X) == 0.0)
+
+
+@pytest.mark.parametrize("kernel", RADIAL, ids=repr)
+def test_rows_too_far_out_for_a_square_are_far_from_everything(kernel: Kernel) -> None:
+    X = np.array([[0.0, 0.0], [1e160, 0.0], [-1.2e154, 0.6e154], [1e308, 1e308]])
+    K = kernel.block(X, X[:2])
+    np.testing.assert_array_equal(K, [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 8, 13])
+@pytest.mark.parametrize("k", [0, 1, 2, 3])
+def test_wendland_is_positive_definite_for_the_features_at_hand(d: int, k: int) -> None:
+    rng = np.random.default_rng(d)
+    for spread in (0.2, 0.6, 1.5):
+        X = spread / d**0.5 * rng.standard_normal((120, d))
+        K = Wendland(1.0, k).block(X, X)
+        values = np.linalg.eigvalsh((K + K.T) / 2)
+        assert values[0] > -1e-13 * values[-1]
+
+
+def test_the_degree_must_follow_the_dimension() -> None:
+    """The polynomial for one feature, 1 - r, is indefinite on a grid of the plane."""
+    X = np.stack(np.meshgrid(np.arange(14.0), np.arange(14.0)), axis=-1).reshape(-1, 2)
+    assert np.linalg.eigvalsh(np.maximum(1 - cdist(X, X) / 1.5, 0.0))[0] < -0.01
+    assert np.linalg.eigvalsh(Wendland(1.5, 0).block(X, X))[0] > 0.0
+
+
+@pytest.mark.parametrize("k", [0, 1, 2, 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_wendland_is_exactly_zero_from_its_radius_on(k: int, dtype: Any) -> None:
+    C = np.zeros((1, 3), dtype=dtype)
+    X = np.zeros((5, 3), dtype=dtype)
+    X[:, 1] = [0.0, 0.5, 0.75, 2.0, 2.5]
+    K = Wendland(2.0, k).block(X, C)[:, 0]
+    np.testing.assert_array_equal(K[[0, 3, 4]], [1.0, 0.0, 0.0])
+    assert (K[1:3] > 0.0).all()
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_kernels_are_symmetric(kernel: Kernel) -> None:
+    X, C = data(3, 30, 20, 4, np.float64)
+    np.testing.assert_allclose(kernel.block(X, C), kernel.block(C, X).T, rtol=0, atol=tolerance(kernel, X, C))
 
 
 @settings(deadline=None)
@@ -168,7 +283,7 @@ def test_a_kernel_is_a_value_that_travels(kernel: Kernel) -> None:
     assert kernel_from_parameters(kernel.name, kernel.parameters()) == kernel
     assert pickle.loads(pickle.dumps(kernel)) == kernel
     assert hash(kernel) == hash(kernel_from_parameters(kernel.name, kernel.parameters()))
-    assert kernel.stationary == isinstance(kernel, Gaussian)
+    assert kernel.stationary == isinstance(kernel, (Gaussian, *{type(radial) for radial in RADIAL}))
     assert all(type(value) in (int, float) for value in kernel.parameters().values())
 
 
@@ -183,6 +298,8 @@ def test_make_kernel() -> None:
     assert make_kernel("polynomial", None) == Polynomial(3, 1.0)
     assert make_kernel("sigmoid", 2.0) == Sigmoid(1.0, 0.0)
     assert make_kernel("linear", None) == Linear()
+    assert make_kernel("laplacian", 2.0) == Laplacian(2.0)
+    assert make_kernel("matern", 2.0) == Matern(2.0, 1.5)
     assert make_kernel(Polynomial(2), 4.0) == Polynomial(2)
 
 
@@ -227,6 +344,14 @@ def test_a_kernel_of_the_user_takes_part() -> None:
         (lambda: Sigmoid(0.0), "kappa of the sigmoid kernel is 0.0"),
         (lambda: Sigmoid(float("nan")), "kappa"),
         (lambda: Sigmoid(1.0, float("nan")), "theta"),
+        (lambda: Laplacian(0.0), "sigma of the laplacian kernel is 0.0"),
+        (lambda: Matern(1.0, 0.5), "smoothness of the matern kernel is 0.5, but must be 1.5 or 2.5"),
+        (lambda: Matern(-1.0), "sigma of the matern kernel is -1.0"),
+        (lambda: Wendland(0.0), "radius of the wendland kernel is 0.0"),
+        (lambda: Wendland(1.0, 4), "smoothness of the wendland kernel is 4, but must be 0, 1, 2 or 3"),
+        (lambda: Wendland(1.0, True), "smoothness"),
+        (lambda: Wendland(1.0, 1.0), "smoothness"),  # type: ignore[arg-type]
+        (lambda: make_kernel("wendland", 1.0), "needs a value for radius"),
         (lambda: make_kernel("gaussian", None), "needs a value for sigma"),
         (lambda: make_kernel("gausian", 1.0), "did you mean 'gaussian'"),
         (lambda: make_kernel(3, 1.0), "set kernel"),  # type: ignore[arg-type]

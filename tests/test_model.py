@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 from references import dense_predictions, random_model
 
-from distkern.kernels import Gaussian, Kernel, Linear, Polynomial, Sigmoid
+from distkern.kernels import Gaussian, Kernel, Linear, Matern, Polynomial, Sigmoid, Wendland
 
 Array = NDArray[Any]
 
-KERNELS = [Gaussian(1.5), Polynomial(3, 0.5), Sigmoid(0.3, 0.1), Linear()]
+KERNELS = [Gaussian(1.5), Matern(1.5), Wendland(2.0), Polynomial(3, 0.5), Sigmoid(0.3, 0.1), Linear()]
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.name)

@@ -154,17 +154,20 @@ class BlockEstimator(BaseEstimator, ABC):
         self.kernel_ = model.kernel
         self.n_centers_ = len(rows)
 
-    def _evaluate(self, X: Any, finish: Finish[NDArray[Any]], columns: int | None, dtype: Any) -> Any:
-        """Apply the model and `finish` to rows of any container, returning the same kind."""
+    def _evaluate(
+        self, X: Any, finish: Finish[NDArray[Any]], columns: int | None, dtype: Any, model: KernelModel | None = None
+    ) -> Any:
+        """Apply the model, or another one, and `finish` to rows of any container, returning the same kind."""
         check_is_fitted(self)
+        model = self._model if model is None else model
         if _is_stored(X):
             tail = () if columns is None else (columns,)
-            parts = self._stored_parts(X, finish)
+            parts = self._stored_parts(X, finish, model)
             return memory_array((part for _, part in parts), _stored_rows(X).shape[0], tail, dtype)
         if is_dask_array(X):
             self._check_width(X.shape)
-            return map_rows(self._model, X, finish, columns, dtype)
-        return finish(evaluate(self._model, self._validate_rows(X)))
+            return map_rows(model, X, finish, columns, dtype)
+        return finish(evaluate(model, self._validate_rows(X)))
 
     def iter_predictions(
         self, X: Any, *, proba: bool = False
@@ -187,17 +190,17 @@ class BlockEstimator(BaseEstimator, ABC):
         check_is_fitted(self)
         finish: Finish[Any] = self._predictions_and_probabilities() if proba else self._predictions()
         if _is_stored(X):
-            parts = self._stored_parts(X, finish)
+            parts = self._stored_parts(X, finish, self._model)
         else:
             parts = iter([(0, finish(evaluate(self._model, self._validate_rows(X))))])
         for start, result in parts:
             yield (start, *result) if proba else (start, result, None)
 
-    def _stored_parts(self, X: Any, finish: Finish[Any]) -> Iterator[tuple[int, Any]]:
+    def _stored_parts(self, X: Any, finish: Finish[Any], model: KernelModel) -> Iterator[tuple[int, Any]]:
         """Predict a zarr array or a dataset block by block."""
         self._check_width(_stored_rows(X).shape)
         source = X.source() if isinstance(X, Dataset) else ZarrRows(X)
-        yield from predict_blocks(self._model, source, finish, self._running_client())
+        yield from predict_blocks(model, source, finish, self._running_client())
 
     def _running_client(self) -> Any:
         client = current_client() if self.client is None else self.client

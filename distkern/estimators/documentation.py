@@ -15,13 +15,14 @@ C = TypeVar("C", bound=type)
 PARAMETERS = {
     "kernel": """
         str or Kernel
-            "gaussian", "polynomial", "sigmoid", "linear", or a kernel object.""",
+            "gaussian", "laplacian", "matern", "polynomial", "sigmoid", "linear", or a kernel object, such as
+            ``Wendland(radius)``, which is zero beyond the radius.""",
     "sigma": """
         float, "median" or "cv"
-            Width of the Gaussian kernel in the (standardised) feature space; "median" takes the median distance of a
-            sample of rows, "cv" the best by cross-validation of ten multiples of that, from an eighth to
-            2.8; the attribute `cv_results_` then has arrays with an entry a width: sigma, mean_error and std_error over
-            the folds, n_centers.""",
+            Width of the Gaussian, Laplacian or Matern kernel in the (standardised) feature space; "median" takes the
+            median distance of a sample of rows, "cv" the best by cross-validation of ten multiples of that, from an
+            eighth to 2.8; the attribute `cv_results_` then has arrays with an entry a width: sigma, mean_error and
+            std_error over the folds, n_centers.""",
     "folds": """
         int
             Folds of the cross-validation with ``sigma="cv"``. Every width is trained as often, all side by side.""",

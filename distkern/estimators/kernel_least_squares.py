@@ -19,6 +19,7 @@ from distkern.estimators.assembly import Weigh, assemble, path_weights, prefix_l
 from distkern.estimators.block_estimator import BY_REFERENCE, BlockEstimator
 from distkern.estimators.norm_refit import NormRefit
 from distkern.estimators.parameters import byte_count, check_parameters
+from distkern.estimators.projections import Projections, projection_arrays, restore_projections
 from distkern.estimators.widths import sigma_results, width_jobs
 from distkern.events import Event, Subscriber
 from distkern.factors import PER_TARGET
@@ -53,7 +54,7 @@ _TRAINED_AS = {"dag": "one-vs-one"}
 """Schemes that differ in the decision only."""
 
 
-class KernelLeastSquares(BlockEstimator):
+class KernelLeastSquares(Projections, BlockEstimator):
     """Base of the family; see the subclasses for the parameters."""
 
     _intercept: ClassVar[bool] = True
@@ -294,7 +295,8 @@ class KernelLeastSquares(BlockEstimator):
         }
 
     def _stored_arrays(self) -> dict[str, NDArray[Any]]:
-        return {"lambda": np.atleast_1d(np.asarray(self.lambda_, dtype=np.float64)), "history": self.history_}
+        arrays = {"lambda": np.atleast_1d(np.asarray(self.lambda_, dtype=np.float64)), "history": self.history_}
+        return {**arrays, **projection_arrays(self)}
 
     def _stored_figures(self) -> dict[str, Any]:
         return {"gcv": self.gcv_, "stop_reason": str(self.stop_reason_)}
@@ -305,6 +307,7 @@ class KernelLeastSquares(BlockEstimator):
             raise ValueError("lambda is no vector of numbers")
         if arrays["history"].dtype.names is None:
             raise ValueError("history has no columns")
+        restore_projections(self, arrays)
         self.lambda_ = float(lambdas[0]) if len(lambdas) == 1 else lambdas
         self.gcv_ = float("nan") if figures["gcv"] is None else figures["gcv"]
         self.history_ = arrays["history"]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from distkern.errors import JobError
-from distkern.kernels import make_kernel
+from distkern.kernels import WITH_SIGMA, make_kernel
 from distkern.rkhs import require_norm
 
 CRITERIA = ("error-reduction", "residual", "loo-error")
@@ -131,8 +131,9 @@ def check_kernel_space(estimator: Any) -> None:
     if not isinstance(estimator.standardize, (bool, np.bool_)):
         raise refuse("standardize", estimator.standardize, "True or False")
     searches = hasattr(estimator, "folds")
-    if estimator.sigma == "cv" and searches and estimator.kernel != "gaussian":
-        raise refuse("sigma", "cv", f"a number where the kernel is {estimator.kernel!r}: 'cv' is for 'gaussian'")
+    if estimator.sigma == "cv" and searches and estimator.kernel not in WITH_SIGMA:
+        usable = " and ".join(map(repr, WITH_SIGMA))
+        raise refuse("sigma", "cv", f"a number where the kernel is {estimator.kernel!r}: 'cv' is for {usable}")
     if isinstance(estimator.sigma, str):
         rules = ("median", "cv") if searches else ("median",)
         if estimator.sigma not in rules:

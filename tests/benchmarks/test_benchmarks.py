@@ -16,6 +16,7 @@ from benchmarks import (
     accuracy_time,
     baselines,
     command,
+    compact_support,
     driver_time,
     gemm_share,
     generated,
@@ -410,6 +411,20 @@ def test_probabilities_are_scored_beside_the_svm(n_classes: int) -> None:
     assert by_form["predict_proba"]["log loss - SVC"] == pytest.approx(
         by_form["predict_proba"]["log loss"] - by_form["SVC"]["log loss"]
     )
+
+
+# --- kernels of compact support ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classification", [True, False])
+def test_both_ways_to_predict_with_compact_support_agree(classification: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    split = split_of(classification=classification)
+    parts = split.X[:, :2], split.y, split.X_test[:, :2], split.y_test
+    monkeypatch.setattr(compact_support, "load", lambda name: parts)
+    row = compact_support.measure("drawn", 0.5, 100)
+    assert row["difference"] < 1e-10
+    assert 0 < row["density"] < 1
+    assert 0 < row["kernel_share_of_fit"] < 1
 
 
 # --- rules of the sources ---------------------------------------------------------------------------------------------

@@ -203,8 +203,11 @@ def test_every_estimator_parameter_is_a_key(method: str, task: str) -> None:
     assert set(signature(estimator(method, task))) - set(RESERVED) <= set(model_fields(method))
 
 
-def test_a_kernel_can_be_a_table() -> None:
-    kernel = {"name": "polynomial", "degree": 3}
+@pytest.mark.parametrize(
+    "kernel",
+    [{"name": "polynomial", "degree": 3}, {"name": "wendland", "radius": 2.0}, {"name": "matern", "sigma": 1.5}],
+)
+def test_a_kernel_can_be_a_table(kernel: dict[str, object]) -> None:
     assert parse_job({"data": DATA, "model": {"kernel": kernel}}).model.parameters() == {"kernel": kernel}
 
 

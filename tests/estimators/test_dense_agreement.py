@@ -21,7 +21,7 @@ import distkern as dk
 
 Array = NDArray[Any]
 
-KERNELS = [dk.Gaussian(0.8), dk.Polynomial(3, 1.0), dk.Sigmoid(0.2, 0.1)]
+KERNELS = [dk.Gaussian(0.8), dk.Matern(0.8), dk.Wendland(2.0), dk.Polynomial(3, 1.0), dk.Sigmoid(0.2, 0.1)]
 
 
 def design(model: Any, X: Array, epsilon: float = 0.0) -> Array:

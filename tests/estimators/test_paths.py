@@ -232,7 +232,11 @@ def test_every_sampler_learns(cls: Any, sampler: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kernel", ["gaussian", "polynomial", "sigmoid", "linear", dk.Polynomial(2, 1.0), dk.Sigmoid(0.2)]
+    "kernel",
+    [
+        *("gaussian", "laplacian", "matern", "polynomial", "sigmoid", "linear"),
+        *(dk.Polynomial(2, 1.0), dk.Sigmoid(0.2), dk.Matern(1.0, 2.5), dk.Wendland(2.0)),
+    ],
 )
 @pytest.mark.parametrize("cls", ALL)
 def test_every_kernel_trains(cls: Any, kernel: Any) -> None:
@@ -433,3 +437,13 @@ def test_targets_that_overflow_are_refused(scale: float) -> None:
     with pytest.raises(dk.DataError, match="overflow") as caught:
         dk.OROLSRegressor(max_centers=20, dtype="float32").fit(X, y * scale)
     assert caught.value.kind == "overflow"
+
+
+@pytest.mark.parametrize("kernel", ["laplacian", "matern"])
+def test_the_median_rule_is_for_every_kernel_with_a_width(kernel: str) -> None:
+    X, y = regression()
+    width = dk.OROLSRegressor(max_centers=5).fit(X, y).kernel_.sigma
+    assert dk.OROLSRegressor(max_centers=5, kernel=kernel).fit(X, y).kernel_.sigma == width
+    found = dk.OROLSRegressor(max_centers=5, kernel=kernel, sigma="cv", folds=2).fit(X, y)
+    assert found.kernel_.name == kernel
+    assert found.kernel_.sigma in found.cv_results_["sigma"]

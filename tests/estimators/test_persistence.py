@@ -19,6 +19,8 @@ SETTINGS: list[dict[str, Any]] = [
     {"dtype": "float32"},
     {"kernel": dk.Polynomial(2, 0.5), "standardize": False},
     {"kernel": "sigmoid", "tol": 0.01, "patience": 30},
+    {"kernel": "matern", "sigma": "median"},
+    {"kernel": dk.Wendland(2.0, 2)},
     {"sigma": np.float32(0.75), "max_centers": np.int64(9), "epsilon": 0.01},
     {"stop": "validation", "random_state": 5},
 ]

@@ -21,7 +21,7 @@ from trainings import tile_threads
 
 from distkern.errors import DataError
 from distkern.estimators.outputs import all_targets
-from distkern.kernels import Gaussian, Kernel, Linear, Polynomial, Sigmoid
+from distkern.kernels import Gaussian, Kernel, Laplacian, Linear, Polynomial, Sigmoid, Wendland
 from distkern.model import KernelModel
 from distkern.scheduler import prediction
 from distkern.scheduler.dask_arrays import map_rows
@@ -31,7 +31,7 @@ from distkern.storage import ArraySource, ZarrRows, open_dataset, write_dataset
 
 Array = NDArray[Any]
 
-KERNELS: list[Kernel] = [Gaussian(1.5), Polynomial(3, 0.5), Sigmoid(0.3, 0.1), Linear()]
+KERNELS: list[Kernel] = [Gaussian(1.5), Laplacian(1.5), Wendland(2.0), Polynomial(3, 0.5), Sigmoid(0.3, 0.1), Linear()]
 
 
 def rows_of(n: int, d: int = 4, seed: int = 1) -> Array:

@@ -54,6 +54,25 @@ class Kernel(ABC):
             `out`, or the new array.
         """
 
+    def columns(self, C: FloatArray, X: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the kernel between centres and rows, the transpose of what `block` does, in the same way.
+
+        Parameters
+        ----------
+        C : array, shape (n_centers, n_features)
+            Centres.
+        X : array, shape (n_rows, n_features)
+            Rows.
+        out : array, shape (n_centers, n_rows), optional
+            Where to put the result; allocated by default.
+
+        Returns
+        -------
+        array, shape (n_centers, n_rows)
+            `out`, or the new array.
+        """
+        return self.block(C, X, out)
+
     @abstractmethod
     def diagonal(self, X: FloatArray) -> FloatArray:
         """Compute k(x, x) for every row of `X`, shape (n_rows, n_features); the result is (n_rows,)."""

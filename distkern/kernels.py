@@ -10,11 +10,12 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import numbers
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from distkern.errors import JobError
 from distkern.kernel_base import (
@@ -31,6 +32,7 @@ from distkern.radial_kernels import Laplacian, Matern, Wendland
 
 __all__ = [
     "Gaussian",
+    "Gaussians",
     "Kernel",
     "Laplacian",
     "Linear",
@@ -39,7 +41,9 @@ __all__ = [
     "Sigmoid",
     "Wendland",
     "kernel_from_parameters",
+    "kernel_of_centers",
     "make_kernel",
+    "width_count",
 ]
 
 WITH_SIGMA = ("gaussian", "laplacian", "matern")
@@ -67,26 +71,69 @@ class Gaussian(Kernel):
 
     def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Compute the kernel between rows and centres; see `Kernel.block`."""
-        limits = np.finfo(X.dtype)
-        with np.errstate(over="ignore", invalid="ignore"):
-            scale = min(max(float(np.float64(1.0) / self.sigma / self.sigma), float(limits.tiny)), float(limits.max))
-            K = inner_products(X, C, out)
-            # -|x - c|^2 / 2 = x.c - |x|^2 / 2 - |c|^2 / 2, which rounding can leave slightly above 0.
-            row_norms, center_norms = 0.5 * squared_norms(X), 0.5 * squared_norms(C)
-            K -= row_norms[:, np.newaxis]
-            K -= center_norms
-            np.minimum(K, 0.0, out=K)
-            K *= K.dtype.type(scale)
-            np.exp(K, out=K)
-        # What is too far out for a square is far from everything else.
-        for norms, part in ((row_norms, K), (center_norms, K.T)):
-            if not np.isfinite(norms).all():
-                part[~np.isfinite(norms)] = 0.0
-        return K
+        return _gaussian(X, C, _precisions(self.sigma, X.dtype), out)
 
     def diagonal(self, X: FloatArray) -> FloatArray:
         """Return ones: k(x, x) = 1."""
         return np.ones(len(X), dtype=X.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussians(Kernel):
+    """Gaussian kernels with a width a centre: exp(-|x - c_j|^2 / (2 sigma_j^2)).
+
+    Which of the two arguments is the centre matters here: `block` and `columns` take as many centres as there are
+    widths. A training keeps the widths it may choose from in one of these, and `of` makes that of chosen centres.
+
+    Raises
+    ------
+    JobError
+        `sigma` is not a vector of finite numbers above 0.
+    """
+
+    name: ClassVar[str] = "gaussians"
+    stationary: ClassVar[bool] = True
+
+    sigma: npt.NDArray[np.float64]
+    """Width of each centre, in units of the features, shape (n_centers,)."""
+
+    def __post_init__(self) -> None:
+        try:
+            sigma = np.array(self.sigma, dtype=np.float64, order="C")
+        except (TypeError, ValueError, OverflowError):
+            sigma = np.array(np.nan)
+        if sigma.ndim != 1 or not np.isfinite(sigma).all() or not (sigma > 0.0).all():
+            raise invalid(self.name, "sigma", self.sigma, "a sequence of finite numbers above 0")
+        sigma.flags.writeable = False
+        object.__setattr__(self, "sigma", sigma)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Gaussians) and np.array_equal(self.sigma, other.sigma)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.sigma.tobytes()))
+
+    def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the kernel between rows and centres; see `Kernel.block`."""
+        assert len(C) == len(self.sigma), f"{len(C)} centres and {len(self.sigma)} widths"
+        return _gaussian(X, C, _precisions(self.sigma, X.dtype), out)
+
+    def columns(self, C: FloatArray, X: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the kernel between centres and rows; see `Kernel.columns`."""
+        assert len(C) == len(self.sigma), f"{len(C)} centres and {len(self.sigma)} widths"
+        return _gaussian(C, X, _precisions(self.sigma, X.dtype)[:, np.newaxis], out)
+
+    def diagonal(self, X: FloatArray) -> FloatArray:
+        """Return ones: k(x, x) = 1 whatever the width."""
+        return np.ones(len(X), dtype=X.dtype)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return what `kernel_from_parameters` needs beside the name: the widths as a list."""
+        return {"sigma": self.sigma.tolist()}
+
+    def of(self, chosen: npt.NDArray[np.integer[Any]]) -> Gaussians:
+        """Return the kernel of centres with the widths ``sigma[chosen]``."""
+        return Gaussians(self.sigma[chosen])
 
 
 @dataclass(frozen=True)
@@ -185,15 +232,41 @@ class Linear(Kernel):
 
 _KINDS = (Gaussian, Laplacian, Matern, Wendland, Polynomial, Sigmoid, Linear)
 _KERNELS: dict[str, Any] = {kind.name: kind for kind in _KINDS}
+_OF_CENTERS: dict[str, Any] = {Gaussians.name: Gaussians}
+"""Kernels of trained models that are no setting of a training."""
 
 
-def kernel_from_parameters(name: str, params: Mapping[str, float | int]) -> Kernel:
+def width_count(kernel: Kernel) -> int:
+    """Return how many widths a training with `kernel` may choose from: 1 unless it has several."""
+    return len(kernel.sigma) if isinstance(kernel, Gaussians) else 1
+
+
+def kernel_of_centers(kernel: Kernel, widths: npt.NDArray[np.integer[Any]]) -> Kernel:
+    """Return the kernel of some centres of a training.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Of the training.
+    widths : array, shape (m,)
+        Number of the width of each centre, among those the training chooses from.
+
+    Returns
+    -------
+    Kernel
+        `kernel` itself unless it has several widths.
+    """
+    return kernel.of(widths) if isinstance(kernel, Gaussians) else kernel
+
+
+def kernel_from_parameters(name: str, params: Mapping[str, Any]) -> Kernel:
     """Build a kernel from its name and parameters: the inverse of `Kernel.parameters`.
 
     Parameters
     ----------
     name : str
-        "gaussian", "laplacian", "matern", "wendland", "polynomial", "sigmoid" or "linear".
+        "gaussian", "laplacian", "matern", "wendland", "polynomial", "sigmoid", "linear", or "gaussians", which has a
+        width a centre.
     params : mapping
         Parameters by name; those with a default may be left out.
 
@@ -207,7 +280,7 @@ def kernel_from_parameters(name: str, params: Mapping[str, float | int]) -> Kern
     JobError
         The name or a parameter is unknown, a parameter is missing or out of its range.
     """
-    kind = _KERNELS.get(name)
+    kind = _KERNELS.get(name) or _OF_CENTERS.get(name)
     if kind is None:
         known = ", ".join(f'"{key}"' for key in _KERNELS)
         raise JobError(
@@ -233,7 +306,7 @@ def kernel_from_parameters(name: str, params: Mapping[str, float | int]) -> Kern
     return made
 
 
-def make_kernel(kernel: str | Kernel, sigma: float | None) -> Kernel:
+def make_kernel(kernel: str | Kernel, sigma: float | Sequence[float] | None) -> Kernel:
     """Turn the `kernel` and `sigma` settings of an estimator into a kernel.
 
     Parameters
@@ -241,8 +314,9 @@ def make_kernel(kernel: str | Kernel, sigma: float | None) -> Kernel:
     kernel : str or Kernel
         A name, "gaussian", "laplacian", "matern", "polynomial", "sigmoid" or "linear", or a kernel, which is returned
         as it is.
-    sigma : float or None
-        Width for "gaussian", "laplacian" and "matern"; the others do not use it.
+    sigma : float, sequence of float, or None
+        Width for "gaussian", "laplacian" and "matern", or for "gaussian" widths to choose from; the others do not use
+        it.
 
     Returns
     -------
@@ -252,9 +326,15 @@ def make_kernel(kernel: str | Kernel, sigma: float | None) -> Kernel:
     Raises
     ------
     JobError
-        The name is unknown; `sigma` is missing, or not a finite number above 0, for a kernel that has it; or the kernel
-        has another parameter without a default, as the radius of "wendland" is.
+        The name is unknown; `sigma` is missing, or not a finite number above 0, for a kernel that has it; the kernel
+        has another parameter without a default, as the radius of "wendland" is; or `kernel` is that of given centres.
     """
+    if isinstance(kernel, Gaussians) or kernel == Gaussians.name:
+        raise JobError(
+            "kernel 'gaussians' belongs to the centres of a trained model: for a training that chooses among widths, "
+            "set kernel='gaussian' and sigma to a list of them",
+            kind="invalid-parameter",
+        )
     if isinstance(kernel, Kernel):
         return kernel
     if not isinstance(kernel, str):
@@ -262,7 +342,34 @@ def make_kernel(kernel: str | Kernel, sigma: float | None) -> Kernel:
             f"kernel is {kernel!r}, but must be the name of a kernel or a Kernel object: set kernel",
             kind="invalid-parameter",
         )
+    if kernel == Gaussian.name and isinstance(sigma, Sequence):
+        return Gaussians(np.array(sigma))
     return kernel_from_parameters(kernel, {"sigma": sigma} if kernel in WITH_SIGMA and sigma is not None else {})
+
+
+def _precisions(sigma: Any, dtype: np.dtype[Any]) -> Any:
+    """1 / sigma^2 within the range of a dtype, a number or an array."""
+    limits = np.finfo(dtype)
+    with np.errstate(over="ignore"):
+        return np.clip(np.float64(1.0) / sigma / sigma, float(limits.tiny), float(limits.max)).astype(dtype)
+
+
+def _gaussian(X: FloatArray, C: FloatArray, precisions: Any, out: FloatArray | None) -> FloatArray:
+    """exp(-|x - c|^2 / 2 * precisions), where `precisions` is broadcast over rows and centres."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        K = inner_products(X, C, out)
+        # -|x - c|^2 / 2 = x.c - |x|^2 / 2 - |c|^2 / 2, which rounding can leave slightly above 0.
+        row_norms, center_norms = 0.5 * squared_norms(X), 0.5 * squared_norms(C)
+        K -= row_norms[:, np.newaxis]
+        K -= center_norms
+        np.minimum(K, 0.0, out=K)
+        K *= precisions
+        np.exp(K, out=K)
+    # What is too far out for a square is far from everything else.
+    for norms, part in ((row_norms, K), (center_norms, K.T)):
+        if not np.isfinite(norms).all():
+            part[~np.isfinite(norms)] = 0.0
+    return K
 
 
 def _nearest(word: str, known: Mapping[str, object]) -> str:

@@ -17,6 +17,7 @@ from distkern.refit import add_gram, empty_gram, precondition
 from distkern.scheduler import tiles
 from distkern.scheduler.answers import Answer, ProblemAnswer
 from distkern.scheduler.block import Block, class_codes, encode_targets
+from distkern.scheduler.candidates import Candidates
 from distkern.scheduler.loading import read_block, require_unchanged
 from distkern.scheduler.messages import Accumulate, Begin, Centers
 from distkern.scheduler.problem_rows import TILE_ROWS, cut_tiles
@@ -60,7 +61,7 @@ def accumulate(block: Block, message: Accumulate) -> Answer:
         roots = np.sqrt(weights.astype(np.float64))
     codes = None if begin.classes is None else class_codes(targets, begin.classes, source.classes is not None)
     sums = [
-        None if centers is None else _Sums(centers, begin, problem)
+        None if centers is None else _Sums(centers, begin, problem, source.n_rows)
         for centers, problem in zip(message.problems, begin.problems, strict=True)
     ]
     taking = [problem.takes(rows, codes) for problem in begin.problems]
@@ -85,25 +86,30 @@ def accumulate(block: Block, message: Accumulate) -> Answer:
 class _Sums:
     """Sums of one problem over the tiles of a block."""
 
-    def __init__(self, centers: Centers, begin: Begin, problem: Problem) -> None:
-        m, d = centers.features.shape
+    def __init__(self, centers: Centers, begin: Begin, problem: Problem, n_rows: int) -> None:
+        m = len(centers.rows)
         self._begin = begin
         self._problem = problem
-        self._rows = centers.rows
         self._means = centers.target_means
         self._preconditioner = centers.preconditioner
         self._n_targets = n_targets = len(problem.columns)
-        # Nothing is multiplied one column wide.
-        self._centers = np.zeros((max(m, 2), d), dtype=begin.dtype)
-        begin.scaling.apply(centers.features, self._centers.dtype, out=self._centers[:m])
+        self._centers = Candidates.prepare(
+            centers.rows,
+            centers.features,
+            n_rows=n_rows,
+            scaling=begin.scaling,
+            kernel=problem.kernel,
+            dtype=np.dtype(begin.dtype),
+            width=max(m, 2),  # nothing is multiplied one column wide
+        )
         self._gram = empty_gram(m + 1)
         self._products = np.zeros((m + 1, max(n_targets, 2)))
         self._norms = np.zeros(n_targets)
 
     def add(self, raw: NDArray[Any], rows: NDArray[np.int64], roots: Array | None, encoded: Array) -> None:
         """Add one tile: raw features, row numbers, root weights, and all encoded target columns."""
-        m = len(self._rows)
-        kernel = tiles.columns_of(raw, rows, roots, self._rows, self._begin, self._problem.kernel, self._centers)
+        m = len(self._centers.rows)
+        kernel = tiles.columns_of(raw, rows, roots, self._begin, self._centers)
         columns = workspace.array("refit", (len(rows), m + 1), np.dtype(np.float64))
         columns[:, 0] = 1.0 if roots is None else roots
         columns[:, 1:] = kernel[:m].T

@@ -122,6 +122,7 @@ class DriverFactors:
     def __init__(self, executor: Executor, source: BlockSource, budget: MemoryBudget | None = None) -> None:
         self._remote = executor
         self._local = SerialExecutor(source, with_features=False, budget=budget)
+        self._n_rows = source.n_rows
         self._skipped: list[Step] = []
         self.exchanges = 0
 
@@ -171,9 +172,10 @@ class DriverFactors:
         drawn = [part for part in parts if part is not None]
         if not drawn:
             return
-        rows = np.unique(np.concatenate([d.rows for d in drawn]))
+        rows = np.unique(np.concatenate([d.rows % self._n_rows for d in drawn]))
         if len(rows):
             self.exchanges += 1
             features = self._remote.query(FetchRows(rows)).rows
         for d in drawn:
-            d.features = np.array([features[int(row)] for row in d.rows]) if len(d.rows) else np.empty((0, 0))
+            own = d.rows % self._n_rows
+            d.features = np.array([features[int(row)] for row in own]) if len(own) else np.empty((0, 0))

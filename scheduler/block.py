@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.kernels import Kernel, width_count
 from distkern.sampling import row_uniforms
 from distkern.scheduler import lookahead_tiles, tiles
 from distkern.scheduler.answers import Answer, Labels, LoadAnswer, ProblemAnswer
+from distkern.scheduler.candidates import Candidates, rows_and_widths
 from distkern.scheduler.judged_rows import JudgedRows
 from distkern.scheduler.loading import HOLDOUT_STREAM, read_block, require_unchanged, row_statistics, selecting_rows
 from distkern.scheduler.messages import Begin, Columns, FetchRows, Load, LookaheadStep, ProblemStep, Step
@@ -31,29 +33,35 @@ class PreparedStep:
     """A step with its arrays in the run's dtype and its candidates in kernel space, shared by all blocks."""
 
     problems: tuple[ProblemStep | LookaheadStep | None, ...]
-    centers: tuple[NDArray[Any] | None, ...]
+    candidates: tuple[Candidates | None, ...]
     subtractions: tuple[Subtraction | None, ...]
 
 
-def prepare_columns(columns: Columns | None, begin: Begin) -> NDArray[Any] | None:
+def prepare_columns(columns: Columns | None, begin: Begin, kernel: Kernel, n_rows: int) -> Candidates | None:
     """Map candidates to kernel space, padded with zero rows to a multiple of the batch width."""
     if columns is None:
         return None
-    width = -(-len(columns.rows) // begin.batch) * begin.batch
-    centers = np.zeros((width, columns.features.shape[1]), dtype=begin.dtype)
-    begin.scaling.apply(columns.features, centers.dtype, out=centers[: len(columns.rows)])
-    return centers
+    return Candidates.prepare(
+        columns.rows,
+        columns.features,
+        n_rows=n_rows,
+        scaling=begin.scaling,
+        kernel=kernel,
+        dtype=np.dtype(begin.dtype),
+        width=-(-len(columns.rows) // begin.batch) * begin.batch,
+    )
 
 
-def prepare_step(step: Step, begin: Begin, *, with_centers: bool = True) -> PreparedStep:
-    """Cast and scale once what every tile needs."""
+def prepare_step(step: Step, begin: Begin, n_rows: int, *, with_candidates: bool = True) -> PreparedStep:
+    """Cast and scale once what every tile needs; the data has `n_rows` rows."""
     dtype = np.dtype(begin.dtype)
     problems = tuple(None if p is None else _cast(p, dtype) for p in step.problems)
-    centers = tuple(
-        prepare_columns(p.columns, begin) if p is not None and with_centers else None for p in step.problems
+    candidates = tuple(
+        None if p is None or not with_candidates else prepare_columns(p.columns, begin, problem.kernel, n_rows)
+        for p, problem in zip(step.problems, begin.problems, strict=True)
     )
     subtractions = tuple(Subtraction.of(p.append, p.project) if isinstance(p, ProblemStep) else None for p in problems)
-    return PreparedStep(problems, centers, subtractions)
+    return PreparedStep(problems, candidates, subtractions)
 
 
 def _cast(step: ProblemStep | LookaheadStep, dtype: np.dtype[Any]) -> ProblemStep | LookaheadStep:
@@ -234,7 +242,7 @@ class Block:
     def _begin_problem(self, message: Begin, view: ProblemRows, encoded: NDArray[np.float64]) -> ProblemState:
         dtype = np.dtype(message.dtype)
         problem, data = view.problem, view.data
-        n, n_targets = len(data.rows), len(problem.columns)
+        n, n_targets, n_widths = len(data.rows), len(problem.columns), width_count(problem.kernel)
         residual = np.zeros((n, max(n_targets, 2)), dtype=dtype)
         targets = encoded[:, list(problem.columns)]
         targets = targets if view.positions is None else targets[view.positions]
@@ -244,11 +252,11 @@ class Block:
             targets *= data.roots[:, None]
         residual[:, :n_targets] = targets
         state = ProblemState(
-            kernel=problem.kernel,
             work=self._matrix(n, message.panel + message.batch, dtype, "work"),
             pool=self._matrix(n, message.pool, dtype, "pool"),
             residual=residual,
-            taken=np.zeros(n, dtype=bool),
+            taken=np.zeros(n_widths * n, dtype=bool),
+            n_widths=n_widths,
         )
         self._widen(state, 1)
         for tile in view.tiles if message.intercept else ():
@@ -267,7 +275,7 @@ class Block:
         assert self.begin is not None
         while len(state.slabs) * SLAB < columns:
             width = min(SLAB, self.begin.columns - len(state.slabs) * SLAB)
-            state.slabs.append(self._matrix(len(state.taken), width, state.work.dtype, "slab"))
+            state.slabs.append(self._matrix(len(state.residual), width, state.work.dtype, "slab"))
 
     def prefetch(self, problem: int, strip: Strip) -> None:
         """Have the rows of a strip read ahead where they are in scratch."""
@@ -286,7 +294,7 @@ class Block:
         residual = state.residual[tile.start : tile.stop, : len(view.problem.columns)]
         norms = np.square(residual, dtype=np.float64).sum(axis=0)
         draw = view.problem.draw
-        drawn = None if draw is None else tiles.draw(view.data, state, tile, draw)
+        drawn = None if draw is None else tiles.draw(view.data, state, tile, draw, self.source.n_rows)
         return ProblemAnswer({"target_norms": norms}, drawn)
 
     def prepare(self, step: PreparedStep) -> None:
@@ -297,13 +305,21 @@ class Block:
             if isinstance(op, LookaheadStep):
                 if op.commit is not None:
                     self._grow(state, op.commit.start + len(op.commit.keep))
-                    _mark(view, state, op.commit.rows, True)
+                    self._mark(view, state, op.commit.rows, True)
                 continue
             if op.append is not None:
                 self._grow(state, op.append.start + op.append.combine.shape[1])
             if op.columns is not None:
-                _mark(view, state, op.columns.rows, True)
-                _mark(view, state, op.columns.released, False)
+                self._mark(view, state, op.columns.rows, True)
+                self._mark(view, state, op.columns.released, False)
+
+    def _mark(self, view: ProblemRows, state: ProblemState, candidates: NDArray[np.int64], taken: bool) -> None:
+        own = view.data.rows[: view.n_fit]
+        if len(candidates) and len(own):
+            rows, widths = rows_and_widths(candidates, self.source.n_rows)
+            where = np.minimum(np.searchsorted(own, rows), len(own) - 1)
+            here = own[where] == rows
+            state.taken_by_width[widths[here], where[here]] = taken
 
     def _grow(self, state: ProblemState, columns: int) -> None:
         state.validation = {}
@@ -314,14 +330,14 @@ class Block:
         """Apply a problem's part of a prepared step to a tile; `handed_in` holds kernel columns computed elsewhere."""
         assert self.begin is not None
         op, state, data = step.problems[problem], self.problems[problem], self.views[problem].data
-        centers, columns = step.centers[problem], None if handed_in is None else handed_in[problem]
+        candidates, columns = step.candidates[problem], None if handed_in is None else handed_in[problem]
         if isinstance(op, LookaheadStep):
-            lookahead_tiles.apply(data, state, tile, op, self.begin, centers, columns)
+            lookahead_tiles.apply(data, state, tile, op, self.begin, candidates, columns)
         elif op is not None:
             if op.append is not None or op.eliminate is not None or op.project is not None:
                 tiles.finish(state, tile, op, step.subtractions[problem], self.begin.panel)
             if op.form is not None or op.columns is not None:
-                tiles.compute(data, state, tile, op, self.begin, centers, columns)
+                tiles.compute(data, state, tile, op, self.begin, candidates, columns)
 
     def run_strip(
         self,
@@ -340,7 +356,8 @@ class Block:
             answer = answer.merge(self._tile_answer(step, problem, tile))
         rows, op = joined(strip), step.problems[problem]
         if not rows.held_out and isinstance(op, ProblemStep) and op.draw is not None:
-            answer.drawn = tiles.draw(self.views[problem].data, self.problems[problem], rows, op.draw)
+            data, state = self.views[problem].data, self.problems[problem]
+            answer.drawn = tiles.draw(data, state, rows, op.draw, self.source.n_rows)
         return answer
 
     def _tile_answer(self, step: PreparedStep, problem: int, tile: Tile) -> ProblemAnswer:
@@ -363,14 +380,14 @@ class Block:
         assert self.begin is not None
         result: list[NDArray[Any] | None] = []
         for view, columns in zip(self.views, message, strict=True):
-            centers = prepare_columns(columns, self.begin)
-            if columns is None or centers is None:
+            candidates = prepare_columns(columns, self.begin, view.problem.kernel, self.source.n_rows)
+            if candidates is None:
                 result.append(None)
                 continue
+            centers = candidates.features
             out = np.empty((len(view.data.rows), len(centers)), dtype=centers.dtype)
             for tile in view.tiles:
-                kernel = view.problem.kernel
-                out[tile.rows] = tiles.kernel_columns(view.data, tile, columns, self.begin, kernel, centers).T
+                out[tile.rows] = tiles.kernel_columns(view.data, tile, self.begin, candidates).T
             result.append(out)
         return result
 
@@ -384,13 +401,6 @@ class Block:
             for row, i in zip(message.rows, where.tolist(), strict=True)
             if i < len(own) and own[i] == row
         }
-
-
-def _mark(view: ProblemRows, state: ProblemState, rows: NDArray[np.int64], taken: bool) -> None:
-    own = view.data.rows[: view.n_fit]
-    if len(rows) and len(own):
-        where = np.minimum(np.searchsorted(own, rows), len(own) - 1)
-        state.taken[where[own[where] == rows]] = taken
 
 
 def class_codes(targets: NDArray[Any], classes: NDArray[Any], are_codes: bool) -> NDArray[np.int64]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.kernels import kernel_of_centers
 from distkern.leave_one_out import left_out_outputs, rows_of_q
 from distkern.sampling import row_uniforms, uniforms_for_rows
 from distkern.scheduler.block import encode_targets
@@ -235,7 +236,7 @@ def _design(
     design = np.ones((len(features), len(centers) + 1))
     if not len(centers):
         return design
-    design[:, 1:] = result.kernel.block(features, centers)
+    design[:, 1:] = kernel_of_centers(result.kernel, path.widths[: len(centers)]).block(features, centers)
     if epsilon:
         own = path.rows[: len(centers)]
         where = np.minimum(np.searchsorted(rows, own), len(rows) - 1)

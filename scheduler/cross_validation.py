@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from distkern.events import EventBus
 from distkern.factors import kernel_weights
-from distkern.kernels import Kernel
+from distkern.kernels import Kernel, kernel_of_centers
 from distkern.scheduler.answers import LoadAnswer
 from distkern.scheduler.backends import Backend
 from distkern.scheduler.messages import Begin, FoldModel, Load, Score
@@ -146,7 +146,7 @@ def _cross_validate(
     for selector, part in zip(selectors, backend.exchange(begin).problems, strict=True):
         selector.begin(part)
     run_steps(selectors, backend, EventBus([]), lambda: 0.0)
-    paths = iter([make_path(selector, source.n_features) for selector in selectors])
+    paths = iter([make_path(selector, source.n_rows, source.n_features) for selector in selectors])
     waiting = iter(posed)
     scored = []
     for index, fold, problems in models:
@@ -188,6 +188,7 @@ def _fold_model(
     coef = np.zeros((sum(counts), n_outputs))
     intercept = np.zeros(n_outputs)
     features: list[NDArray[Any]] = [np.empty((0, n_features))]
+    widths = [path.widths[:count] for (_, path), count in zip(parts, counts, strict=True)]
     start = 0
     for (posed, path), count in zip(parts, counts, strict=True):
         k, columns = count + 1, list(posed.outputs)
@@ -196,4 +197,5 @@ def _fold_model(
         intercept[columns] = weights[0] + posed.problem.target_means
         features.append(path.features[:count])
         start += count
+    kernel = kernel_of_centers(kernel, np.concatenate(widths))
     return FoldModel(held, kernel, np.concatenate(features), coef, intercept, multiclass)

@@ -44,6 +44,8 @@ def identity_of(job: TrainingJob, source: BlockSource) -> dict[str, Any]:
     """
     names = [field.name for field in fields(job) if field.name not in (EXTENSIBLE, AFTERWARDS)]
     settings = {name: getattr(job, name) for name in names}
+    if isinstance(job.sigma, tuple):
+        settings["sigma"] = list(job.sigma)
     if isinstance(job.kernel, Kernel):
         settings["kernel"] = {"name": job.kernel.name, **job.kernel.parameters()}
     return {

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from distkern.scheduler import tiles
 from distkern.scheduler.answers import ProblemAnswer
+from distkern.scheduler.candidates import Candidates
 from distkern.scheduler.lookahead_answers import CandidateRows, Leaders
 from distkern.scheduler.lookahead_messages import Commit, Enter, FormAhead, Trial, padded_width
 from distkern.scheduler.messages import Begin, LookaheadStep
@@ -28,7 +29,7 @@ def apply(
     tile: Tile,
     step: LookaheadStep,
     begin: Begin,
-    centers: NDArray[Any] | None,
+    candidates: Candidates | None,
     handed_in: NDArray[Any] | None,
 ) -> None:
     """Change a tile as `step` says; kernel columns as for `tiles.compute`."""
@@ -43,8 +44,8 @@ def apply(
         if handed_in is not None:
             columns = handed_in[tile.rows].T
         else:
-            assert centers is not None
-            columns = tiles.kernel_columns(data, tile, step.columns, begin, state.kernel, centers)
+            assert candidates is not None
+            columns = tiles.kernel_columns(data, tile, begin, candidates)
         pool = tiles.borrow_columns(state.pool, tile)
         pool[step.enter.slots] = columns[: len(step.enter.slots)]
         tiles.keep_columns(state.pool, tile, pool)

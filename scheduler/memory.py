@@ -283,7 +283,8 @@ def plan_memory(
     waiting = levels + 2 * threads + 3
     # Where a problem has some of the rows, they are picked from those that lie between.
     borrowed = item * (settings.pool + width + min(SLAB, columns)) + (3 if work.subsets else 1) * work.row_bytes
-    made = item * (work.n_features + min(settings.pool, ELIMINATED) + 4 * width) + 8 * (3 * problem_targets + ROW_DRAW)
+    drawn = ROW_DRAW * settings.n_widths
+    made = item * (work.n_features + min(settings.pool, ELIMINATED) + 4 * width) + 8 * (3 * problem_targets + drawn)
     answers = answer_bytes(work, settings, n_rows, waiting) * factors
     sample = _rows_in_answers(MEDIAN_SAMPLE, n_rows, waiting) * work.row_bytes
     judged = 0
@@ -309,7 +310,10 @@ def plan_memory(
         factors=factor_rows * columns,
     )
     fixed = {
-        "rows": n_rows * (24 + work.memberships * (judged + (33 if work.subsets else 1)) + 8 * work.target_columns),
+        "rows": n_rows
+        * (
+            24 + work.memberships * (judged + (32 if work.subsets else 0) + settings.n_widths) + 8 * work.target_columns
+        ),
         "residual": factor_rows * problem_targets + 3 * 8 * work.block_rows * work.n_targets * factors,
         # The sample for the median distance is gone before tiles run.
         "loading": copies + max(0, sample - workspaces - answers),

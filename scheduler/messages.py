@@ -119,11 +119,11 @@ class Columns:
     """Compute the kernel columns of new candidates."""
 
     rows: Rows
-    """(n,): global rows."""
+    """(n,): numbers of the candidates (see `distkern.scheduler.candidates`)."""
     features: NDArray[Any]
-    """(n, d): raw features of those rows."""
+    """(n, d): raw features of their rows."""
     released: Rows
-    """Rows that left the pool unaccepted and may be drawn again."""
+    """Candidates that left the pool unaccepted and may be drawn again."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class Centers:
     """Centres to fit over all rows."""
 
     rows: Rows
-    """(m,): global rows, in the order of selection."""
+    """(m,): numbers of the candidates that were chosen, in the order of selection."""
     features: NDArray[Any]
     """(m, d): raw features of those rows."""
     preconditioner: Array | None

@@ -115,7 +115,7 @@ def _pairs(
             )
         means = np.array([(weights[second] - weights[first]) / together if intercept else 0.0])
         # Of a pair with fewer rows than the pool, every row is a candidate, and nothing is drawn.
-        few = settings.criterion != "residual" and together <= settings.pool
+        few = settings.criterion != "residual" and together * settings.n_widths <= settings.pool
         own = replace(settings, all_rows=True) if few else settings
         conditions: tuple[OtherFolds | ClassPair, ...] = (*within, ClassPair(first, second))
         problem = Problem((second,), means, together, kernel, conditions, own.draw(0))

@@ -22,16 +22,16 @@ FOLD_STREAM = (1 << 40) + 3
 
 @dataclass(frozen=True)
 class Draw:
-    """Answer with the rows most worth being candidates."""
+    """Answer with the rows most worth being candidates; with every width, where there are several."""
 
     seed: int
     """Key of the row draws."""
     round: int
     """Stream of the row draws."""
     n_top: int
-    """Rows with the largest residual."""
+    """Candidates of the rows with the largest residual."""
     n_race: int
-    """Rows of a weighted draw without replacement."""
+    """Candidates of the rows of a weighted draw without replacement."""
     by_residual: bool
     """Race with probability proportional to the squared residual; else to the row weight."""
 

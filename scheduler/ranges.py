@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from distkern.errors import DataError, ScaleWarning
-from distkern.kernels import Gaussian, Kernel
+from distkern.kernels import Gaussian, Gaussians, Kernel
 from distkern.scaling import FeatureScaling
 from distkern.scheduler.answers import LoadAnswer
 from distkern.statistics import Moments
@@ -145,11 +145,11 @@ def warn_about_scales(moments: Moments, scaling: FeatureScaling, kernel: Kernel,
             stacklevel=2,
         )
     total = float(np.linalg.norm(spread))
-    if isinstance(kernel, Gaussian) and kernel.sigma < NARROW * total / moments.count:
+    if isinstance(kernel, (Gaussian, Gaussians)) and np.max(kernel.sigma) < NARROW * total / moments.count:
         # Not a Python warning: a search over widths tries such ones on purpose.
         logger.warning(
             "sigma=%g is far below the spread %.3g of the rows in the kernel's space, so that a centre hardly reaches "
             "another row: raise sigma, or leave it to the rule sigma='median'",
-            kernel.sigma,
+            np.max(kernel.sigma),
             total,
         )

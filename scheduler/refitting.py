@@ -95,6 +95,7 @@ def refit_paths(
     target_means: Sequence[Array],
     weight_sums: Sequence[float],
     settings: Sequence[SelectionSettings],
+    n_rows: int,
 ) -> Refitted:
     """Fit the centres of every path over all rows.
 
@@ -112,6 +113,8 @@ def refit_paths(
         Of all rows of each problem.
     settings : sequence of SelectionSettings
         Of the selection of each problem.
+    n_rows : int
+        Rows of the data.
 
     Returns
     -------
@@ -131,7 +134,7 @@ def refit_paths(
     report = ReadReport()
     while wanted:
         problems = (
-            Centers(path.rows, path.features, path.u if i in conditioned else None, target_means[i])
+            Centers(path.candidates(n_rows), path.features, path.u if i in conditioned else None, target_means[i])
             if i in wanted
             else None
             for i, path in enumerate(paths)
@@ -197,6 +200,7 @@ def _over_all_rows(
         path,
         n_centers=n_centers,
         rows=path.rows[kept],
+        widths=path.widths[kept],
         features=path.features[kept],
         u=factors.u.copy(),
         s=factors.s.copy(),

@@ -69,7 +69,9 @@ def apply_message(
             if isinstance(message, Step):
                 assert block.begin is not None
                 with _overflow_ignored():
-                    step = step or prepare_step(message, block.begin, with_centers=handed_in is None)
+                    step = step or prepare_step(
+                        message, block.begin, block.source.n_rows, with_candidates=handed_in is None
+                    )
                 if block.number in fresh:
                     block.prepare(step)
             elif block.number in fresh:
@@ -175,7 +177,8 @@ def replay(blocks: Sequence[Block], messages: Sequence[Message]) -> None:
         begin = blocks[0].begin
         assert begin is not None
         with _overflow_ignored():
-            steps = [prepare_step(message, begin) for message in messages if isinstance(message, Step)]
+            n_rows = blocks[0].source.n_rows
+            steps = [prepare_step(message, begin, n_rows) for message in messages if isinstance(message, Step)]
         for block in blocks:
             for step in steps:
                 block.prepare(step)

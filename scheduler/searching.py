@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from time import perf_counter
 from typing import Any
 
@@ -135,6 +135,7 @@ def _largest_group(
 ) -> tuple[list[TrainingJob], TrainingPlan]:
     """Return the longest prefix of the settings whose row matrices all fit into memory, at least one setting."""
     widest = max(jobs, key=lambda job: job.max_centers)
+    widest = replace(widest, sigma=max(jobs, key=lambda job: job.n_widths).sigma)
 
     def plan(count: int) -> TrainingPlan:
         n_targets = target_count(widest, source)

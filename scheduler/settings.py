@@ -47,13 +47,15 @@ class SelectionSettings:
     batch: int
     """Width of a batch of new candidates."""
     all_rows: bool
-    """Every row is a candidate from the start, nothing is drawn."""
+    """Every row is a candidate from the start, with every width, nothing is drawn."""
     regularization: str | float
     stop: str | None
     tol: float | None
     patience: int | None
     seed: int
     single_precision: bool
+    n_widths: int = 1
+    """Widths that a candidate may have."""
 
     @property
     def dependent(self) -> float:

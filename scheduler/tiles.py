@@ -13,11 +13,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.kernels import Kernel
 from distkern.sampling import Shortlist, race_keys, residual_keys, uniforms_for_rows
 from distkern.scheduler.answers import Drawn, ProblemAnswer
+from distkern.scheduler.candidates import Candidates, drawable
 from distkern.scheduler.judged_rows import JudgedRows
-from distkern.scheduler.messages import Append, Begin, Columns, ProblemStep, Project
+from distkern.scheduler.messages import Append, Begin, ProblemStep, Project
 from distkern.scheduler.problems import Draw
 from distkern.scheduler.row_matrix import RowMatrix
 from distkern.scheduler.threads import workspace
@@ -48,8 +48,6 @@ class Tile:
 class ProblemState:
     """Arrays of one problem on one block; rows that train come first, held-out rows after them."""
 
-    kernel: Kernel
-    """The problem's."""
     work: RowMatrix
     """(rows, panel + batch): the formed panel, then the batch of candidates; see `borrow_columns`."""
     pool: RowMatrix
@@ -57,7 +55,9 @@ class ProblemState:
     residual: NDArray[Any]
     """(rows, max(T, 2)): E, zero-padded to two columns."""
     taken: NDArray[np.bool_]
-    """(rows,): rows that must not be drawn."""
+    """(widths x rows,): candidates that must not be drawn, those of one width after those of another."""
+    n_widths: int = 1
+    """Widths that a candidate may have."""
     slabs: list[RowMatrix] = field(default_factory=list)
     """Q in slabs of (rows, SLAB) columns, the last one as wide as the path can fill."""
     n_columns: int = 1
@@ -66,6 +66,11 @@ class ProblemState:
     """What counting leave-one-out errors takes, where it is asked for."""
     validation: dict[int, NDArray[np.float64]] = field(default_factory=dict)
     """Tile start to squared held-out residual after each step of the last panel."""
+
+    @property
+    def taken_by_width(self) -> NDArray[np.bool_]:
+        """`taken` as (widths, rows), a view."""
+        return self.taken.reshape(self.n_widths, len(self.residual))
 
     def prefetch(self, tile: Tile) -> None:
         """Have a tile's rows read ahead."""
@@ -238,15 +243,15 @@ def compute(
     tile: Tile,
     step: ProblemStep,
     begin: Begin,
-    centers: NDArray[Any] | None,
+    candidates: Candidates | None,
     handed_in: NDArray[Any] | None,
 ) -> None:
     """Form a panel from the pool and put the batch of kernel columns beside it.
 
     Parameters
     ----------
-    centers : array, shape (batch, d), or None
-        Candidates in kernel space; None where `handed_in` holds their columns.
+    candidates : Candidates or None
+        None where `handed_in` holds their columns.
     handed_in : array, shape (rows of the block, batch), or None
         Kernel columns computed elsewhere.
     """
@@ -262,39 +267,29 @@ def compute(
     elif handed_in is not None:
         work[panel:] = handed_in[tile.rows].T
     else:
-        assert centers is not None
-        work[panel:] = kernel_columns(data, tile, step.columns, begin, state.kernel, centers)
+        assert candidates is not None
+        work[panel:] = kernel_columns(data, tile, begin, candidates)
     keep_columns(state.work, tile, work)
 
 
-def kernel_columns(
-    data: TileData, tile: Tile, message: Columns, begin: Begin, kernel: Kernel, centers: NDArray[Any]
-) -> NDArray[Any]:
-    """Kernel columns of a batch on a tile, shape (batch, rows), in a buffer of this thread.
-
-    Parameters
-    ----------
-    centers : array, shape (batch, d)
-        Candidates in kernel space, zero-padded to the batch width.
-    """
+def kernel_columns(data: TileData, tile: Tile, begin: Begin, candidates: Candidates) -> NDArray[Any]:
+    """Kernel columns of a batch on a tile, shape (batch, rows), in a buffer of this thread."""
     assert data.features is not None
     roots = None if data.roots is None else data.roots[tile.rows]
     features, rows = data.features.borrow(tile.rows), data.rows[tile.rows]
-    return columns_of(features, rows, roots, message.rows, begin, kernel, centers)
+    return columns_of(features, rows, roots, begin, candidates)
 
 
 def columns_of(
     raw: NDArray[Any],
     rows: NDArray[np.int64],
     roots: NDArray[np.float64] | None,
-    own_rows: NDArray[np.int64],
     begin: Begin,
-    kernel: Kernel,
-    centers: NDArray[Any],
+    candidates: Candidates,
 ) -> NDArray[Any]:
     """Kernel columns on some rows, times the root weights, shape (w, n), in a buffer of this thread.
 
-    A kernel is symmetric, and a few centres by many rows are much faster than the other way round.
+    A few centres by many rows are much faster than the other way round.
 
     Parameters
     ----------
@@ -304,21 +299,22 @@ def columns_of(
         Ascending global row numbers.
     roots : array, shape (n,), or None
         Root weights.
-    own_rows : array, shape (m,)
-        Global row of each centre.
-    centers : array, shape (w, d)
-        Centres in kernel space, zero-padded to w >= m.
+    begin : Begin
+        For scaling and epsilon.
+    candidates : Candidates
+        The centres.
     """
+    centers, own_rows = candidates.features, candidates.rows
     dtype = centers.dtype
     X = begin.scaling.apply(raw, dtype, out=workspace.array("features", raw.shape, dtype))
     columns = workspace.array("kernel", (len(centers), len(X)), dtype)
-    kernel.block(centers, X, out=columns)
+    candidates.kernel.columns(centers, X, out=columns)
     n = len(own_rows)
     where = np.searchsorted(rows, own_rows)
     inside = where < len(rows)
     own = inside & (rows[np.where(inside, where, 0)] == own_rows)
     if own.any():
-        columns[np.flatnonzero(own), where[own]] = kernel.diagonal(centers[:n][own]) + begin.epsilon
+        columns[np.flatnonzero(own), where[own]] = candidates.kernel.diagonal(centers[:n][own]) + begin.epsilon
     columns[n:] = 0.0
     if roots is not None:
         columns *= roots
@@ -361,24 +357,32 @@ def answer(state: ProblemState, tile: Tile, step: ProblemStep, begin: Begin, n_t
     return result
 
 
-def draw(data: TileData, state: ProblemState, tile: Tile, message: Draw) -> Drawn:
-    """Shortlists of the rows that are worth being candidates."""
+def draw(data: TileData, state: ProblemState, tile: Tile, message: Draw, n_rows: int) -> Drawn:
+    """Shortlists of what is worth being a candidate; the data has `n_rows` rows."""
     rows = tile.rows
     numbers = data.rows[rows]
     squares = np.square(state.residual[rows], dtype=np.float64).sum(axis=1)
     weights = np.ones(len(numbers)) if data.weights is None else data.weights[rows]
     norms = np.sqrt(squares / weights)
-    free = ~state.taken[rows]
-    top = Shortlist.top(np.where(free, residual_keys(norms), np.inf), numbers, norms, message.n_top)
+    largest = float(norms.max(initial=0.0))
+    taken, names, where = state.taken_by_width[:, rows], numbers, None
+    free = ~taken[0]
+    if len(taken) > 1:
+        names, where = drawable(taken, numbers, n_rows)
+        norms, squares, weights = norms[where], squares[where], weights[where]
+        free = np.ones(len(names), dtype=bool)
+    top = Shortlist.top(np.where(free, residual_keys(norms), np.inf), names, norms, message.n_top)
+    race = Shortlist.empty()
     if message.n_race:
         uniforms = uniforms_for_rows(message.seed, message.round, numbers)
+        uniforms = uniforms if where is None else uniforms[where]
         keys = race_keys(uniforms, np.where(free, squares if message.by_residual else weights, 0.0))
-        race = Shortlist.top(keys, numbers, norms, message.n_race)
-    else:
-        race = Shortlist.top(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0), 0)
-    features = None if data.features is None else data.features.borrow(rows)
-    largest = float(norms.max(initial=0.0))
-    return Drawn.select(top, race, numbers, features, (message.n_top, message.n_race), largest)
+        race = Shortlist.top(keys, names, norms, message.n_race)
+    named = np.union1d(top.rows, race.rows)
+    features = None
+    if data.features is not None:
+        features = data.features.borrow(rows)[np.searchsorted(numbers, named % n_rows)]
+    return Drawn(top, race, named, features, (message.n_top, message.n_race), largest)
 
 
 def _float64(array: NDArray[Any]) -> NDArray[np.float64]:

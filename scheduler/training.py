@@ -22,6 +22,7 @@ from distkern.kernels import WITH_SIGMA, Kernel, make_kernel
 from distkern.scaling import FeatureScaling
 from distkern.scheduler.answers import LoadAnswer, ProblemAnswer
 from distkern.scheduler.backends import Backend
+from distkern.scheduler.candidates import candidate_numbers, rows_and_widths
 from distkern.scheduler.loo_selector import LooSelector
 from distkern.scheduler.lookahead_messages import WIDTH_UNIT
 from distkern.scheduler.lookahead_selector import LookaheadSelector
@@ -61,8 +62,8 @@ class SpaceJob(Protocol):
         """Name, or kernel."""
 
     @property
-    def sigma(self) -> float | str:
-        """Width, or "median"."""
+    def sigma(self) -> float | str | tuple[float, ...]:
+        """Width, "median", or widths to choose from."""
 
     @property
     def standardize(self) -> bool:
@@ -83,8 +84,8 @@ class TrainingJob:
 
     classification: bool
     kernel: str | Kernel
-    sigma: float | str
-    """Width, or "median"."""
+    sigma: float | str | tuple[float, ...]
+    """Width, "median", or several widths that a centre may have."""
     standardize: bool
     dtype: str
     epsilon: float
@@ -109,15 +110,20 @@ class TrainingJob:
     refit: str | None = None
     """What the final weights are small in: "rkhs", or None for the path's; no matter of the training itself."""
 
+    @property
+    def n_widths(self) -> int:
+        """Widths that a centre may have."""
+        return len(self.sigma) if isinstance(self.sigma, tuple) else 1
+
     def sampled_rows(self, n_rows: int) -> int:
         """Rows of the selection sample, 0 where all rows select."""
         return self.selection_rows if self.selection_rows and self.selection_rows < n_rows else 0
 
     def selection(self, n_rows: int) -> SelectionSettings:
         """Fit the widths of pool, panel and batch to the number of training rows."""
-        residual = self.criterion == "residual"
-        all_rows = not residual and (self.sampler == "all" or n_rows <= self.candidates)
-        pool = LOOKAHEAD_POOL if residual else max(2, n_rows if all_rows else self.candidates)
+        residual, everything = self.criterion == "residual", n_rows * self.n_widths
+        all_rows = not residual and (self.sampler == "all" or everything <= self.candidates)
+        pool = LOOKAHEAD_POOL if residual else max(2, everything if all_rows else self.candidates)
         batch = WIDTH_UNIT if residual else max(2, min(max(self.panel, self.candidates // 8), pool))
         panel = LOOKAHEAD_PANEL if residual else max(2, min(self.panel, pool))
         return SelectionSettings(
@@ -135,6 +141,7 @@ class TrainingJob:
             patience=self.patience,
             seed=self.seed,
             single_precision=self.dtype == "float32",
+            n_widths=self.n_widths,
         )
 
 
@@ -146,6 +153,8 @@ class Path:
     """Centres to keep."""
     rows: NDArray[np.int64]
     """(m,): row of every centre of the path."""
+    widths: NDArray[np.int64]
+    """(m,): number of its width, among those that the kernel may have."""
     features: NDArray[Any]
     """(m, d): their raw features."""
     u: Array
@@ -162,6 +171,10 @@ class Path:
     """(T,): y'y of each centred target."""
     reason: StopReason
 
+    def candidates(self, n_rows: int) -> NDArray[np.int64]:
+        """Return the number of every centre as a candidate of data of `n_rows` rows, shape (m,)."""
+        return candidate_numbers(self.rows, self.widths, n_rows)
+
 
 @dataclass(frozen=True)
 class TrainingResult:
@@ -171,6 +184,7 @@ class TrainingResult:
     outputs: tuple[tuple[int, ...], ...]
     """Outputs of the model that each path gives."""
     kernel: Kernel
+    """With several widths, those to choose from; `kernel_of_centers` makes that of a path."""
     scaling: FeatureScaling
     target_means: Array
     """(n_outputs,): added to the outputs, since targets were centred."""
@@ -292,21 +306,24 @@ def _train(
     for selector, answer in zip(selectors, backend.exchange(begin).problems, strict=True):
         selector.begin(answer)
     kernel_columns, rounds = run_steps(selectors, backend, events, clock)
-    paths = [make_path(selector, source.n_features) for selector in selectors]
+    paths = [make_path(selector, source.n_rows, source.n_features) for selector in selectors]
     histories = [np.array(selector.history, dtype=HISTORY_DTYPE) for selector in selectors]
+    for path, history in zip(paths, histories, strict=True):
+        history["center"] = path.rows
     passes, bytes_read = 1, loaded.bytes_read
     if all_rows is not loaded:
         posed = pose(job.multiclass, settings, all_rows, classes, are_codes, kernel)
         means = [p.problem.target_means for p in posed]
         sums, chosen = [p.problem.weight_sum for p in posed], [p.settings for p in posed]
-        refitted = refit_paths(paths, histories, backend, means, sums, chosen)
+        refitted = refit_paths(paths, histories, backend, means, sums, chosen, source.n_rows)
         paths, histories = refitted.paths, refitted.histories
         passes, bytes_read = passes + refitted.passes, bytes_read + refitted.bytes_read
         tell_of_reads(ReadReport(retries=refitted.report.retries), source, events)
     reason = max(zip(selectors, paths, strict=True), key=lambda pair: pair[0].n_centers)[1].reason
     backend.finish()
     seconds = clock()
-    n_union = len(np.unique(np.concatenate([path.rows[: path.n_centers] for path in paths])))
+    union = np.concatenate([path.candidates(source.n_rows)[: path.n_centers] for path in paths])
+    n_union = len(np.unique(union))
     events.emit(RunEnded(n_centers=n_union, stop_reason=str(reason), seconds=seconds))
     return TrainingResult(
         paths=paths,
@@ -500,16 +517,18 @@ def fit_kernel_space(loaded: LoadAnswer, job: SpaceJob, sigma_factor: float = 1.
     return scaling, prototype
 
 
-def make_path(selector: Selector, n_features: int) -> Path:
-    """Freeze what a selector has built."""
+def make_path(selector: Selector, n_rows: int, n_features: int) -> Path:
+    """Freeze what a selector has built from data of `n_rows` rows."""
     m, factors = selector.n_centers, selector.factors
     assert selector.reason is not None
     if not all(np.isfinite(part).all() for part in (factors.u, factors.s, factors.z, factors.lambdas[: m + 1])):
         raise overflow()
     features = np.array(selector.features) if m else np.empty((0, n_features))
+    rows, widths = rows_and_widths(np.array(selector.rows, dtype=np.int64), n_rows)
     return Path(
         n_centers=selector.best,
-        rows=np.array(selector.rows, dtype=np.int64),
+        rows=rows,
+        widths=widths,
         features=features,
         u=factors.u[: m + 1, : m + 1].copy(),
         s=factors.s[: m + 1].copy(),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.kernels import Gaussian, Kernel, Laplacian, Linear, Matern, Polynomial, Sigmoid, Wendland
+from distkern.kernels import Gaussian, Gaussians, Kernel, Laplacian, Linear, Matern, Polynomial, Sigmoid, Wendland
 from distkern.model import KernelModel
 from distkern.scaling import FeatureScaling
 
@@ -131,8 +131,9 @@ def dense_kernel_columns(kernel: Kernel, X: Array, centers: Array, own_rows: Arr
     """Kernel columns of `centers`, which are rows `own_rows` of `X`, one value at a time; epsilon at the own row."""
     values = np.empty((len(X), len(centers)))
     for j, center in enumerate(centers):
-        if isinstance(kernel, Gaussian):
-            values[:, j] = np.exp(-np.square(X - center).sum(axis=1) / (2 * kernel.sigma**2))
+        if isinstance(kernel, (Gaussian, Gaussians)):
+            sigma = kernel.sigma[j] if isinstance(kernel, Gaussians) else kernel.sigma
+            values[:, j] = np.exp(-np.square(X - center).sum(axis=1) / (2 * sigma**2))
         elif isinstance(kernel, (Laplacian, Matern, Wendland)):
             values[:, j] = kernel.block(center[None] - X, np.zeros((1, X.shape[1])))[:, 0]
         elif isinstance(kernel, Polynomial):

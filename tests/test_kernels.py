@@ -19,6 +19,7 @@ from scipy.spatial.distance import cdist
 from distkern.errors import JobError
 from distkern.kernels import (
     Gaussian,
+    Gaussians,
     Kernel,
     Laplacian,
     Linear,
@@ -27,7 +28,9 @@ from distkern.kernels import (
     Sigmoid,
     Wendland,
     kernel_from_parameters,
+    kernel_of_centers,
     make_kernel,
+    width_count,
 )
 
 Array = npt.NDArray[Any]
@@ -364,3 +367,72 @@ def test_bad_parameters_are_refused(make: Callable[[], Kernel], words: str) -> N
         make()
     assert words in str(error.value)
     assert error.value.kind == "invalid-parameter"
+
+
+@given(sizes, sizes, st.integers(1, 5), dtypes, seeds)
+def test_a_width_a_centre_is_the_kernel_of_each_width(n: int, m: int, d: int, dtype: Any, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X, C = rng.standard_normal((n, d)).astype(dtype), rng.standard_normal((m, d)).astype(dtype)
+    sigma = rng.uniform(0.2, 4.0, m)
+    kernel = Gaussians(sigma)
+    expected = np.exp(-cdist(X.astype(np.float64), C.astype(np.float64), "sqeuclidean") / (2.0 * sigma**2))
+    atol = 1e-12 if dtype == np.float64 else 2e-4
+    for out in (None, np.empty((n, m), dtype=dtype)):
+        found = kernel.block(X, C, out)
+        assert found.dtype == dtype
+        assert out is None or found is out
+        np.testing.assert_allclose(found, expected, atol=atol)
+    np.testing.assert_allclose(kernel.columns(C, X), expected.T, atol=atol)
+    np.testing.assert_array_equal(kernel.diagonal(C), np.ones(m))
+
+
+@given(kernels, sizes, sizes, seeds)
+def test_columns_are_the_transpose_of_a_block(kernel: Kernel, n: int, m: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X, C = rng.standard_normal((n, 3)), rng.standard_normal((m, 3))
+    np.testing.assert_allclose(kernel.columns(C, X), kernel.block(X, C).T, rtol=1e-9, atol=1e-9)
+
+
+def test_equal_widths_have_the_bits_of_one_width() -> None:
+    rng = np.random.default_rng(0)
+    X, C = rng.standard_normal((50, 3)), rng.standard_normal((7, 3))
+    one, each = Gaussian(0.7), Gaussians(np.full(7, 0.7))
+    assert each.block(X, C).tobytes() == one.block(X, C).tobytes()
+    assert each.columns(C, X).tobytes() == one.columns(C, X).tobytes()
+
+
+def test_far_rows_are_far_whatever_the_width() -> None:
+    X = np.array([[0.0], [1e200], [-1e200]])
+    kernel = Gaussians(np.array([1e-300, 1.0, 1e300]))
+    K = kernel.block(X, np.zeros((3, 1)))
+    np.testing.assert_array_equal(K, [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+
+
+def test_widths_are_a_value() -> None:
+    kernel = Gaussians(np.array([0.5, 1.0, 2.0]))
+    same = Gaussians([0.5, 1.0, 2.0])  # type: ignore[arg-type]
+    assert kernel == same
+    assert hash(kernel) == hash(same)
+    assert kernel != Gaussians(np.array([0.5, 1.0]))
+    assert kernel != Gaussian(0.5)
+    assert pickle.loads(pickle.dumps(kernel)) == kernel
+    assert kernel_from_parameters(kernel.name, kernel.parameters()) == kernel
+    assert kernel.of(np.array([2, 0, 2])) == Gaussians(np.array([2.0, 0.5, 2.0]))
+    assert kernel_of_centers(kernel, np.array([1])) == Gaussians(np.array([1.0]))
+    assert kernel_of_centers(Linear(), np.array([0, 0])) == Linear()
+    assert (width_count(kernel), width_count(Gaussian(1.0))) == (3, 1)
+    assert make_kernel("gaussian", (0.5, 1.0, 2.0)) == kernel
+    with pytest.raises(ValueError, match="read-only"):
+        kernel.sigma[0] = 1.0
+
+
+@pytest.mark.parametrize("sigma", [1.0, [[1.0]], [0.0], [1.0, -1.0], [np.nan], [np.inf], ["a"], None])
+def test_widths_that_are_none_are_refused(sigma: Any) -> None:
+    with pytest.raises(JobError, match="sigma"):
+        Gaussians(sigma)
+
+
+@pytest.mark.parametrize("kernel", [Gaussians(np.array([1.0])), "gaussians"])
+def test_the_kernel_of_centres_is_no_setting(kernel: Any) -> None:
+    with pytest.raises(JobError, match="sigma to a list"):
+        make_kernel(kernel, 1.0)

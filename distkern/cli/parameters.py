@@ -47,7 +47,10 @@ _CHECKED: dict[str, tuple[Any, str]] = {
         str | dict[str, Any],
         'the name of a kernel, or a table such as {name = "polynomial", degree = 3}',
     ),
-    "sigma": (_Positive | str, 'a number above 0, or the name of a rule such as "median" or "cv"'),
+    "sigma": (
+        _Positive | str | Annotated[list[_Positive], Field(min_length=1)],
+        'a number above 0, a list of such, or the name of a rule such as "median" or "cv"',
+    ),
     "folds": (Annotated[int, Field(ge=2)], "a whole number of folds from 2"),
     "max_centers": (PositiveInt, "a whole number above 0"),
     "criterion": (str, "the name of a criterion between quotes"),

@@ -38,6 +38,8 @@ class Assembled:
 
     rows: NDArray[np.int64]
     """(m,): training row of each centre, in the order of selection."""
+    widths: NDArray[np.int64]
+    """(m,): number of its width, among those that the kernel may have."""
     centers: NDArray[Any]
     """(m, d): raw features."""
     coef: Array
@@ -79,28 +81,34 @@ def assemble(
     weigh : callable
         Gives the weights of a prefix.
     """
-    order: dict[int, int] = {}
+    order: dict[tuple[int, int], int] = {}
     features: list[NDArray[Any]] = []
     for position in range(max(n_centers, default=0)):
         for path, count in zip(paths, n_centers, strict=True):
-            if position < count and int(path.rows[position]) not in order:
-                order[int(path.rows[position])] = len(order)
+            if position < count and (center := _identity(path, position)) not in order:
+                order[center] = len(order)
                 features.append(path.features[position])
     coef = np.zeros((len(order), len(target_means)))
     intercept = target_means.astype(np.float64).copy()
     parts = [weigh(path, count) for path, count in zip(paths, n_centers, strict=True)]
     for path, columns, count, part in zip(paths, outputs, n_centers, parts, strict=True):
-        where = [order[int(row)] for row in path.rows[:count]]
+        where = [order[_identity(path, position)] for position in range(count)]
         coef[np.ix_(where, list(columns))] = part.weights[1:]
         intercept[list(columns)] += part.weights[0]
     return Assembled(
-        rows=np.array(list(order), dtype=np.int64),
+        rows=np.array([row for row, _ in order], dtype=np.int64),
+        widths=np.array([width for _, width in order], dtype=np.int64),
         centers=np.array(features) if features else paths[0].features[:0],
         coef=coef,
         intercept=intercept,
         lambdas=np.concatenate([part.lambdas for part in parts]),
         gcv=float(np.mean([part.gcv for part in parts])),
     )
+
+
+def _identity(path: Path, position: int) -> tuple[int, int]:
+    """Row and width of a centre."""
+    return int(path.rows[position]), int(path.widths[position])
 
 
 def prefix_lengths(paths: Sequence[Path], n_centers: int) -> list[int]:

@@ -18,11 +18,9 @@ PARAMETERS = {
             "gaussian", "laplacian", "matern", "polynomial", "sigmoid", "linear", or a kernel object, such as
             ``Wendland(radius)``, which is zero beyond the radius.""",
     "sigma": """
-        float, "median" or "cv"
+        float or "median"
             Width of the Gaussian, Laplacian or Matern kernel in the (standardised) feature space; "median" takes the
-            median distance of a sample of rows, "cv" the best by cross-validation of ten multiples of that, from an
-            eighth to 2.8; the attribute `cv_results_` then has arrays with an entry a width: sigma, mean_error and
-            std_error over the folds, n_centers.""",
+            median distance of a sample of rows.""",
     "folds": """
         int
             Folds of the cross-validation with ``sigma="cv"``. Every width is trained as often, all side by side.""",
@@ -40,7 +38,8 @@ PARAMETERS = {
             proportional to the squared residual.""",
     "candidates": """
         int
-            Size of the pool; with this many rows or fewer, every row is a candidate.""",
+            Size of the pool; with this many rows or fewer, every row is a candidate. With several widths a row is as
+            many candidates.""",
     "panel": """
         int
             Centres accepted a round.""",
@@ -121,11 +120,22 @@ PARAMETERS = {
             Called with each event of `distkern.events`.""",
 }
 
+_SEARCHED = {
+    "sigma": """
+        float, sequence of float, "median" or "cv"
+            Width of the Gaussian kernel in the (standardised) feature space; "median" takes the median distance of a
+            sample of rows, "cv" the best by cross-validation of ten multiples of that, from an eighth to
+            2.8; the attribute `cv_results_` then has arrays with an entry a width: sigma, mean_error and std_error over
+            the folds, n_centers. With several widths a centre is a row with one of them, and a row may become a centre
+            with more than one; not with ``criterion="residual"`` or ``refit="rkhs"``.""",
+}
+"""Parameters of the OROLS family in place of what `PARAMETERS` has."""
+
 ATTRIBUTES = """
     centers_ : array, shape (m, d)
         Selected rows, in the caller's feature space.
     center_indices_ : array, shape (m,)
-        Their row numbers.
+        Their row numbers; one comes again where a row is a centre with two widths.
     coef_ : array, shape (m, T)
         Weights.
     intercept_ : array, shape (T,)
@@ -143,7 +153,7 @@ ATTRIBUTES = """
     stop_reason_ : StopReason
         Why selection ended; its `advice` says what that means.
     kernel_ : Kernel
-        The kernel with its width.
+        The kernel with its width; where `sigma` is a sequence, ``kernel_.sigma`` has the width of every centre.
     plan_ : dict
         Planned bytes, a term a buffer.
     summary_ : dict
@@ -160,7 +170,7 @@ CLASSES = """
 
 def documented(cls: C) -> C:
     """Append the sections Parameters and Attributes to the docstring of an estimator of the OROLS family."""
-    return described({}, ATTRIBUTES)(cls)
+    return described(_SEARCHED, ATTRIBUTES)(cls)
 
 
 def described(parameters: Mapping[str, str], attributes: str) -> Callable[[C], C]:

@@ -18,11 +18,12 @@ from distkern.errors import BudgetError, DataError, JobError, RunError
 from distkern.estimators.assembly import Weigh, assemble, path_weights, prefix_lengths
 from distkern.estimators.block_estimator import BY_REFERENCE, BlockEstimator
 from distkern.estimators.norm_refit import NormRefit
-from distkern.estimators.parameters import byte_count, check_parameters
+from distkern.estimators.parameters import byte_count, check_parameters, width_values
 from distkern.estimators.projections import Projections, projection_arrays, restore_projections
 from distkern.estimators.widths import sigma_results, width_jobs
 from distkern.events import Event, Subscriber
 from distkern.factors import PER_TARGET
+from distkern.kernels import kernel_of_centers
 from distkern.model import KernelModel
 from distkern.scheduler import (
     SearchResult,
@@ -61,7 +62,7 @@ class KernelLeastSquares(Projections, BlockEstimator):
 
     # Parameters that subclasses set in their __init__.
     kernel: Any
-    sigma: float | str
+    sigma: float | str | Sequence[float]
     folds: int
     max_centers: int
     criterion: str
@@ -92,7 +93,7 @@ class KernelLeastSquares(Projections, BlockEstimator):
         return TrainingJob(
             classification=self._classification,
             kernel=self.kernel,
-            sigma="median" if isinstance(self.sigma, str) else float(self.sigma),
+            sigma="median" if isinstance(self.sigma, str) else width_values(self.sigma),
             standardize=bool(self.standardize),
             dtype=self.dtype,
             epsilon=float(self.epsilon),
@@ -184,7 +185,7 @@ class KernelLeastSquares(Projections, BlockEstimator):
         }
         try:
             job = self.training_job()
-            if self.sigma == "cv":
+            if isinstance(self.sigma, str) and self.sigma == "cv":
                 found = search_settings(width_jobs(job), int(self.folds), source, **where)
                 self.cv_results_ = sigma_results(found)
                 job = width_jobs(job)[found.best]
@@ -268,7 +269,7 @@ class KernelLeastSquares(Projections, BlockEstimator):
         self._calibration = None
         self._set_model(
             KernelModel(
-                result.kernel,
+                kernel_of_centers(result.kernel, assembled.widths),
                 result.scaling,
                 assembled.centers,
                 assembled.coef,

@@ -46,7 +46,7 @@ class LOOForwardClassifier(BlockClassifier, KernelLeastSquares):
         self,
         *,
         kernel: str | Kernel = "gaussian",
-        sigma: float | str = "median",
+        sigma: float | str | Sequence[float] = "median",
         folds: int = 5,
         ridge: float = 1e-6,
         max_centers: int = 1000,

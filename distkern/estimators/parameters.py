@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -55,6 +56,32 @@ def number(name: str, value: object, lowest: float = 0.0, *, open_interval: bool
     if not good:
         raise refuse(name, value, f"a finite number {'above' if open_interval else 'of at least'} {lowest:g}")
     return float(value)  # type: ignore[arg-type]
+
+
+def width_values(sigma: object) -> float | tuple[float, ...]:
+    """Return a width as a number, or several as a tuple; one in a sequence is a number.
+
+    Raises
+    ------
+    JobError
+        `sigma` is neither a number above 0 nor a sequence of different ones.
+    """
+    if not _is_sequence(sigma):
+        return number("sigma", sigma, open_interval=True)
+    wrong = refuse("sigma", sigma, "a number above 0, or a list of one or more different ones")
+    try:
+        values = tuple(number("sigma", value, open_interval=True) for value in sigma)  # type: ignore[attr-defined]
+    except JobError:
+        raise wrong from None
+    if not values or len(set(values)) < len(values):
+        raise wrong
+    return values[0] if len(values) == 1 else values
+
+
+def _is_sequence(value: object) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.ndim == 1
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
 
 
 def byte_count(name: str, value: object) -> int | None:
@@ -131,14 +158,16 @@ def check_kernel_space(estimator: Any) -> None:
     if not isinstance(estimator.standardize, (bool, np.bool_)):
         raise refuse("standardize", estimator.standardize, "True or False")
     searches = hasattr(estimator, "folds")
-    if estimator.sigma == "cv" and searches and estimator.kernel not in WITH_SIGMA:
-        usable = " and ".join(map(repr, WITH_SIGMA))
-        raise refuse("sigma", "cv", f"a number where the kernel is {estimator.kernel!r}: 'cv' is for {usable}")
     if isinstance(estimator.sigma, str):
+        if estimator.sigma == "cv" and searches and estimator.kernel not in WITH_SIGMA:
+            usable = " and ".join(map(repr, WITH_SIGMA))
+            raise refuse("sigma", "cv", f"a number where the kernel is {estimator.kernel!r}: 'cv' is for {usable}")
         rules = ("median", "cv") if searches else ("median",)
         if estimator.sigma not in rules:
             raise refuse("sigma", estimator.sigma, "a number above 0, or " + " or ".join(map(repr, rules)))
-    else:
+    elif searches and isinstance(width_values(estimator.sigma), tuple):
+        _check_several_widths(estimator)
+    elif not searches:
         number("sigma", estimator.sigma, open_interval=True)
     byte_count("memory_limit", estimator.memory_limit)
     if estimator.client is not None and not hasattr(estimator.client, "scheduler_info"):
@@ -148,3 +177,17 @@ def check_kernel_space(estimator: Any) -> None:
     one_of("refit", refit, REFITS)
     if refit == "rkhs":
         require_norm(kernel)
+
+
+def _check_several_widths(estimator: Any) -> None:
+    """Refuse what several widths do not go together with."""
+    if estimator.kernel != "gaussian":
+        raise refuse("sigma", estimator.sigma, f"one number where the kernel is {estimator.kernel!r}, not 'gaussian'")
+    if estimator.criterion == "residual":
+        raise refuse(
+            "criterion", "residual", "'error-reduction' where sigma is a list: a residual tells rows apart, not widths"
+        )
+    if getattr(estimator, "refit", None) == "rkhs":
+        raise refuse(
+            "refit", "rkhs", "None where sigma is a list: several widths have no norm in the space of one kernel"
+        )

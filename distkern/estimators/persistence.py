@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from distkern.decisions import output_count
 from distkern.errors import JobError, StoreError
 from distkern.estimators.calibrated import probability_arrays, restore_probabilities
 from distkern.estimators.parameters import DTYPES
-from distkern.kernels import Kernel, kernel_from_parameters
+from distkern.kernels import Gaussians, Kernel, kernel_from_parameters
 from distkern.model import KernelModel
 from distkern.scaling import FeatureScaling
 from distkern.storage import plain_labels, read_model, write_model
@@ -43,6 +44,9 @@ def save_estimator(estimator: Any, path: str | os.PathLike[str], *, overwrite: b
         **estimator._stored_arrays(),
         **(probability_arrays(estimator) if hasattr(estimator, "classes_") else {}),
     }
+    kernel_parameters = model.kernel.parameters()
+    if isinstance(model.kernel, Gaussians):
+        arrays["center_sigmas"] = np.array(kernel_parameters.pop("sigma"), dtype=np.float64)
     classes = getattr(estimator, "classes_", None)
     if classes is not None:
         arrays["classes"] = _plain_labels(classes)
@@ -50,7 +54,7 @@ def save_estimator(estimator: Any, path: str | os.PathLike[str], *, overwrite: b
     meta = {
         "estimator": type(estimator).__name__,
         "parameters": _plain_parameters(estimator),
-        "kernel": {"name": model.kernel.name, "parameters": model.kernel.parameters()},
+        "kernel": {"name": model.kernel.name, "parameters": kernel_parameters},
         "dtype": model.dtype,
         **estimator._stored_figures(),
         "n_features": estimator.n_features_in_,
@@ -88,7 +92,7 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     try:
         _require_consistent(meta, arrays)
         cls = known[meta["estimator"]]
-        kernel = kernel_from_parameters(meta["kernel"]["name"], meta["kernel"]["parameters"])
+        kernel = _stored_kernel(meta, arrays)
         parameters = {
             name: value
             for name, value in meta["parameters"].items()
@@ -119,6 +123,14 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     return estimator
 
 
+def _stored_kernel(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Kernel:
+    """Return the kernel that a store describes; widths of the centres are an array."""
+    name, parameters = meta["kernel"]["name"], meta["kernel"]["parameters"]
+    if name == Gaussians.name:
+        parameters = {"sigma": arrays["center_sigmas"]}
+    return kernel_from_parameters(name, parameters)
+
+
 def _require_consistent(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
     """Hold the shapes and dtypes of a model's arrays against each other.
 
@@ -135,6 +147,8 @@ def _require_consistent(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -
         "feature_shift": (d,),
         "feature_scale": (d,),
     }
+    if meta["kernel"]["name"] == Gaussians.name:
+        shapes["center_sigmas"] = (m,)
     numbers = {"centers": "iuf"} | dict.fromkeys(("coef", "intercept", "feature_shift", "feature_scale"), "f")
     wrong = [name for name, shape in shapes.items() if arrays[name].shape != shape]
     wrong += [name for name, kinds in numbers.items() if arrays[name].dtype.kind not in kinds]
@@ -153,13 +167,19 @@ def _require_consistent(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -
     names = meta["feature_names"]
     if names is not None and not (len(names) == d and all(isinstance(name, str) for name in names)):
         wrong.append("feature_names")
-    plain = (str, int, float, bool, type(None))
-    if not all(isinstance(value, plain) for value in meta["parameters"].values()):
+    if not all(_is_plain(name, value) for name, value in meta["parameters"].items()):
         wrong.append("parameters")
     if d == 0 or n_outputs == 0 or meta["n_features"] != d:
         wrong.append("n_features")
     if wrong:
         raise ValueError(f"{' and '.join(dict.fromkeys(wrong))} do not fit the rest")
+
+
+def _is_plain(name: str, value: object) -> bool:
+    """Tell whether a stored parameter is of a type that `_plain_parameters` leaves."""
+    if name == "sigma" and isinstance(value, list):
+        return all(type(item) is float for item in value)
+    return isinstance(value, (str, int, float, bool, type(None)))
 
 
 def _require_known_kernel(kernel: Kernel) -> None:
@@ -182,6 +202,8 @@ def _plain_parameters(estimator: Any) -> dict[str, Any]:
             continue
         if isinstance(value, Kernel):
             value = None
+        if name == "sigma" and not isinstance(value, (str, Real)):
+            value = [float(item) for item in value]
         parameters[name] = value.item() if isinstance(value, np.generic) else value
     return parameters
 

@@ -94,7 +94,7 @@ class GridSearch(BaseEstimator):
         trials = [clone(self.estimator).set_params(**setting) for setting in settings]
         for trial in trials:
             trial._check_parameters()
-            if trial.sigma == "cv":
+            if isinstance(trial.sigma, str) and trial.sigma == "cv":
                 raise JobError(
                     "sigma='cv' searches by itself: give GridSearch widths to try, as in {'sigma': [1.0, 2.0]}",
                     kind="invalid-parameter",

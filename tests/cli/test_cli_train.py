@@ -151,6 +151,24 @@ def test_settings_reach_the_estimator(blobs: Path, call: Call) -> None:
     assert record["stop_reason"] == "max-centers"
 
 
+def test_sigma_may_be_a_list_of_widths(blobs: Path, call: Call) -> None:
+    from distkern.estimators import load_model
+
+    job = write_job(blobs, **{**BLOBS, "model": {"sigma": [0.5, 2.0], "max_centers": 20}})
+    assert call("plan", job).code == 0
+    record = record_of(call("train", job, "--json"))
+    assert record["test"]["error"] < 0.2
+    model = load_model("blobs.model")
+    assert set(model.kernel_.sigma) <= {0.5, 2.0}
+    assert call("evaluate", "blobs.model", "blobs-test.zarr", "--json").code == 0
+    assert call("info", "blobs.model").code == 0
+    again = record_of(
+        call("train", job, "--json", "--resume", "--set", "model.max_centers=22", "--set", "output.model=longer")
+    )
+    assert again["n_centers"] <= 22
+    assert len(load_model("longer").kernel_.sigma) == again["n_centers"]
+
+
 def test_npd_is_a_method(blobs: Path, call: Call) -> None:
     job = write_job(blobs, **{**BLOBS, "model": {"method": "npd", "sigma": 2.0, "max_centers": 20}})
     assert record_of(call("train", job, "--json"))["test"]["error"] < 0.2

@@ -246,9 +246,11 @@ def trainings(draw: st.DrawFn) -> tuple[TrainingJob, ArraySource]:
         max_centers=draw(st.integers(1, 12)),
         panel=draw(st.sampled_from([1, 3, 8])),
         candidates=draw(st.sampled_from([8, 40])),
-        sigma=draw(st.sampled_from(["median", 0.5])),
+        sigma=draw(st.sampled_from(["median", 0.5, (0.5, 2.0, 3.0)])),
         seed=seed,
     )
+    if job.n_widths > 1 and job.criterion == "residual":
+        job = replace(job, sigma="median")
     weights = draw(st.sampled_from([None, np.random.default_rng(seed).uniform(0.5, 2.0, n)]))
     X, y, classes = made(kind, n, d, seed)
     return job, ArraySource(X.astype(draw(st.sampled_from(["float64", "float32"]))), y, weights, classes, cut(n, rows))

@@ -32,6 +32,7 @@ JOBS: dict[str, tuple[TrainingJob, ArraySource]] = {
     "residual": (make_job(criterion="residual", stop="gcv"), make_source(X, Y[:, 0], rows=20)),
     "validation": (make_job(stop="validation", max_centers=12), make_source(X, Y, rows=20)),
     "sample": (make_job(selection_rows=40, max_centers=10), make_source(X, Y, rows=20)),
+    "widths": (make_job(sigma=(0.5, 1.0, 2.0), selection_rows=60), make_source(X, Y, rows=20)),
     "single": (make_job(dtype="float32", sigma="median", standardize=True), make_source(X, Y, rows=20)),
 }
 
@@ -56,7 +57,7 @@ def assert_same(a: TrainingResult, b: TrainingResult) -> None:
     assert len(a.paths) == len(b.paths)
     for p, q in zip(a.paths, b.paths, strict=True):
         assert (p.n_centers, p.reason) == (q.n_centers, q.reason)
-        for name in ("rows", "features", "u", "s", "z", "lambdas", "gcv"):
+        for name in ("rows", "widths", "features", "u", "s", "z", "lambdas", "gcv"):
             assert getattr(p, name).tobytes() == getattr(q, name).tobytes(), name
     assert a.history.tobytes() == b.history.tobytes()
     assert a.target_means.tobytes() == b.target_means.tobytes()
@@ -87,7 +88,7 @@ def test_a_serial_run_cut_after_any_exchange(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("factors", ["driver", "workers"])
-@pytest.mark.parametrize("name", ["regression", "one-vs-rest", "residual", "sample"])
+@pytest.mark.parametrize("name", ["regression", "one-vs-rest", "residual", "sample", "widths"])
 def test_a_run_goes_on_elsewhere(name: str, factors: str, in_process_client: Any, tmp_path: Path) -> None:
     """Begun in this process and resumed on workers, and the other way round."""
     job, source = JOBS[name]

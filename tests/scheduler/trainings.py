@@ -14,9 +14,11 @@ from references import check_factors, dense_kernel_columns
 
 from distkern.events import Event, EventBus, RoundDone
 from distkern.factors import kernel_weights
+from distkern.kernels import kernel_of_centers
 from distkern.scheduler import threads, training
 from distkern.scheduler.backends import WorkerFactors
 from distkern.scheduler.block import Block, encode_targets
+from distkern.scheduler.candidates import rows_and_widths
 from distkern.scheduler.executors import SerialExecutor
 from distkern.scheduler.lookahead_selector import LookaheadSelector
 from distkern.scheduler.messages import Begin
@@ -125,7 +127,7 @@ class Inside:
             elif name in ("pool", "work"):
                 whole = by_rows(block, getattr(state, name))
             else:
-                whole = getattr(state, name)
+                whole = state.taken_by_width.T if name == "taken" else getattr(state, name)
             if name == "residual":
                 whole = whole[:, : len(self.begin.problems[problem].columns)]
             parts.append(whole[: block._n_fit] if training else whole[block._n_fit :])
@@ -139,11 +141,13 @@ class Inside:
         chosen = begin.problems[problem]
         return (encoded[:, list(chosen.columns)] - chosen.target_means) * self.roots[:, None]
 
-    def columns(self, rows: Any) -> Array:
-        """Dense kernel columns of some rows over the rows that train, times the root weights."""
+    def columns(self, candidates: Any) -> Array:
+        """Dense kernel columns of some candidates over the rows that train, times the root weights."""
+        rows, widths = rows_and_widths(np.asarray(candidates), self.source.n_rows)
         X = (self.source.X.astype(np.float64) - self.begin.scaling.shift) / self.begin.scaling.scale
         own = np.searchsorted(self.rows, rows)
-        K = dense_kernel_columns(self.begin.problems[0].kernel, X[self.rows], X[rows], own, self.job.epsilon)
+        kernel = kernel_of_centers(self.begin.problems[0].kernel, widths)
+        K = dense_kernel_columns(kernel, X[self.rows], X[rows], own, self.job.epsilon)
         return K * self.roots[:, None]
 
     def design(self, problem: int = 0) -> Array:
@@ -167,11 +171,12 @@ class Inside:
                 **tolerances,
             )
             assert len(set(selector.rows)) == selector.n_centers
-            taken = dict(zip(self.rows.tolist(), self.held("taken", number).tolist(), strict=True))
+            rows, widths = rows_and_widths(np.array(selector.rows, dtype=np.int64), self.source.n_rows)
             # A path that ended within a panel has more centres than the rows were told of.
-            assert all(taken[row] for row in selector.rows[: self.blocks[0].problems[number].n_columns - 1])
+            told = slice(self.blocks[0].problems[number].n_columns - 1)
+            assert self.held("taken", number)[np.searchsorted(self.rows, rows[told]), widths[told]].all()
             np.testing.assert_array_equal(
-                np.reshape(selector.features, (-1, self.source.n_features)), self.source.X[selector.rows]
+                np.reshape(selector.features, (-1, self.source.n_features)), self.source.X[rows]
             )
 
     def check_pool(self, accurate: float = 1e-9, pool_accurate: float = 1e-6) -> int:

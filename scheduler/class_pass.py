@@ -18,9 +18,9 @@ from distkern.scaling import FeatureScaling
 from distkern.scatter import ClassScatter
 from distkern.scheduler.answers import Labels, LoadAnswer
 from distkern.scheduler.block_tasks import BlockRows, BlockTasks, Handle
+from distkern.scheduler.kernel_space import check_rows, distinct_labels, tell_of_reads
 from distkern.scheduler.loading import require_unchanged, row_statistics
 from distkern.scheduler.messages import Load
-from distkern.scheduler.training import check_rows, distinct_labels, tell_of_reads
 from distkern.statistics import Moments
 from distkern.storage import ReadReport
 

@@ -18,24 +18,19 @@ from distkern.factors import kernel_weights
 from distkern.kernels import Kernel, kernel_of_centers
 from distkern.scheduler.answers import LoadAnswer
 from distkern.scheduler.backends import Backend
+from distkern.scheduler.kernel_space import (
+    MEDIAN_SAMPLE,
+    check_statistics,
+    encoded_classes,
+    fit_kernel_space,
+    tell_of_reads,
+)
 from distkern.scheduler.messages import Begin, FoldModel, Load, Score
 from distkern.scheduler.posing import Posed, pose
 from distkern.scheduler.problems import Folds, OtherFolds
 from distkern.scheduler.refitting import check_sample
 from distkern.scheduler.threads import single_threaded_blas
-from distkern.scheduler.training import (
-    HOLDOUT_FRACTION,
-    MEDIAN_SAMPLE,
-    Path,
-    TrainingJob,
-    check_statistics,
-    encoded_classes,
-    fit_kernel_space,
-    make_path,
-    make_selectors,
-    run_steps,
-    tell_of_reads,
-)
+from distkern.scheduler.training import HOLDOUT_FRACTION, Path, TrainingJob, make_path, make_selectors, run_steps
 from distkern.storage.source import BlockSource
 
 Array = NDArray[np.float64]

@@ -19,18 +19,18 @@ from distkern.scaling import FeatureScaling
 from distkern.scheduler.answers import Labels, LoadAnswer
 from distkern.scheduler.block import encode_targets
 from distkern.scheduler.block_tasks import BlockRows, BlockTasks
-from distkern.scheduler.loading import SELECTION_STREAM, row_statistics
-from distkern.scheduler.memory import Workload
-from distkern.scheduler.messages import Load
-from distkern.scheduler.ranges import feature_names, warn_about_scales
-from distkern.scheduler.threads import map_tiles, single_threaded_blas
-from distkern.scheduler.training import (
+from distkern.scheduler.kernel_space import (
     MEDIAN_SAMPLE,
     check_statistics,
     encoded_classes,
     fit_kernel_space,
     tell_of_reads,
 )
+from distkern.scheduler.loading import SELECTION_STREAM, row_statistics
+from distkern.scheduler.memory import Workload
+from distkern.scheduler.messages import Load
+from distkern.scheduler.ranges import feature_names, warn_about_scales
+from distkern.scheduler.threads import map_tiles, single_threaded_blas
 from distkern.storage import ReadReport
 
 Array = NDArray[np.float64]

@@ -25,6 +25,13 @@ from distkern.krls import Dictionary, ReducedSums, Snapshot, reduced_weights
 from distkern.scaling import FeatureScaling
 from distkern.scheduler.answers import Labels, LoadAnswer
 from distkern.scheduler.block_tasks import BlockTasks, Handle, block_tasks
+from distkern.scheduler.kernel_space import (
+    MEDIAN_SAMPLE,
+    check_statistics,
+    encoded_classes,
+    fit_kernel_space,
+    tell_of_reads,
+)
 from distkern.scheduler.krls_plan import KRLSPlanner
 from distkern.scheduler.krls_tasks import (
     Encoding,
@@ -44,14 +51,7 @@ from distkern.scheduler.reduction import TreeReducer
 from distkern.scheduler.running import peak_rss
 from distkern.scheduler.selectors import overflow
 from distkern.scheduler.threads import single_threaded_blas
-from distkern.scheduler.training import (
-    MEDIAN_SAMPLE,
-    TrainingJob,
-    check_statistics,
-    encoded_classes,
-    fit_kernel_space,
-    tell_of_reads,
-)
+from distkern.scheduler.training import TrainingJob
 from distkern.statistics import Moments
 from distkern.storage import ReadReport
 from distkern.storage.source import BlockSource

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from math import ceil, log2
 
 from distkern.krls import CHUNK, SOLVE_ROWS
+from distkern.scheduler.kernel_space import MEDIAN_SAMPLE
 from distkern.scheduler.memory import Workload
 from distkern.scheduler.pass_plan import PassPlan
 from distkern.scheduler.running import default_limit
 from distkern.scheduler.threads import available_cores
-from distkern.scheduler.training import MEDIAN_SAMPLE
 from distkern.scheduler.workers import WorkerFacts
 
 ADVICE = "raise memory_limit, lower max_centers, raise nu, or use smaller chunks of X"

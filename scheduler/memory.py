@@ -16,10 +16,10 @@ import psutil
 
 from distkern.errors import BudgetError
 from distkern.scheduler.judged_rows import CANDIDATES_AT_ONCE
+from distkern.scheduler.kernel_space import MEDIAN_SAMPLE
 from distkern.scheduler.problem_rows import TILE_ROWS
 from distkern.scheduler.settings import LOOKAHEAD_NEW, LOOKAHEAD_STEPS, LOOKAHEAD_WATCHED, SelectionSettings
 from distkern.scheduler.tiles import ELIMINATED, SLAB
-from distkern.scheduler.training import MEDIAN_SAMPLE
 from distkern.storage import block_boundaries, chunk_rows_for
 from distkern.storage.source import BlockSource
 

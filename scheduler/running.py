@@ -12,13 +12,14 @@ from distkern.errors import BudgetError, JobError
 from distkern.events import EventBus, Subscriber
 from distkern.scheduler.backends import AnnouncingBackend, Backend, DriverFactors, WorkerFactors
 from distkern.scheduler.executors import Executor, SerialExecutor
+from distkern.scheduler.kernel_space import SpaceJob
 from distkern.scheduler.memory import BASELINE, SHARE_OF_AVAILABLE, Workload, available_memory
 from distkern.scheduler.plan import TrainingPlan, plan_training
 from distkern.scheduler.row_matrix import MemoryBudget
 from distkern.scheduler.run_store import RecordingBackend, RunStore
 from distkern.scheduler.settings import SelectionSettings
 from distkern.scheduler.threads import available_cores
-from distkern.scheduler.training import SpaceJob, TrainingJob, TrainingResult, train
+from distkern.scheduler.training import TrainingJob, TrainingResult, train
 from distkern.scheduler.workers import WorkerFacts, worker_facts
 from distkern.storage import RunDirectory
 from distkern.storage.source import BlockSource

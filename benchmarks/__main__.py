@@ -126,8 +126,9 @@ def probabilities_command(names: tuple[str, ...], path: Path | None, seeds: int)
 @_json
 @click.option("--method", "chosen", multiple=True, type=click.Choice(list(methods.METHODS)), help="Only this one.")
 def methods_command(names: tuple[str, ...], path: Path | None, chosen: tuple[str, ...]) -> None:
-    rows = list(methods.run(datasets.present(names or methods.SETS), chosen or methods.METHODS))
-    tables.report(rows, path)
+    rows: list[dict[str, Any]] = []
+    measured = methods.run(datasets.present(names or methods.SETS), chosen or methods.METHODS)
+    tables.report(methods.noted(measured, rows), path)
     click.echo("\n" + tables.markdown(methods.pivoted(rows)))
 
 

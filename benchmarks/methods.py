@@ -21,7 +21,8 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "OROLS, loo-error": ("OROLS", {"criterion": "loo-error"}),
     "NPD": ("NPD", {}),
     "LOO forward": ("LOOForward", {}),
-    "OLS forward": ("OLSForward", {}),
+    # Each step goes over the whole kernel matrix.
+    "OLS forward": ("OLSForward", {"max_centers": 100}),
     "QR forward": ("QRForward", {}),
     "KRLS, nu 0.01": ("KRLS", {"nu": 0.01}),
     "LS-SVM": ("LSSVM", {"gamma": 10.0}),
@@ -89,6 +90,13 @@ def run(splits: Iterable[Split], names: Iterable[str] = METHODS) -> Iterator[dic
             row = measure(split, name)
             if row is not None:
                 yield row
+
+
+def noted(rows: Iterable[dict[str, Any]], notes: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield rows as they come, and keep them."""
+    for row in rows:
+        notes.append(row)
+        yield row
 
 
 def pivoted(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

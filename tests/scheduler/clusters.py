@@ -16,6 +16,8 @@ QUIET = {
     "distributed.worker.memory.terminate": False,
     "distributed.comm.timeouts.connect": "10s",
     "distributed.scheduler.worker-ttl": None,
+    # Sampling the frames of other threads can deadlock in Python 3.11 (a collection runs under the interpreter's lock).
+    "distributed.worker.profile.enabled": False,
 }
 
 

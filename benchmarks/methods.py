@@ -11,7 +11,7 @@ import distkern
 from benchmarks.baselines import error_of
 from benchmarks.datasets import Split
 
-SETS = ("ripley", "satimage", "pendigits", "abalone", "boston")
+SETS = ("ripley", "satimage", "abalone", "boston")
 
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "OROLS, shared centres": ("OROLS", {}),

@@ -116,7 +116,7 @@ def forms(
     n_classes : int
         Classes.
     """
-    yield "linear estimate", outputs.log_posteriors(values, None)
+    yield "linear estimate", np.log(outputs.probabilities(values))
     if n_classes > 2:
         yield "Gaussians a target", _per_target(left_out, codes, values)
         yield "pairs of Gaussians, coupled (4.8)", _coupled(left_out, codes, values, n_classes)

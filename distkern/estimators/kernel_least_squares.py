@@ -83,6 +83,7 @@ class KernelLeastSquares(Projections, BlockEstimator):
     random_state: int
     callbacks: Any
     _calibration: AnyCalibration | None
+    _made_calibration: Any
 
     def training_job(self) -> TrainingJob:
         """Return what a training would be asked for: the parameters that decide the model.
@@ -207,7 +208,6 @@ class KernelLeastSquares(Projections, BlockEstimator):
         assert result.class_weights is not None
         self._set_class_weights(result.class_weights)
         self._sample = draw_rows(source, result.classes, self.class_prior_, seed=int(self.random_state), client=client)
-        self._calibration = self._make_calibration()
         for name, added in (("passes", 1), ("bytes_read", self._sample.bytes_read)):
             self.summary_[name] += added
 
@@ -267,6 +267,7 @@ class KernelLeastSquares(Projections, BlockEstimator):
         self._result = result
         self._prefixes = n_centers
         self._calibration = None
+        self._made_calibration = []
         self._set_model(
             KernelModel(
                 kernel_of_centers(result.kernel, assembled.widths),

@@ -103,6 +103,9 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
 
     _classification = True
     _calibration: AnyCalibration | None = None
+    """From a store."""
+    _made_calibration: Any = (None,)
+    """What was made of training rows, a list that is empty before: filling it leaves the attributes as they are."""
     multiclass: str
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -246,10 +249,13 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
         return self._evaluate(X, finish, self._n_classes(), np.dtype(np.float64))
 
     def _calibrated(self) -> AnyCalibration | None:
-        """Return the calibration, made now where a shorter prefix has none yet."""
-        if self._calibration is None and (made := self._make_calibration()) is not None:
-            self._calibration = made
-        return self._calibration
+        """Return the calibration, made when it is first asked for."""
+        if self._calibration is not None:
+            return self._calibration
+        if not self._made_calibration:
+            self._made_calibration.append(self._make_calibration())
+        made: AnyCalibration | None = self._made_calibration[0]
+        return made
 
     def _n_classes(self) -> int:
         return len(self._labels())

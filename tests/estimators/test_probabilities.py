@@ -73,7 +73,7 @@ def test_probabilities_are_calibrated_on_new_rows(n_classes: int) -> None:
 def test_every_training_calibrates(cls: Any, multiclass: str, stop: Any, selection_rows: Any) -> None:
     X, y = overlapping(400, 3)
     model = cls(max_centers=12, sigma=1.0, multiclass=multiclass, stop=stop, selection_rows=selection_rows).fit(X, y)
-    assert model._calibration is not None
+    assert model._calibrated() is not None
     chances = model.predict_proba(X)
     np.testing.assert_array_equal(chances.argmax(axis=1), model.predict(X))
     assert log_loss(y, chances) < 0.75
@@ -158,7 +158,7 @@ def test_a_model_from_before_there_were_shares_says_so(tmp_path: Path) -> None:
     X, _ = classes(120)
     model = fitted(dk.OROLSClassifier)
     del model.class_prior_, model._sample
-    model._calibration = None
+    model._made_calibration = [None]
     model.save(tmp_path / "m")
     loaded = dk.load_model(tmp_path / "m")
     np.testing.assert_array_equal(loaded.predict_proba(X), outputs.probabilities(loaded.decision_function(X)))
@@ -230,8 +230,8 @@ def test_a_client_changes_no_bit_of_the_probabilities() -> None:
     here = dk.OROLSClassifier(**parameters).fit(X, y)
     with cluster(2, processes=False) as client:
         there = dk.OROLSClassifier(client=client, **parameters).fit(X, y)
-    assert there._calibration.slopes.tobytes() == here._calibration.slopes.tobytes()
-    assert there._calibration.offsets.tobytes() == here._calibration.offsets.tobytes()
+    assert there._calibrated().slopes.tobytes() == here._calibrated().slopes.tobytes()
+    assert there._calibrated().offsets.tobytes() == here._calibrated().offsets.tobytes()
     np.testing.assert_array_equal(there.predict_proba(X), here.predict_proba(X))
 
 

@@ -9,14 +9,13 @@ model has not seen, see `distkern.leave_one_out`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from distkern.coupling import pairwise_coupling
+from distkern.coupling import class_pairs, pairwise_coupling
 
 Array = NDArray[np.float64]
 
@@ -131,7 +130,7 @@ class PairCalibration:
             Classes.
         """
         slopes, offsets = np.ones(outputs.shape[1]), np.zeros(outputs.shape[1])
-        for pair, (first, second) in enumerate(combinations(range(n_classes), 2)):
+        for pair, (first, second) in enumerate(class_pairs(n_classes)):
             rows = np.flatnonzero((codes == first) | (codes == second))
             if len(rows):
                 one = Calibration.fit(outputs[rows, pair : pair + 1], (codes[rows] == second) * 1, weights[rows])
@@ -148,7 +147,7 @@ class PairCalibration:
         """
         n_classes = round((1 + np.sqrt(1 + 8 * outputs.shape[1])) / 2)
         chances = np.full((len(outputs), n_classes, n_classes), 0.5)
-        for pair, (first, second) in enumerate(combinations(range(n_classes), 2)):
+        for pair, (first, second) in enumerate(class_pairs(n_classes)):
             logs = _two_class_log_posteriors(outputs[:, pair], float(self.slopes[pair]), float(self.offsets[pair]))
             chances[:, first, second], chances[:, second, first] = np.exp(logs).T
         return np.asarray(np.log(pairwise_coupling(chances)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,6 +11,11 @@ Array = NDArray[np.float64]
 
 SMALLEST_CHANCE = 1e-12
 """Pairwise probabilities are not taken below this, nor above one minus this."""
+
+
+def class_pairs(n_classes: int) -> list[tuple[int, int]]:
+    """Return the pairs of classes in the order of a model's outputs, which are above zero for the second of a pair."""
+    return list(combinations(range(n_classes), 2))
 
 
 def pairwise_coupling(chances: Array) -> Array:

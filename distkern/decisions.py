@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.coupling import dag_decision
+from distkern.coupling import class_pairs, dag_decision
 
 Array = NDArray[np.float64]
 
@@ -44,7 +42,7 @@ def output_count(n_classes: int, multiclass: str) -> int:
 def pair_matrix(outputs: Array, n_classes: int) -> Array:
     """Outputs of all pairs as a table, shape (n, n_classes, n_classes): above zero where the second class wins."""
     table = np.zeros((len(outputs), n_classes, n_classes))
-    for column, (first, second) in enumerate(combinations(range(n_classes), 2)):
+    for column, (first, second) in enumerate(class_pairs(n_classes)):
         table[:, first, second] = outputs[:, column]
         table[:, second, first] = -outputs[:, column]
     return table

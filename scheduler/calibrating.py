@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.coupling import class_pairs
 from distkern.kernels import kernel_of_centers
 from distkern.leave_one_out import left_out_outputs, rows_of_q
 from distkern.sampling import row_uniforms, uniforms_for_rows
@@ -225,7 +225,7 @@ def _targets(result: TrainingResult, codes: NDArray[np.intp]) -> Array:
     encoded = encode_targets(codes, result.classes, True)
     if len(result.outputs) <= 1 or result.multiclass != "one-vs-one":
         return encoded
-    seconds = [second for _, second in combinations(range(len(result.classes)), 2)]
+    seconds = [second for _, second in class_pairs(len(result.classes))]
     return encoded[:, seconds]
 
 

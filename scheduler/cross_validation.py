@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.events import EventBus
-from distkern.factors import kernel_weights
 from distkern.kernels import Kernel, kernel_of_centers
 from distkern.scheduler.answers import LoadAnswer
 from distkern.scheduler.backends import Backend
@@ -25,12 +24,20 @@ from distkern.scheduler.kernel_space import (
     fit_kernel_space,
     tell_of_reads,
 )
-from distkern.scheduler.messages import Begin, FoldModel, Load, Score
+from distkern.scheduler.messages import FoldModel, Load, Score
 from distkern.scheduler.posing import Posed, pose
 from distkern.scheduler.problems import Folds, OtherFolds
 from distkern.scheduler.refitting import check_sample
 from distkern.scheduler.threads import single_threaded_blas
-from distkern.scheduler.training import HOLDOUT_FRACTION, Path, TrainingJob, make_path, make_selectors, run_steps
+from distkern.scheduler.training import (
+    HOLDOUT_FRACTION,
+    Path,
+    TrainingJob,
+    begin_of,
+    make_path,
+    make_selectors,
+    run_steps,
+)
 from distkern.storage.source import BlockSource
 
 Array = NDArray[np.float64]
@@ -124,19 +131,7 @@ def _cross_validate(
     posed = [p for _, _, problems in models for p in problems]
     widest = max((p.settings for p in posed), key=lambda settings: settings.pool)
     posed = [_widened(p, widest.pool, widest.batch, widest.panel) for p in posed]
-    begin = Begin(
-        scaling=scaling,
-        dtype=first.dtype,
-        epsilon=first.epsilon,
-        classes=classes,
-        problems=tuple(p.problem for p in posed),
-        columns=1 + max(p.settings.max_centers for p in posed),
-        pool=widest.pool,
-        panel=widest.panel,
-        batch=widest.batch,
-        intercept=first.intercept,
-        judged=first.criterion == "loo-error",
-    )
+    begin = begin_of(first, scaling, classes, posed)
     selectors = make_selectors(posed, loaded.n_held)
     for selector, part in zip(selectors, backend.exchange(begin).problems, strict=True):
         selector.begin(part)
@@ -186,8 +181,7 @@ def _fold_model(
     widths = [path.widths[:count] for (_, path), count in zip(parts, counts, strict=True)]
     start = 0
     for (posed, path), count in zip(parts, counts, strict=True):
-        k, columns = count + 1, list(posed.outputs)
-        weights = kernel_weights(path.u[:k, :k], path.s[:k], path.z[:k], path.lambdas[count])
+        weights, columns = path.weights(count), list(posed.outputs)
         coef[start : start + count, columns] = weights[1:]
         intercept[columns] = weights[0] + posed.problem.target_means
         features.append(path.features[:count])

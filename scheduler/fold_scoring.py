@@ -12,7 +12,7 @@ from distkern.model import KernelModel
 from distkern.scheduler.answers import Answer, ProblemAnswer
 from distkern.scheduler.block import Block, class_codes, encode_targets
 from distkern.scheduler.messages import Begin, FoldModel, Score
-from distkern.scheduler.problem_rows import cut_tiles
+from distkern.scheduler.problem_rows import SelectedFeatures, cut_tiles
 from distkern.scheduler.problems import folds_of
 from distkern.scheduler.threads import workspace
 
@@ -43,12 +43,11 @@ def score(block: Block, message: Score) -> Answer:
         chosen = np.flatnonzero(folds_of(model.fold.folds, data.rows) == model.fold.fold)
         error, weight = 0.0, 0.0
         prepared = _model(model, begin).prepare()
+        assert data.features is not None
+        features = SelectedFeatures(data.features, chosen)
         for tile in cut_tiles(len(chosen), 0):
             rows = chosen[tile.rows]
-            assert data.features is not None
-            first, last = int(rows.min()), int(rows.max()) + 1
-            features = data.features.borrow(slice(first, last))[rows - first]
-            outputs = prepared.evaluate(features, scratch=workspace.array)
+            outputs = prepared.evaluate(features.borrow(tile.rows), scratch=workspace.array)
             weights = np.ones(len(rows)) if data.weights is None else data.weights[rows]
             error += float(weights @ _losses(outputs, expected[rows], begin, model.multiclass))
             weight += float(weights.sum())

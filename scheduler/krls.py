@@ -51,7 +51,6 @@ from distkern.scheduler.reduction import TreeReducer
 from distkern.scheduler.running import peak_rss
 from distkern.scheduler.selectors import overflow
 from distkern.scheduler.threads import single_threaded_blas
-from distkern.scheduler.training import TrainingJob
 from distkern.statistics import Moments
 from distkern.storage import ReadReport
 from distkern.storage.source import BlockSource
@@ -72,6 +71,8 @@ class KRLSJob:
     max_centers: int | None
     standardize: bool
     dtype: str
+    stop: None = None
+    """There is no path to stop."""
 
     @property
     def needs_statistics(self) -> bool:
@@ -82,28 +83,6 @@ class KRLSJob:
     def samples(self) -> bool:
         """Whether the width comes from a sample of rows."""
         return self.sigma == "median" and isinstance(self.kernel, str) and self.kernel in WITH_SIGMA
-
-    def as_training(self) -> TrainingJob:
-        """Return the part that the checks of the engine look at, in its words."""
-        return TrainingJob(
-            classification=self.classification,
-            kernel=self.kernel,
-            sigma=self.sigma,
-            standardize=self.standardize,
-            dtype=self.dtype,
-            epsilon=0.0,
-            multiclass="shared",
-            max_centers=1,
-            criterion="error-reduction",
-            sampler="all",
-            candidates=1,
-            panel=1,
-            regularization="none",
-            stop=None,
-            tol=None,
-            patience=None,
-            seed=0,
-        )
 
 
 @dataclass(frozen=True)
@@ -261,8 +240,8 @@ class _Training:
             self._dictionary = before.dictionary.copy(job.nu, self._most(len(before.dictionary)))
         elif job.needs_statistics:
             found = self._statistics(classes)
-            classes = encoded_classes(found, self._source, job.as_training()) if classes is None else classes
-            self._scaling, self._kernel = fit_kernel_space(found, job.as_training())
+            classes = encoded_classes(found, self._source, job) if classes is None else classes
+            self._scaling, self._kernel = fit_kernel_space(found, job)
             warn_about_scales(found.features, self._scaling, self._kernel, feature_names(self._source))
         else:
             self._kernel = make_kernel(job.kernel, 1.0 if isinstance(job.sigma, str) else job.sigma)
@@ -300,7 +279,7 @@ class _Training:
         self._checksums, self._report = found.checksums, found.report
         # The rows at hand may be the first of many, whose classes are known.
         checked = found.loaded if classes is None else replace(found.loaded, labels=None)
-        check_statistics(checked, self._source, self._job.as_training())
+        check_statistics(checked, self._source, self._job)
         return found.loaded
 
     def _find_classes(self) -> NDArray[Any] | None:
@@ -317,7 +296,7 @@ class _Training:
         labels = counts[0]
         for count in counts[1:]:
             labels = labels.merge(count)
-        return encoded_classes(_only_labels(labels), self._source, self._job.as_training())
+        return encoded_classes(_only_labels(labels), self._source, self._job)
 
     def _waves(self, encoding: Encoding) -> ReducedSums:
         """Go over the blocks, twice as many at a time until enough of them are under way."""
@@ -406,7 +385,7 @@ class _Training:
         """Hold what was found against what a model needs."""
         job, dictionary = self._job, self._dictionary
         if self._loaded is not None and self._before is None:
-            check_statistics(self._loaded, self._source, job.as_training())
+            check_statistics(self._loaded, self._source, job)
             assert dictionary is not None
             warn_about_scales(self._loaded.features, dictionary.scaling, dictionary.kernel, feature_names(self._source))
         if dictionary is None:

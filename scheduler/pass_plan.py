@@ -11,6 +11,24 @@ from distkern.scheduler.memory import BASELINE, Workload
 MIB = 1 << 20
 
 
+def out_of_memory(planned: int, error: MemoryError, advice: str) -> BudgetError:
+    """Return the error for a training that found less memory than it was planned for.
+
+    Parameters
+    ----------
+    planned : int
+        Bytes of the largest process.
+    error : MemoryError
+        What was raised.
+    advice : str
+        What to do.
+    """
+    return BudgetError(
+        f"memory ran out where {planned >> 20} MiB a process were planned ({error or 'no details'}): {advice}",
+        kind="out-of-memory",
+    )
+
+
 @dataclass(frozen=True)
 class PassPlan:
     """Memory of a training without an engine, at most."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.coupling import class_pairs
 from distkern.errors import DataError
 from distkern.kernels import Kernel
 from distkern.scheduler.answers import LoadAnswer
@@ -104,7 +104,7 @@ def _pairs(
     intercept: bool,
 ) -> list[Posed]:
     posed = []
-    for output, (first, second) in enumerate(combinations(range(len(classes)), 2)):
+    for output, (first, second) in enumerate(class_pairs(len(classes))):
         together = weights[first] + weights[second]
         if together <= 2:
             raise DataError(

@@ -54,13 +54,13 @@ class SelectedFeatures:
 
     Parameters
     ----------
-    features : RowMatrix
+    features : Features
         Of the whole block.
     positions : array, shape (n,)
         Rows of the block.
     """
 
-    def __init__(self, features: RowMatrix, positions: NDArray[np.intp]) -> None:
+    def __init__(self, features: Features, positions: NDArray[np.intp]) -> None:
         self._features = features
         self._positions = positions
 

@@ -8,12 +8,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from distkern.errors import BudgetError, JobError
+from distkern.errors import JobError
 from distkern.events import EventBus, Subscriber
 from distkern.scheduler.backends import AnnouncingBackend, Backend, DriverFactors, WorkerFactors
 from distkern.scheduler.executors import Executor, SerialExecutor
 from distkern.scheduler.kernel_space import SpaceJob
 from distkern.scheduler.memory import BASELINE, SHARE_OF_AVAILABLE, Workload, available_memory
+from distkern.scheduler.pass_plan import out_of_memory
 from distkern.scheduler.plan import TrainingPlan, plan_training
 from distkern.scheduler.row_matrix import MemoryBudget
 from distkern.scheduler.run_store import RecordingBackend, RunStore
@@ -145,12 +146,11 @@ def _run(
         result = train(job, source, AnnouncingBackend(backend, events), events, executor.n_workers, run_id, clock)
         peak_worker = executor.peak_rss()
     except MemoryError as error:
-        raise BudgetError(
-            f"memory ran out where {plan.peak >> 20} MiB a process were planned ({error or 'no details'}): other "
-            "processes may hold the rest; free memory, lower memory_limit ([cluster] memory) so that more goes to "
-            "scratch, or use more workers",
-            kind="out-of-memory",
-        ) from error
+        advice = (
+            "other processes may hold the rest; free memory, lower memory_limit ([cluster] "
+            "memory) so that more goes to scratch, or use more workers"
+        )
+        raise out_of_memory(plan.peak, error, advice) from error
     finally:
         executor.close()
     figures = {

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.errors import BudgetError
 from distkern.events import EventBus, Subscriber
 from distkern.kernels import Kernel
 from distkern.scheduler.backends import AnnouncingBackend
 from distkern.scheduler.cross_validation import VARIED, cross_validate
 from distkern.scheduler.memory import Workload
+from distkern.scheduler.pass_plan import out_of_memory
 from distkern.scheduler.plan import TrainingPlan
 from distkern.scheduler.problems import Folds
 from distkern.scheduler.running import make_backend, plan_job, problem_counts, target_count
@@ -104,11 +104,8 @@ def search_settings(
                     group, Folds(n_folds, group[0].seed), source, AnnouncingBackend(backend, events), events
                 )
             except MemoryError as error:
-                raise BudgetError(
-                    f"memory ran out where {plan.peak >> 20} MiB a process were planned ({error or 'no details'}): "
-                    "free memory, lower memory_limit ([cluster] memory), or use more workers",
-                    kind="out-of-memory",
-                ) from error
+                advice = "free memory, lower memory_limit ([cluster] memory), or use more workers"
+                raise out_of_memory(plan.peak, error, advice) from error
             finally:
                 executor.close()
             errors[now], n_centers[now] = found.errors, found.n_centers

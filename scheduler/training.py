@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.events import EventBus, RoundDone, RunEnded, RunStarted
+from distkern.factors import kernel_weights
 from distkern.kernels import Kernel
 from distkern.scaling import FeatureScaling
 from distkern.scheduler.answers import ProblemAnswer
@@ -149,6 +150,11 @@ class Path:
         """Return the number of every centre as a candidate of data of `n_rows` rows, shape (m,)."""
         return candidate_numbers(self.rows, self.widths, n_rows)
 
+    def weights(self, count: int) -> Array:
+        """Weights of the first `count` centres, shape (count + 1, T), the intercept on centred targets first."""
+        k = count + 1
+        return kernel_weights(self.u[:k, :k], self.s[:k], self.z[:k], self.lambdas[count])
+
 
 @dataclass(frozen=True)
 class TrainingResult:
@@ -251,19 +257,7 @@ def _train(
     settings = job.selection(loaded.n_fit)
     posed = pose(job.multiclass, settings, loaded, classes, are_codes, kernel, intercept=job.intercept)
     n_targets = len(target_means(loaded, classes, are_codes))
-    begin = Begin(
-        scaling=scaling,
-        dtype=job.dtype,
-        epsilon=job.epsilon,
-        classes=classes,
-        problems=tuple(p.problem for p in posed),
-        columns=settings.max_centers + 1,
-        pool=settings.pool,
-        panel=settings.panel,
-        batch=settings.batch,
-        intercept=job.intercept,
-        judged=job.criterion == "loo-error",
-    )
+    begin = begin_of(job, scaling, classes, posed)
     events.emit(
         RunStarted(
             run_id=run_id,
@@ -321,6 +315,24 @@ def _train(
             "bytes_read": bytes_read,
             "seconds": seconds,
         },
+    )
+
+
+def begin_of(job: TrainingJob, scaling: FeatureScaling, classes: NDArray[Any] | None, posed: Sequence[Posed]) -> Begin:
+    """Return the message that starts problems of common widths, as a job says."""
+    settings = posed[0].settings
+    return Begin(
+        scaling=scaling,
+        dtype=job.dtype,
+        epsilon=job.epsilon,
+        classes=classes,
+        problems=tuple(p.problem for p in posed),
+        columns=1 + max(p.settings.max_centers for p in posed),
+        pool=settings.pool,
+        panel=settings.panel,
+        batch=settings.batch,
+        intercept=job.intercept,
+        judged=job.criterion == "loo-error",
     )
 
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from distkern.errors import JobError
 from distkern.estimators.parameters import integer
-from distkern.factors import kernel_weights
 from distkern.scheduler.training import Path
 
 Array = NDArray[np.float64]
@@ -54,9 +53,9 @@ class Assembled:
 
 def path_weights(path: Path, count: int) -> PrefixWeights:
     """Weights of the first `count` centres with the lambda of the path (thesis 3.83, 3.84)."""
-    k, lambdas = count + 1, path.lambdas[count]
-    weights = kernel_weights(path.u[:k, :k], path.s[:k], path.z[:k], lambdas)
-    return PrefixWeights(weights, lambdas, float(path.gcv[count - 1]) if count else float("nan"))
+    return PrefixWeights(
+        path.weights(count), path.lambdas[count], float(path.gcv[count - 1]) if count else float("nan")
+    )
 
 
 def assemble(

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.errors import BudgetError, DataError
+from distkern.errors import DataError
 from distkern.estimators.block_estimator import BlockEstimator
 from distkern.estimators.parameters import byte_count, check_kernel_space
 from distkern.model import KernelModel
 from distkern.scheduler.block_tasks import BlockTasks, block_tasks
 from distkern.scheduler.dense_rows import DenseJob, DenseRows, gather_rows, gathered_bytes, reading_bytes
 from distkern.scheduler.memory import Workload
-from distkern.scheduler.pass_plan import PassPlan
+from distkern.scheduler.pass_plan import PassPlan, out_of_memory
 from distkern.scheduler.running import default_limit, peak_rss, target_count
 from distkern.scheduler.threads import available_cores
 from distkern.scheduler.workers import WorkerFacts, peak_of_workers, worker_facts
@@ -146,11 +146,8 @@ class DenseKernelEstimator(BlockEstimator):
                 rows = gather_rows(tasks, job)
                 solution = self._solve(rows, tasks, plan)
         except MemoryError as error:
-            raise BudgetError(
-                f"memory ran out where {plan.peak >> 20} MiB were planned ({error or 'no details'}): other processes "
-                "may hold the rest; free memory, or give fewer rows",
-                kind="out-of-memory",
-            ) from error
+            advice = "other processes may hold the rest; free memory, or give fewer rows"
+            raise out_of_memory(plan.peak, error, advice) from error
         if not (np.isfinite(solution.coef).all() and np.isfinite(solution.intercept).all()):
             raise DataError(
                 f"the kernel values of the {rows.kernel.name} kernel overflow on these rows: scale the features "

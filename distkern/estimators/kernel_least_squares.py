@@ -187,9 +187,10 @@ class KernelLeastSquares(Projections, BlockEstimator):
         try:
             job = self.training_job()
             if isinstance(self.sigma, str) and self.sigma == "cv":
-                found = search_settings(width_jobs(job), int(self.folds), source, **where)
+                tried = width_jobs(job)
+                found = search_settings(tried, int(self.folds), source, **where)
                 self.cv_results_ = sigma_results(found)
-                job = width_jobs(job)[found.best]
+                job = tried[found.best]
             result = run_training(job, source, run=run, **where)
         except (JobError, DataError, BudgetError):
             if run is not None and is_new:

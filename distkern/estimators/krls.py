@@ -13,8 +13,8 @@ from distkern.estimators.block_estimator import BlockEstimator
 from distkern.estimators.calibrated import class_weights_of
 from distkern.estimators.documentation import described
 from distkern.estimators.kinds import BlockClassifier, BlockRegressor
-from distkern.estimators.parameters import DTYPES, byte_count, integer, number, one_of, refuse
-from distkern.kernels import Kernel, make_kernel
+from distkern.estimators.parameters import DTYPES, byte_count, check_kernel_space, integer, number, one_of
+from distkern.kernels import Kernel
 from distkern.krls import Dictionary, ReducedSums, packed_size
 from distkern.model import KernelModel
 from distkern.scheduler import WorkerFacts, Workload, current_client, is_dask_array, worker_facts
@@ -93,17 +93,7 @@ class KernelRecursiveLeastSquares(BlockEstimator):
         if self.max_centers is not None:
             integer("max_centers", self.max_centers, 1)
         one_of("dtype", self.dtype, DTYPES)
-        if not isinstance(self.standardize, (bool, np.bool_)):
-            raise refuse("standardize", self.standardize, "True or False")
-        if isinstance(self.sigma, str):
-            one_of("sigma", self.sigma, ("median",))
-        else:
-            number("sigma", self.sigma, open_interval=True)
-        byte_count("memory_limit", self.memory_limit)
-        if self.client is not None and not hasattr(self.client, "scheduler_info"):
-            raise refuse("client", self.client, "a distributed.Client, or None")
-        if not isinstance(self.kernel, Kernel):
-            make_kernel(self.kernel, 1.0)
+        check_kernel_space(self)
 
     def _job(self) -> KRLSJob:
         return KRLSJob(

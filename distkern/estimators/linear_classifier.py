@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.errors import BudgetError, DataError
+from distkern.errors import DataError
 from distkern.estimators.block_estimator import Array
 from distkern.estimators.kinds import BlockClassifier
-from distkern.estimators.parameters import byte_count, refuse
+from distkern.estimators.parameters import byte_count, check_surroundings
 from distkern.linear_model import LinearModel
 from distkern.model import KernelModel
 from distkern.scaling import FeatureScaling
@@ -23,7 +23,7 @@ from distkern.scheduler.block_tasks import BlockTasks, block_tasks
 from distkern.scheduler.class_pass import ClassStatistics, class_statistics, classes_of
 from distkern.scheduler.linear_plan import plan_linear
 from distkern.scheduler.memory import Workload
-from distkern.scheduler.pass_plan import PassPlan
+from distkern.scheduler.pass_plan import PassPlan, out_of_memory
 from distkern.scheduler.running import UNKNOWN_CLASSES, peak_rss
 from distkern.scheduler.threads import single_threaded_blas
 from distkern.scheduler.workers import WorkerFacts, peak_of_workers, worker_facts
@@ -59,11 +59,7 @@ class LinearClassifier(BlockClassifier):
     """Whether `a_` is among the fitted attributes."""
 
     def _check_parameters(self) -> None:
-        if not isinstance(self.standardize, (bool, np.bool_)):
-            raise refuse("standardize", self.standardize, "True or False")
-        byte_count("memory_limit", self.memory_limit)
-        if self.client is not None and not hasattr(self.client, "scheduler_info"):
-            raise refuse("client", self.client, "a distributed.Client, or None")
+        check_surroundings(self)
 
     def plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
         """Plan the memory of a training.
@@ -104,11 +100,8 @@ class LinearClassifier(BlockClassifier):
             with single_threaded_blas(), block_tasks(source, classification=True, client=client) as tasks:
                 yield tasks
         except MemoryError as error:
-            raise BudgetError(
-                f"memory ran out where {plan.peak >> 20} MiB a process were planned ({error or 'no details'}): free "
-                "memory, or use smaller chunks of X",
-                kind="out-of-memory",
-            ) from error
+            advice = "free memory, or use smaller chunks of X"
+            raise out_of_memory(plan.peak, error, advice) from error
 
     def _note(
         self,

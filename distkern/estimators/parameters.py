@@ -146,6 +146,21 @@ def check_parameters(estimator: Any) -> None:
     check_kernel_space(estimator)
 
 
+def check_surroundings(estimator: Any) -> None:
+    """Check the parameters that every method has: `standardize`, and where the work is done.
+
+    Raises
+    ------
+    JobError
+        Names the parameter, its value and what is allowed.
+    """
+    if not isinstance(estimator.standardize, (bool, np.bool_)):
+        raise refuse("standardize", estimator.standardize, "True or False")
+    byte_count("memory_limit", estimator.memory_limit)
+    if estimator.client is not None and not hasattr(estimator.client, "scheduler_info"):
+        raise refuse("client", estimator.client, "a distributed.Client, or None")
+
+
 def check_kernel_space(estimator: Any) -> None:
     """Check the parameters that every kernel method has: of the kernel's space, and of where the work is done.
 
@@ -154,9 +169,9 @@ def check_kernel_space(estimator: Any) -> None:
     JobError
         Names the parameter, its value and what is allowed.
     """
-    integer("random_state", estimator.random_state, 0)
-    if not isinstance(estimator.standardize, (bool, np.bool_)):
-        raise refuse("standardize", estimator.standardize, "True or False")
+    if hasattr(estimator, "random_state"):
+        integer("random_state", estimator.random_state, 0)
+    check_surroundings(estimator)
     searches = hasattr(estimator, "folds")
     if isinstance(estimator.sigma, str):
         if estimator.sigma == "cv" and searches and estimator.kernel not in WITH_SIGMA:
@@ -169,9 +184,6 @@ def check_kernel_space(estimator: Any) -> None:
         _check_several_widths(estimator)
     elif not searches:
         number("sigma", estimator.sigma, open_interval=True)
-    byte_count("memory_limit", estimator.memory_limit)
-    if estimator.client is not None and not hasattr(estimator.client, "scheduler_info"):
-        raise refuse("client", estimator.client, "a distributed.Client, or None")
     kernel = make_kernel(estimator.kernel, 1.0)
     refit = getattr(estimator, "refit", None)
     one_of("refit", refit, REFITS)

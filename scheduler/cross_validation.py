@@ -74,7 +74,7 @@ def cross_validate(
     Parameters
     ----------
     jobs : sequence of TrainingJob
-        Differ in the settings that `VARIED` names only.
+        Differ in the settings that `VARIED` names only; all of them hold rows out for the stop rule, or none.
     folds : Folds
         Partition of the rows.
     source : BlockSource
@@ -97,12 +97,11 @@ def _cross_validate(
     jobs: Sequence[TrainingJob], folds: Folds, source: BlockSource, backend: Backend, events: EventBus
 ) -> FoldErrors:
     first = jobs[0]
-    validating = any(job.stop == "validation" for job in jobs)
     load = Load(
         classification=first.classification,
         sample_rows=MEDIAN_SAMPLE if any(job.sigma == "median" for job in jobs) else 0,
         seed=first.seed,
-        holdout=HOLDOUT_FRACTION if validating else 0.0,
+        holdout=HOLDOUT_FRACTION if first.stop == "validation" else 0.0,
         selection_rows=first.sampled_rows(source.n_rows),
         folds=folds,
     )
@@ -155,12 +154,12 @@ def _cross_validate(
 
 
 def _outside(loaded: LoadAnswer, fold: int) -> LoadAnswer:
-    """Statistics of all folds but one; the features are those of all rows but for their number."""
+    """Statistics of all folds but one; features and held-out rows are those of all folds but for the sum of weights."""
     others = [part for number, part in enumerate(loaded.folds) if number != fold]
     rest = others[0]
     for part in others[1:]:
         rest = rest.merge(part)
-    return replace(rest, features=replace(loaded.features, count=rest.features.count))
+    return replace(rest, features=replace(loaded.features, count=rest.features.count), n_held=loaded.n_held)
 
 
 def _widened(posed: Posed, pool: int, batch: int, panel: int) -> Posed:

@@ -122,7 +122,8 @@ def _alike(jobs: Sequence[TrainingJob]) -> list[list[int]]:
     for index, job in enumerate(jobs):
         kernel = job.kernel.stationary if isinstance(job.kernel, Kernel) else job.kernel
         fixed = tuple(getattr(job, f.name) for f in fields(job) if f.name not in VARIED)
-        groups.setdefault((kernel, *fixed), []).append(index)
+        # Rows that are held out for one setting would be missed by another.
+        groups.setdefault((kernel, job.stop == "validation", *fixed), []).append(index)
     return list(groups.values())
 
 

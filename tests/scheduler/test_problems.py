@@ -187,6 +187,15 @@ def test_settings_that_change_the_blocks_take_passes_of_their_own() -> None:
     np.testing.assert_array_equal(found.errors[1], direct.errors[0])
 
 
+def test_rows_that_one_setting_holds_out_train_the_others() -> None:
+    X, y = make_data(150)
+    job = make_job(**PLAIN)
+    mixed = search_settings([job, replace(job, stop="validation")], 3, make_source(X, y))
+    alone = search_settings([job], 3, make_source(X, y))
+    np.testing.assert_array_equal(mixed.errors[0], alone.errors[0])
+    assert mixed.passes == 2
+
+
 def test_folds_of_a_selection_sample() -> None:
     X, y = make_data(600)
     job = make_job(**{**PLAIN, "sigma": 0.7, "max_centers": 40}, selection_rows=200)

@@ -149,3 +149,5 @@ def test_kernels_that_are_known_to_be_indefinite_are_refused(kernel: Any) -> Non
 @pytest.mark.parametrize("kernel", [Gaussian(1.0), Linear(), Polynomial(3, 0.0)])
 def test_kernels_with_a_norm_pass(kernel: Any) -> None:
     require_norm(kernel)
+    X = np.random.default_rng(0).normal(size=(12, 3))
+    assert np.linalg.eigvalsh(kernel.block(X, X)).min() > -1e-9

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from copy import copy
 from typing import Any
 
 import numpy as np
@@ -119,9 +118,7 @@ class FisherDiscriminant(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Line
             Zero at the mean of the training rows, of unit variance within the classes. Container as for `predict`.
         """
         check_is_fitted(self)
-        twin = copy(self)
-        twin.client, twin._model = self.client, self._projection
-        return twin._evaluate(X, outputs.all_targets, self._n_features_out, np.dtype(np.float64))
+        return self._evaluate(X, outputs.all_targets, self._n_features_out, np.dtype(np.float64), self._projection)
 
     def _stored_arrays(self) -> dict[str, NDArray[Any]]:
         return {

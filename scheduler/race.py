@@ -1,7 +1,7 @@
 """Which settings and folds of a cross-validated search are still worth a training.
 
-Errors are not negative. So a setting whose errors on some folds already add up to more than those of another on all folds
-cannot have the lowest mean, whatever its other folds would come to: leaving these out changes no choice.
+Errors are not negative. So a setting whose errors on some folds already add up to more than those of another on all
+folds cannot have the lowest mean, whatever its other folds would come to: leaving these out changes no choice.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ __all__ = [
     "appearance",
     "has_kind",
     "identify",
-    "is_url",
     "require_version",
     "store_attributes",
 ]
@@ -34,11 +33,6 @@ _APPEARANCE = {
     "directory": "a directory without a store in it",
     "file": "a file",
 }
-
-
-def is_url(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a place is a URL such as ``s3://bucket/name`` rather than a local path."""
-    return "://" in os.fspath(path)
 
 
 def store_attributes(path: str | os.PathLike[str]) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from distkern.redaction import displayed_cause, redact
 from distkern.storage.chunks import read_slab
 from distkern.storage.formats import ATTRIBUTE, appearance, identify, require_version
 from distkern.storage.json_files import MAX_JSON_BYTES
-from distkern.storage.remote import Refused, is_url, open_store, place_of, said
+from distkern.storage.remote import Refused, is_url, open_store, place_of, said, shown_cause
 from distkern.storage.retries import RetryPolicy, read_patiently
 from distkern.storage.source import BlockSource
 from distkern.storage.sources import DatasetSource
@@ -272,7 +272,7 @@ def _open_group(place: str, options: Mapping[str, Any] | None) -> tuple[Mapping[
     except Exception as cause:
         raise DataError(
             f"there is no readable dataset at {place}: {said(cause, place)}", kind="missing"
-        ) from displayed_cause(cause)
+        ) from shown_cause(cause, place)
     facts = group.attrs.get(ATTRIBUTE)
     if not isinstance(facts, Mapping) or facts.get("kind") != "dataset":
         raise DataError(f"{place} is a zarr group of another program, not a dataset", kind="not-a-dataset")

@@ -13,7 +13,7 @@ from distkern.redaction import displayed_cause
 from distkern.storage.chunks import read_slab
 from distkern.storage.dataset import Dataset
 from distkern.storage.formats import appearance, identify
-from distkern.storage.remote import Refused, is_url, open_store, place_of, said
+from distkern.storage.remote import Refused, is_url, open_store, place_of, said, shown_cause
 from distkern.storage.retries import RetryPolicy, read_patiently
 from distkern.storage.source import BlockSource
 from distkern.storage.sources import ArraySource, DatasetSource, ZarrSource
@@ -106,11 +106,11 @@ def _open_array(path: str | os.PathLike[str], options: Mapping[str, Any] | None)
     except Refused as cause:
         raise DataError(f"the zarr array {path} cannot be opened: {cause}", kind=cause.kind) from None
     except FileNotFoundError as cause:
-        raise DataError(f"there is no zarr array at {path}: check the name", kind="missing") from displayed_cause(cause)
+        raise DataError(f"there is no zarr array at {path}: check the name", kind="missing") from shown_cause(cause, place)
     except Exception as cause:  # whatever nonsense in metadata leads to
         raise DataError(
             f"{path} cannot be opened as a zarr array: {said(cause, place)}", kind="not-an-array"
-        ) from displayed_cause(cause)
+        ) from shown_cause(cause, place)
     return trusted(array, os.fspath(path))
 
 

@@ -22,7 +22,7 @@ from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, Wrap
 from distkern.errors import DataError, DistkernError
 from distkern.redaction import displayed_cause, redact
 
-__all__ = ["EXTRA", "Refused", "RemoteStore", "is_far", "is_url", "local_place", "open_store", "place_of", "said"]
+__all__ = ["EXTRA", "Refused", "RemoteStore", "is_far", "is_url", "local_place", "open_store", "place_of", "said", "shown_cause"]
 
 EXTRA = "distkern[remote]"
 """What to install to read and write behind URLs."""
@@ -83,6 +83,11 @@ def said(cause: BaseException, place: str) -> str:
     """Return the text of an error about a place; its type alone where the place holds credentials."""
     # Libraries write places in forms of their own, in which credentials are not recognised.
     return type(cause).__name__ if redact(place) != place else redact(str(cause))
+
+
+def shown_cause(cause: BaseException, place: str) -> BaseException | None:
+    """Return an error about a place to be shown as a cause; None where it may hold credentials."""
+    return None if redact(place) != place else displayed_cause(cause)
 
 
 def is_far(store: Any) -> bool:
@@ -310,7 +315,7 @@ def _fsspec_store(
         raise error(
             f"{url} needs a package of fsspec that is not installed ({said(cause, url)}): install it with pip",
             kind="missing-package",
-        ) from displayed_cause(cause)
+        ) from shown_cause(cause, url)
     except (DistkernError, MemoryError):
         raise
     except Exception as cause:
@@ -318,4 +323,4 @@ def _fsspec_store(
             f"{url} cannot be opened ({said(cause, url)}): the schemes are file, {', '.join(sorted(_OBJECT_STORES))} "
             "and those of fsspec",
             kind="url",
-        ) from displayed_cause(cause)
+        ) from shown_cause(cause, url)

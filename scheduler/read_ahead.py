@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
@@ -67,8 +68,7 @@ def ahead_of(source: Blocks) -> int:
     planned: int | None = getattr(source, "read_ahead", None)
     if planned is not None:
         return planned
-    bounds = source.boundaries
-    rows = max((b - a for a, b in zip(bounds, bounds[1:], strict=False)), default=0)
+    rows = max((b - a for a, b in pairwise(source.boundaries)), default=0)
     return blocks_ahead(is_far(source), rows * source.n_features * source.feature_dtype.itemsize)
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from distkern.errors import StoreError
 from distkern.storage.destinations import check_place, publish_place
-from distkern.storage.formats import appearance, identify, require_version
+from distkern.storage.formats import appearance, require_version
 from distkern.storage.json_files import MAX_JSON_BYTES, dump_json, read_json, write_json
 from distkern.storage.npy_header import read_npy_header
 from distkern.storage.remote import is_url, local_place

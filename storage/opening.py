@@ -9,7 +9,6 @@ from typing import Any
 import zarr
 
 from distkern.errors import DataError, DistkernError
-from distkern.redaction import displayed_cause
 from distkern.storage.chunks import read_slab
 from distkern.storage.dataset import Dataset
 from distkern.storage.formats import appearance, identify
@@ -106,7 +105,9 @@ def _open_array(path: str | os.PathLike[str], options: Mapping[str, Any] | None)
     except Refused as cause:
         raise DataError(f"the zarr array {path} cannot be opened: {cause}", kind=cause.kind) from None
     except FileNotFoundError as cause:
-        raise DataError(f"there is no zarr array at {path}: check the name", kind="missing") from shown_cause(cause, place)
+        raise DataError(f"there is no zarr array at {path}: check the name", kind="missing") from shown_cause(
+            cause, place
+        )
     except Exception as cause:  # whatever nonsense in metadata leads to
         raise DataError(
             f"{path} cannot be opened as a zarr array: {said(cause, place)}", kind="not-an-array"

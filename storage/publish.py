@@ -60,8 +60,7 @@ def check_destination(
     """
     if "://" in os.fspath(path):
         raise error(
-            f"{redact(os.fspath(path))} is a URL, and the record of a run is kept in a local directory, where it is "
-            "appended to, synced and locked: name one as [output] run (run_dir), and copy it when the run has ended",
+            f"{redact(os.fspath(path))} is a URL, where a local directory is wanted: name one",
             kind="not-local",
         )
     absolute = Path(os.path.abspath(path))

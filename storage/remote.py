@@ -22,7 +22,18 @@ from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, Wrap
 from distkern.errors import DataError, DistkernError
 from distkern.redaction import displayed_cause, redact
 
-__all__ = ["EXTRA", "Refused", "RemoteStore", "is_far", "is_url", "local_place", "open_store", "place_of", "said", "shown_cause"]
+__all__ = [
+    "EXTRA",
+    "Refused",
+    "RemoteStore",
+    "is_far",
+    "is_url",
+    "local_place",
+    "open_store",
+    "place_of",
+    "said",
+    "shown_cause",
+]
 
 EXTRA = "distkern[remote]"
 """What to install to read and write behind URLs."""
@@ -139,13 +150,16 @@ def open_store(
     parts = urlsplit(url)
     if "@" in parts.netloc and scheme not in ("abfs", "abfss"):
         raise error(
-            f"{url} holds credentials, which would end up in logs and records: take them out, and set AWS_ACCESS_KEY_ID "
-            "and AWS_SECRET_ACCESS_KEY, or what your storage calls them, in the environment",
+            f"{url} holds credentials, which would end up in logs and records: take them out, and set "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or what your storage calls them, in the environment",
             kind="url",
         )
     if parts.query or parts.fragment:
-        raise error(f"{url} names one signed object, and a store is a folder of many: leave out what follows the "
-                    "question mark, and give the rights through the environment", kind="url")
+        raise error(
+            f"{url} names one signed object, and a store is a folder of many: leave out what follows the "
+            "question mark, and give the rights through the environment",
+            kind="url",
+        )
     try:
         return RemoteStore(_obstore(url, scheme, options, writable), url, options, read_only=not writable)
     except ImportError as cause:
@@ -183,6 +197,7 @@ class RemoteStore(ObjectStore[Any]):
         self._options = options
 
     def with_read_only(self, read_only: bool = False) -> Self:
+        """Return the same store for another access mode."""
         return type(self)(self.store, self.url, self._options, read_only=read_only)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -192,6 +207,7 @@ class RemoteStore(ObjectStore[Any]):
         return self.url
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+        """Return an object, or None."""
         import obstore
 
         with _plain_errors(f"{self.url}/{key}"):
@@ -207,26 +223,32 @@ class RemoteStore(ObjectStore[Any]):
                 return None
 
     async def exists(self, key: str) -> bool:
+        """Tell whether there is an object."""
         with _plain_errors(f"{self.url}/{key}"):
             return bool(await super().exists(key))
 
     async def getsize(self, key: str) -> int:
+        """Return the bytes of an object."""
         with _plain_errors(f"{self.url}/{key}"):
             return int(await super().getsize(key))
 
     async def set(self, key: str, value: Any) -> None:
+        """Write an object."""
         with _plain_errors(f"{self.url}/{key}"):
             await super().set(key, value)
 
     async def set_if_not_exists(self, key: str, value: Any) -> None:
+        """Write an object that is not there yet."""
         with _plain_errors(f"{self.url}/{key}"):
             await super().set_if_not_exists(key, value)
 
     async def delete(self, key: str) -> None:
+        """Remove an object."""
         with _plain_errors(f"{self.url}/{key}"):
             await super().delete(key)
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:  # type: ignore[override]
+        """Yield the keys that begin so."""
         with _plain_errors(f"{self.url}/{prefix}"):
             async for key in super().list_prefix(prefix):
                 yield key
@@ -258,7 +280,7 @@ def _plain_error(text: str, place: str) -> OSError:
     if _NO_CREDENTIALS.search(text):
         return Refused(
             f"{place}: no credentials were found in the environment ({line}): set AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY, or what your storage calls them, or AWS_SKIP_SIGNATURE=true for what anyone may read"
+            "AWS_SECRET_ACCESS_KEY, or what your storage calls them, or AWS_SKIP_SIGNATURE=true for public data"
         )
     if "configured region" in text:
         return Refused(f"{place} is in another region: set AWS_REGION")
@@ -279,6 +301,7 @@ def _first_line(cause: object) -> str:
 def _obstore(url: str, scheme: str, options: Mapping[str, Any] | None, writable: bool) -> Any:
     from obstore.store import HTTPStore, from_url
 
+    client: Any
     settings = dict(options or {})
     client = CLIENT_OPTIONS | dict(settings.pop("client_options", {}))
     retries = settings.pop("retry_config", {"max_retries": 4 if writable else 0})

@@ -164,9 +164,9 @@ class RemoteFolder:
             raise self._error(f"{self.url} cannot be {done}: {cause}", kind=cause.kind) from None
         except Exception as cause:
             kind = "unreachable" if is_transient(cause) else "unreadable" if done == "read" else "not-writable"
-            raise self._error(
-                f"{self.url} cannot be {done}: {said(cause, self.url)}", kind=kind
-            ) from shown_cause(cause, self.url)
+            raise self._error(f"{self.url} cannot be {done}: {said(cause, self.url)}", kind=kind) from shown_cause(
+                cause, self.url
+            )
 
 
 def check_remote(url: str, overwrite: bool, error: type[DistkernError], kind: str) -> RemoteFolder:

@@ -10,10 +10,10 @@ from pathlib import Path
 from distkern.errors import DataError, JobError
 from distkern.storage.blocks import chunk_rows_for
 from distkern.storage.dataset import Dataset, open_dataset
+from distkern.storage.destinations import check_place
 from distkern.storage.ingest.cleaning import POLICIES, Cleaner
 from distkern.storage.ingest.numpy_files import open_npy, open_npz
 from distkern.storage.ingest.table import Table
-from distkern.storage.destinations import check_place
 from distkern.storage.writer import DatasetWriter
 
 __all__ = ["ingest"]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock

@@ -75,7 +75,8 @@ class RemoteFolder:
                 if await self.store.getsize(name) > most[name]:
                     return None
             except FileNotFoundError:
-                return None
+                # The answer has no body; that of a read tells whether the whole bucket is missing.
+                pass
             value = await self.store.get(name, buffer_prototype)
             return None if value is None else bytes(value.to_bytes())
 

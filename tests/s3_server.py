@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 CONTROL = "/-control"
@@ -140,7 +141,7 @@ class S3Server:
 
     def fail(self, key: str, *, method: str = "GET", times: int = 1, **how: Any) -> None:
         """Have requests for matching keys fail: ``status=503``, or ``cut=0.5`` for half a body."""
-        self.order(faults=[{"key": f"{BUCKET}/{key}", "method": method, "times": times, **how}])
+        self.order(faults=[{"key": f"{BUCKET}/{key}".rstrip("/"), "method": method, "times": times, **how}])
 
     def counts(self, method: str = "GET") -> dict[str, int]:
         """Requests by key since the last reset."""
@@ -159,6 +160,21 @@ class S3Server:
         request.add_header("Authorization", "AWS4-HMAC-SHA256 Credential=testing/20260101/us-east-1/s3/aws4_request")
         with urllib.request.urlopen(request, timeout=30) as answer:
             answer.read()
+
+    def upload(self, folder: Path, name: str) -> str:
+        """Copy a folder into the bucket and return its URL."""
+        for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+            self.put(f"{BUCKET}/{name}/{file.relative_to(folder).as_posix()}", file.read_bytes())
+        return f"s3://{BUCKET}/{name}"
+
+    def chunk_reads(self, name: str) -> dict[str, int]:
+        """Reads of each chunk of the arrays under a name since the last reset."""
+        return {key: n for key, n in self.counts().items() if key.startswith(f"{name}/") and _is_chunk(key)}
+
+
+def _is_chunk(key: str) -> bool:
+    last = key.rpartition("/")[2]
+    return last != "zarr.json" and not last.startswith(".z") and last != "model.json"
 
 
 @contextmanager

@@ -386,10 +386,10 @@ def test_a_write_that_ends_early_leaves_nothing(s3: S3Server) -> None:
 def test_what_a_failed_write_could_not_remove_is_incomplete_and_can_be_replaced(s3: S3Server) -> None:
     X, y = rows(100, 3)
     url = f"s3://{BUCKET}/left/rows"
-    s3.fail("left/rows/X/c/9/0", method="PUT", status=403, times=1)
-    s3.fail("", method="POST", status=403, times=100)  # S3 removes objects by lists posted to the bucket
-    with pytest.raises(DataError):
-        write_dataset(url, X, y, chunk_rows=10)
+    with pytest.raises(Stopped), DatasetWriter(url, n_rows=100, chunk_rows=10) as writer:  # noqa: PT012
+        writer.append(X[:50], y[:50])
+        s3.fail("", method="POST", status=403, times=100)  # S3 removes objects by lists posted to the bucket
+        raise Stopped
     s3.reset()
     assert RemoteFolder(url).names()
     with pytest.raises(DataError) as caught:

@@ -28,7 +28,12 @@ _EXPORTS = {
     "local_client": "clients",
     "DaskArraySource": "dask_arrays",
     "is_dask_array": "dask_arrays",
+    "frame_array": "dask_frames",
+    "series_array": "dask_frames",
+    "is_dask_frame": "dask_frames",
+    "is_dask_series": "dask_frames",
     "map_rows": "dask_arrays",
+    "row_chunks": "dask_arrays",
     "evaluate": "prediction",
     "predict_blocks": "prediction",
 }

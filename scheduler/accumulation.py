@@ -7,6 +7,7 @@ validation stop rule, are rows like any other here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import ceil, log2
 from typing import Any
 
@@ -18,7 +19,7 @@ from distkern.scheduler import tiles
 from distkern.scheduler.answers import Answer, ProblemAnswer
 from distkern.scheduler.block import Block, class_codes, encode_targets
 from distkern.scheduler.candidates import Candidates
-from distkern.scheduler.loading import read_block, require_unchanged
+from distkern.scheduler.loading import BlockRows, require_unchanged
 from distkern.scheduler.messages import Accumulate, Begin, Centers
 from distkern.scheduler.problem_rows import TILE_ROWS, cut_tiles
 from distkern.scheduler.problems import Problem
@@ -27,7 +28,7 @@ from distkern.scheduler.threads import workspace
 Array = NDArray[np.float64]
 
 
-def accumulate(block: Block, message: Accumulate) -> Answer:
+def accumulate(block: Block, message: Accumulate, take: Callable[[int], BlockRows]) -> Answer:
     """Sums of one block over all its rows.
 
     Parameters
@@ -36,6 +37,8 @@ def accumulate(block: Block, message: Accumulate) -> Answer:
         Has seen `Begin`; its state is not touched.
     message : Accumulate
         Centres and target means.
+    take : callable
+        Reads the rows of a block.
 
     Returns
     -------
@@ -49,7 +52,7 @@ def accumulate(block: Block, message: Accumulate) -> Answer:
     """
     begin, source, number = block.begin, block.source, block.number
     assert begin is not None
-    rows, features, targets, weights, nbytes, checksum, report = read_block(source, number, begin.classes is not None)
+    rows, features, targets, weights, nbytes, checksum, report = take(number)
     require_unchanged(source, number, block.checksum, checksum)
     assert features is not None
     answer = Answer(bytes_read=nbytes, report=report)

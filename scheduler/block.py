@@ -6,7 +6,9 @@ then follows the run's messages; all that it holds can be rebuilt by applying th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,14 @@ from distkern.scheduler import lookahead_tiles, tiles
 from distkern.scheduler.answers import Answer, Labels, LoadAnswer, ProblemAnswer
 from distkern.scheduler.candidates import Candidates, rows_and_widths
 from distkern.scheduler.judged_rows import JudgedRows
-from distkern.scheduler.loading import HOLDOUT_STREAM, read_block, require_unchanged, row_statistics, selecting_rows
+from distkern.scheduler.loading import (
+    HOLDOUT_STREAM,
+    BlockRows,
+    read_block,
+    require_unchanged,
+    row_statistics,
+    selecting_rows,
+)
 from distkern.scheduler.messages import Begin, Columns, FetchRows, Load, LookaheadStep, ProblemStep, Step
 from distkern.scheduler.problem_rows import ProblemRows, Strip, joined, rows_of_problem
 from distkern.scheduler.problems import Folds, folds_of
@@ -114,7 +123,7 @@ class Block:
         self._budget = MemoryBudget() if budget is None else budget
         self._scratch = self._budget.scratch()
         self.source = source
-        self._with_features = with_features
+        self.with_features = with_features
         self._with_factors = with_factors
         self.data = TileData(np.empty(0, dtype=np.int64), None, None, None)
         self.begin: Begin | None = None
@@ -129,13 +138,23 @@ class Block:
         self._bytes_read = 0
         self._report = ReadReport()
 
-    def load(self, message: Load) -> None:
-        """Read the block, keep the rows that select, and separate the held-out ones among them."""
+    def load(self, message: Load, take: Callable[[int], BlockRows] | None = None) -> None:
+        """Read the block, keep the rows that select, and separate the held-out ones among them.
+
+        Parameters
+        ----------
+        message : Load
+            What is asked for.
+        take : callable, optional
+            Gives the rows of a block that were read ahead.
+        """
         self._keeps_targets = message.folds is not None
         first = self.source.boundaries[self.number]
-        rows, features, targets, weights, self._bytes_read, checksum, self._report = read_block(
-            self.source, self.number, message.classification, with_features=self._with_features
-        )
+        if take is None:
+            take = partial(
+                read_block, self.source, classification=message.classification, with_features=self.with_features
+            )
+        rows, features, targets, weights, self._bytes_read, checksum, self._report = take(self.number)
         require_unchanged(self.source, self.number, self.checksum, checksum)
         self.checksum = checksum
         present = np.ones(len(rows), dtype=bool) if weights is None else weights > 0

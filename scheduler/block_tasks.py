@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar
 
 from distkern.scheduler.futures import fetch, wait_for
 from distkern.scheduler.loading import BlockRows, read_block
+from distkern.scheduler.read_ahead import is_far, step_aside
 from distkern.scheduler.reduction import TreeReducer
 from distkern.scheduler.threads import available_cores, follow_worker, single_threaded_blas
 from distkern.storage.source import BlockSource
@@ -156,6 +157,10 @@ class LocalTasks(BlockTasks):
         super().__init__(source, classification)
         self._threads = available_cores()
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="distkern-block")
+        # Reads that wait on a network keep no thread from its work.
+        self._readers = self._pool
+        if is_far(source):
+            self._readers = ThreadPoolExecutor(self.in_flight, thread_name_prefix="distkern-read")
 
     @property
     def in_flight(self) -> int:
@@ -164,7 +169,7 @@ class LocalTasks(BlockTasks):
 
     def read(self, block: int) -> Handle:
         """Read one block on a thread."""
-        return self.submit("read", read_block, self.source, block, self.classification)
+        return self._readers.submit(_call, read_block, (self.source, block, self.classification))
 
     def submit(self, name: str, function: Callable[..., T], *arguments: Any) -> Handle:
         """Call a function on a thread; handles among its arguments are older, so it never waits for ever."""
@@ -184,6 +189,7 @@ class LocalTasks(BlockTasks):
 
     def close(self) -> None:
         """Let the threads end."""
+        self._readers.shutdown(cancel_futures=True)
         self._pool.shutdown(cancel_futures=True)
 
 
@@ -218,7 +224,8 @@ class WorkerTasks(BlockTasks):
         """Read one block on a worker; rows that live here are sent."""
         if self._held is None:
             return self.submit("send-block", _same, read_block(self.source, block, self.classification))
-        return self.submit("read-block", read_block, self._held, block, self.classification)
+        read = read_aside if is_far(self.source) else read_block
+        return self.submit("read-block", read, self._held, block, self.classification)
 
     def submit(self, name: str, function: Callable[..., T], *arguments: Any) -> Handle:
         """Call a function on a worker."""
@@ -245,6 +252,12 @@ class WorkerTasks(BlockTasks):
     def close(self) -> None:
         """Release what workers hold."""
         self._held = None
+
+
+def read_aside(source: BlockSource, block: int, classification: bool) -> BlockRows:
+    """Read one block in a dask task that leaves its thread to others meanwhile."""
+    step_aside()
+    return read_block(source, block, classification)
 
 
 def _same(value: T) -> T:

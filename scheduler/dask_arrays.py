@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import uuid
+from collections.abc import Iterator
 from itertools import accumulate
 from typing import Any
 
@@ -86,7 +87,7 @@ class DaskArraySource:
                 )
             check_rows_agree(self.n_rows, self._weights.shape[0], "sample_weight")
         self.target_shape: tuple[int, ...] = tuple(self._y.shape[1:])
-        self.boundaries = (0, *accumulate(int(size) for size in X.chunks[0]))
+        self.boundaries = (0, *accumulate(int(size) for size in X.chunks[0] if size))
         self.classes: NDArray[Any] | None = None
 
     def read_features(self, block: int) -> NDArray[Any]:
@@ -138,6 +139,22 @@ def _require_chunk_sizes(name: str, array: Any) -> None:
         )
 
 
+def row_chunks(X: Any) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Compute a dask array chunk by chunk; yields the number of the first row, and the rows."""
+    X = _whole_rows(X)
+    first = 0
+    for number in range(X.numblocks[0]):
+        rows = np.ascontiguousarray(X.blocks[number].compute())
+        if len(rows):
+            yield first, rows
+        first += len(rows)
+
+
+def _whole_rows(X: Any) -> Any:
+    """The same array with every row in one chunk, whatever the sizes of the row chunks."""
+    return X if X.numblocks[1] == 1 else X.rechunk({1: -1})
+
+
 def predict_rows(rows: NDArray[Any], model: KernelModel, finish: Finish[NDArray[Any]]) -> NDArray[Any]:
     """Predict one chunk of a dask array."""
     follow_worker()
@@ -169,7 +186,7 @@ def map_rows(
     """
     import dask
 
-    X = X.rechunk({1: -1})
+    X = _whole_rows(X)
     held = dask.delayed(model, name=f"kernel-model-{uuid.uuid4().hex}", traverse=False)
     if columns is None:
         meta = np.empty(0, dtype=dtype)

@@ -18,6 +18,7 @@ from distkern.errors import BudgetError
 from distkern.scheduler.judged_rows import CANDIDATES_AT_ONCE
 from distkern.scheduler.kernel_space import MEDIAN_SAMPLE
 from distkern.scheduler.problem_rows import TILE_ROWS
+from distkern.scheduler.read_ahead import blocks_ahead, is_far
 from distkern.scheduler.settings import LOOKAHEAD_NEW, LOOKAHEAD_STEPS, LOOKAHEAD_WATCHED, SelectionSettings
 from distkern.scheduler.tiles import ELIMINATED, SLAB
 from distkern.storage import block_boundaries, chunk_rows_for
@@ -57,6 +58,8 @@ class Workload:
     """Factor sets: one, one a class with one-vs-rest, one a pair of classes with one-vs-one."""
     memberships: int
     """Factor sets that each row takes part in."""
+    far: bool = False
+    """Whether reads wait on a network, and run ahead of the work."""
 
     @classmethod
     def of(cls, source: BlockSource, n_targets: int, n_problems: int, memberships: int | None = None) -> Workload:
@@ -71,6 +74,7 @@ class Workload:
             n_targets=n_targets,
             n_problems=n_problems,
             memberships=n_problems if memberships is None else memberships,
+            far=is_far(source),
         )
 
     @classmethod
@@ -114,6 +118,10 @@ class Workload:
     def row_bytes(self) -> int:
         """Bytes of a row of X."""
         return self.n_features * self.feature_itemsize
+
+    def read_ahead(self, limit: int | None) -> int:
+        """Blocks that reads run ahead in a process that may take `limit` bytes."""
+        return blocks_ahead(self.far, self.block_rows * self.row_bytes, limit)
 
     def rows_of_a_worker(self, n_workers: int) -> int:
         """Most rows that one of `n_workers` looks after."""
@@ -244,6 +252,7 @@ def plan_memory(
     factors: bool = True,
     columns_sent: bool = False,
     read_rows: int | None = None,
+    read_ahead: int = 0,
     refit: int = 0,
 ) -> MemoryPlan:
     """Compute the peak of a process that holds `n_rows` rows.
@@ -268,6 +277,8 @@ def plan_memory(
         Whether kernel columns go from blocks with features to blocks with factors.
     read_rows : int, optional
         Rows of the largest block as it is read, where only some of them are held.
+    read_ahead : int
+        Blocks that reads run ahead.
     refit : int
         Bytes of the final pass over all rows.
     """
@@ -302,6 +313,8 @@ def plan_memory(
         * (3 * work.row_bytes + 2 * 8 * work.n_features)
         * features
     )
+    # Compressed and decoded.
+    copies += read_ahead * (read_rows or work.block_rows) * (2 * work.row_bytes + 8 * work.target_columns) * features
     factor_rows = work.memberships * n_rows * item * factors
     need = RowMatrices(
         features=n_rows * work.row_bytes * features,

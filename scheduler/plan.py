@@ -80,6 +80,8 @@ class TrainingPlan:
     """Memory of the largest process that holds features only, where there are such."""
     driver_peak: int
     """Peak of the driver's process."""
+    read_ahead: int = 0
+    """Blocks that reads run ahead of the work, where requests wait on a network."""
     norm_refit: int = 0
     """Bytes that the driver's process takes for ``refit="rkhs"``, after the rows are gone, beside its baseline."""
 
@@ -213,6 +215,7 @@ def plan_training(
         features=together or not in_driver,
         columns_sent=in_driver,
         read_rows=work.block_rows,
+        read_ahead=work.read_ahead(limit),
         refit=(0 if in_driver and not together else final_pass) + (final_driver if here else 0),
     )
     features = None
@@ -227,6 +230,7 @@ def plan_training(
             factors=False,
             columns_sent=True,
             read_rows=work.block_rows,
+            read_ahead=work.read_ahead(feature_limit),
             refit=final_pass,
         )
     course = _Course.of(settings)
@@ -263,6 +267,7 @@ def plan_training(
             memory.total if here else BASELINE + driver + answer_bytes(work, settings, rows, waiting),
             BASELINE + refitted,
         ),
+        read_ahead=work.read_ahead(limit if features is None else feature_limit),
         norm_refit=refitted,
     )
 

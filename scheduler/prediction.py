@@ -9,13 +9,13 @@ Out of scope: what a tile computes (`distkern.model`), blocks on a cluster (`dis
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from distkern.model import KernelModel
+from distkern.scheduler.read_ahead import ReadAhead, ahead_of
 from distkern.scheduler.threads import map_tiles, single_threaded_blas, workspace
 
 Array = NDArray[np.float64]
@@ -125,24 +125,12 @@ def predict_blocks(
         yield from predict_on_workers(client, model, source, finish)
         return
     numbers = range(len(source.boundaries) - 1)
-    for block, rows in enumerate(read_ahead(source.read_features(number) for number in numbers)):
-        values = evaluate(model, rows)
-        del rows
-        yield source.boundaries[block], finish(values)
-
-
-def read_ahead(items: Iterator[T]) -> Iterator[T]:
-    """Yield `items`, each fetched in a background thread while its predecessor is in use.
-
-    Two items are alive at a time if the caller lets go of one before it asks for the next.
-    """
-    end = object()
-    with ThreadPoolExecutor(1, thread_name_prefix="distkern-read") as reader:
-        coming: Any = reader.submit(next, items, end)
-        while (item := coming.result()) is not end:
-            coming = reader.submit(next, items, end)
-            yield item
-            del item
+    with ReadAhead(source.read_features, numbers, max(1, ahead_of(source))) as reader:
+        for block in numbers:
+            rows = reader.take(block)
+            values = evaluate(model, rows)
+            del rows
+            yield source.boundaries[block], finish(values)
 
 
 def prediction_bytes(
@@ -154,6 +142,7 @@ def prediction_bytes(
     *,
     itemsize: int,
     threads: int,
+    read_ahead: int = 1,
 ) -> int:
     """Compute the peak bytes of `predict_blocks` in one process, beside the interpreter.
 
@@ -169,10 +158,12 @@ def prediction_bytes(
         Bytes of a kernel value: 8, or 4 with dtype "float32".
     threads : int
         Width of the tile pool.
+    read_ahead : int
+        Blocks that reads run ahead.
     """
     rows = min(tile_rows(n_centers, n_features, itemsize), block_rows)
-    # A block in use, one on its way, and the chunks it is put together from, compressed and not.
-    blocks = 4 * block_rows * n_features * feature_itemsize
+    # A block in use, and those on their way with the chunks they are put together from, compressed and not.
+    blocks = (1 + 3 * read_ahead) * block_rows * n_features * feature_itemsize
     # Fitted targets, what is made of them, what the caller still holds.
     results = 3 * block_rows * n_targets * 8
     prepared = n_centers * (n_features + n_targets) * itemsize

@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import dask
+import numpy as np
 from numpy.typing import NDArray
 
 from distkern.model import KernelModel
 from distkern.scheduler.clients import default_worker_wait
 from distkern.scheduler.futures import fetch
 from distkern.scheduler.prediction import FeatureSource, Finish, evaluate
+from distkern.scheduler.read_ahead import is_far, step_aside
 from distkern.scheduler.threads import follow_worker
 
 T = TypeVar("T")
@@ -45,12 +47,21 @@ def hold_model(task: BlockTask[T]) -> BlockTask[T]:
     return task
 
 
+def read_rows(task: BlockTask[T], block: int) -> NDArray[Any]:
+    """Read one block in a task that leaves its thread to others while it waits for a network."""
+    step_aside()
+    assert task.source is not None
+    return task.source.read_features(block)
+
+
 def predict_block(task: BlockTask[T], block: int, rows: NDArray[Any] | None) -> T:
     """Read one block, unless its rows are given, and predict it."""
     follow_worker()
     if rows is None:
         assert task.source is not None
         rows = task.source.read_features(block)
+    # What dask delivers need not be aligned, and that would change products.
+    rows = np.require(rows, requirements=["C", "A"])
     return task.finish(evaluate(task.model, rows))
 
 
@@ -99,7 +110,9 @@ def predict_on_workers(
         for block, first_row in enumerate(source.boundaries[:-1]):
             while len(flying) >= _most_in_flight(client):
                 yield _land(client, flying, worker_wait)
-            rows = source.read_features(block) if source.inline else None
+            rows: Any = source.read_features(block) if source.inline else None
+            if is_far(source):
+                rows = _submit(client, read_rows, shared, block, key=f"read-block-{run}-{block}")
             future = _submit(client, predict_block, shared, block, rows, key=f"predict-block-{run}-{block}")
             flying.append((first_row, future))
         while flying:

@@ -16,8 +16,10 @@ from distkern.scheduler.accumulation import accumulate
 from distkern.scheduler.answers import Answer, ProblemAnswer, merge_answers, merge_problems
 from distkern.scheduler.block import Block, PreparedStep, prepare_step
 from distkern.scheduler.fold_scoring import score
+from distkern.scheduler.loading import BlockRows, read_block
 from distkern.scheduler.messages import PASSIVE, Accumulate, Begin, KernelColumns, Load, Message, Query, Score, Step
 from distkern.scheduler.problem_rows import Strip
+from distkern.scheduler.read_ahead import ReadAhead, ahead_of
 from distkern.scheduler.reduction import Node, TreeReducer
 from distkern.scheduler.threads import map_tiles, single_threaded_blas
 
@@ -57,11 +59,18 @@ def apply_message(
     reducer: TreeReducer[Answer] = TreeReducer(n_blocks, merge_answers)
     with single_threaded_blas():
         if isinstance(message, Load):
-            for block, answer in zip(blocks, map_tiles(_loader(message, fresh), blocks), strict=True):
-                reducer.add(answer, block.number)
+            with _reader([block for block in blocks if block.number in fresh], message.classification) as reader:
+                answers = map_tiles(_loader(message, fresh, reader), blocks)
+                for block, answer in zip(blocks, answers, strict=True):
+                    reducer.add(answer, block.number)
             return reducer.nodes()
-        if isinstance(message, PASSIVE):
-            for block, answer in zip(blocks, map_tiles(_passer(message), blocks), strict=True):
+        if isinstance(message, Accumulate):
+            with _reader(blocks, any(b.begin is not None and b.begin.classes is not None for b in blocks)) as reader:
+                for block, answer in zip(blocks, map_tiles(_accumulator(message, reader), blocks), strict=True):
+                    reducer.add(answer, block.number)
+            return reducer.nodes()
+        if isinstance(message, Score):
+            for block, answer in zip(blocks, map_tiles(_scorer(message), blocks), strict=True):
                 reducer.add(answer, block.number)
             return reducer.nodes()
         step: PreparedStep | None = None
@@ -119,20 +128,42 @@ def _read_ahead(work: Sequence[Work]) -> Iterator[Work]:
         yield item
 
 
-def _loader(message: Load, fresh: Collection[int]) -> Any:
+Reader = ReadAhead[BlockRows]
+
+
+def _reader(blocks: Sequence[Block], classification: bool) -> Reader:
+    """Return what reads the rows of some blocks, which a pass will ask for in their order."""
+    known = {block.number: block for block in blocks}
+
+    def read(number: int) -> BlockRows:
+        block = known[number]
+        return read_block(block.source, number, classification, with_features=block.with_features)
+
+    return ReadAhead(read, list(known), ahead_of(blocks[0].source) if blocks else 0)
+
+
+def _loader(message: Load, fresh: Collection[int], reader: Reader) -> Any:
     def load_block(block: Block) -> Answer:
         with _overflow_ignored():
             if block.number in fresh:
-                block.load(message)
+                block.load(message, reader.take)
             return block.load_answer(message)
 
     return load_block
 
 
-def _passer(message: Accumulate | Score) -> Any:
+def _accumulator(message: Accumulate, reader: Reader) -> Any:
     def pass_over(block: Block) -> Answer:
         with _overflow_ignored():
-            return accumulate(block, message) if isinstance(message, Accumulate) else score(block, message)
+            return accumulate(block, message, reader.take)
+
+    return pass_over
+
+
+def _scorer(message: Score) -> Any:
+    def pass_over(block: Block) -> Answer:
+        with _overflow_ignored():
+            return score(block, message)
 
     return pass_over
 
@@ -165,8 +196,9 @@ def replay(blocks: Sequence[Block], messages: Sequence[Message]) -> None:
         while messages and not isinstance(messages[0], Step):
             message = messages.pop(0)
             if isinstance(message, Load):
-                for _ in map_tiles(_loader(message, {b.number for b in blocks}), blocks):
-                    pass
+                with _reader(blocks, message.classification) as reader:
+                    for _ in map_tiles(_loader(message, {b.number for b in blocks}, reader), blocks):
+                        pass
             else:
                 assert isinstance(message, Begin)
                 with _overflow_ignored():

@@ -16,6 +16,7 @@ from distkern.scheduler.kernel_space import SpaceJob
 from distkern.scheduler.memory import BASELINE, SHARE_OF_AVAILABLE, Workload, available_memory
 from distkern.scheduler.pass_plan import out_of_memory
 from distkern.scheduler.plan import TrainingPlan, plan_training
+from distkern.scheduler.read_ahead import with_read_ahead
 from distkern.scheduler.row_matrix import MemoryBudget
 from distkern.scheduler.run_store import RecordingBackend, RunStore
 from distkern.scheduler.settings import SelectionSettings
@@ -109,6 +110,7 @@ def make_backend(
     store : RunStore, optional
         Names the run.
     """
+    source = with_read_ahead(source, plan.read_ahead)
     if client is None:
         serial = SerialExecutor(source, budget=MemoryBudget(plan.worker.room))
         return serial, WorkerFactors(serial)

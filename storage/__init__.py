@@ -19,9 +19,10 @@ from distkern.storage.labels import as_targets, plain_labels
 from distkern.storage.model_store import check_model_destination, read_model, write_model
 from distkern.storage.opening import as_source, open_arrays
 from distkern.storage.predictions import Predictions, PredictionWriter, read_predictions
+from distkern.storage.remote import is_url, place_of
 from distkern.storage.retries import ReadReport, RetryPolicy, collect_report, note_report, read_patiently
 from distkern.storage.rows import is_zarr_array, memory_array
-from distkern.storage.run_directory import RunDirectory, is_run
+from distkern.storage.run_directory import RunDirectory, is_run, run_place
 from distkern.storage.scratch import ScratchFile
 from distkern.storage.source import BlockSource
 from distkern.storage.sources import ArraySource, DatasetSource, ZarrRows, ZarrSource
@@ -60,12 +61,14 @@ __all__ = [
     "differing_arrays",
     "ingest",
     "is_run",
+    "is_url",
     "is_zarr_array",
     "memory_array",
     "note_report",
     "numeric_dtype",
     "open_arrays",
     "open_dataset",
+    "place_of",
     "plain_labels",
     "read_model",
     "read_patiently",
@@ -74,6 +77,7 @@ __all__ = [
     "require_extent",
     "require_finite",
     "rows_checksum",
+    "run_place",
     "to_numeric",
     "write_dataset",
     "write_model",

@@ -16,6 +16,7 @@ from zarr.codecs import BloscCodec
 from distkern.errors import BudgetError, DataError, DistkernError
 from distkern.redaction import displayed_cause
 from distkern.storage.checks import numeric_dtype
+from distkern.storage.remote import Refused
 from distkern.storage.retries import RetryPolicy, read_patiently
 
 __all__ = [
@@ -181,6 +182,8 @@ def read_slab(
         )
     except (DistkernError, MemoryError):
         raise
+    except Refused as cause:
+        raise DataError(f"rows {start} to {stop - 1} of {what} cannot be read: {cause}", kind=cause.kind) from None
     except Exception as cause:
         raise _unreadable(array, start, stop, what, cause) from displayed_cause(cause)
 
@@ -222,6 +225,8 @@ def read_rows(
         )
     except (DistkernError, MemoryError):
         raise
+    except Refused as cause:
+        raise DataError(f"single rows of {what} cannot be read: {cause}", kind=cause.kind) from None
     except Exception as cause:
         raise DataError(
             f"single rows of {what} ({place}) cannot be read: {cause}; a chunk is damaged, write the store again",

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from distkern.errors import DataError, DistkernError
 from distkern.redaction import displayed_cause, redact
 from distkern.storage.chunks import read_slab
-from distkern.storage.formats import ATTRIBUTE, appearance, identify, is_url, require_version
+from distkern.storage.formats import ATTRIBUTE, appearance, identify, require_version
 from distkern.storage.json_files import MAX_JSON_BYTES
+from distkern.storage.remote import Refused, is_url, open_store, place_of, said, shown_cause
 from distkern.storage.retries import RetryPolicy, read_patiently
 from distkern.storage.source import BlockSource
 from distkern.storage.sources import DatasetSource
@@ -148,13 +149,15 @@ class Dataset:
         return f"<Dataset {name!r}: {self.n_rows} rows x {self.n_features} features {self.X.dtype}, {task}>"
 
 
-def open_dataset(path: str | os.PathLike[str]) -> Dataset:
+def open_dataset(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> Dataset:
     """Open a dataset store for reading.
 
     Parameters
     ----------
     path : path-like
-        Local path, or URL such as ``s3://bucket/name`` where fsspec knows it.
+        Local path, or URL such as ``s3://bucket/name``.
+    storage_options : mapping, optional
+        For a URL, what the environment does not say, such as ``{"endpoint": "https://storage.example"}``.
 
     Returns
     -------
@@ -164,9 +167,10 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
     Raises
     ------
     DataError
-        ``missing``, ``not-a-dataset``, ``incomplete`` or ``newer-version``.
+        ``missing``, ``not-a-dataset``, ``incomplete`` or ``newer-version``; for a URL also ``denied``, ``unreachable``,
+        ``missing-package`` or ``storage-options``.
     """
-    place = os.fspath(path) if is_url(path) else os.path.abspath(path)
+    place = place_of(path)
     if not is_url(place):
         kind = identify(place)
         if kind == "missing":
@@ -181,7 +185,7 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
                 kind="not-a-dataset",
             )
         _require_own_files(place)
-    facts, group = _open_group(place)
+    facts, group = _open_group(place, storage_options)
     require_version(path, facts, FORMAT_VERSION, DataError)
     if facts.get("complete") is not True:
         raise DataError(f"{path} was not written to its end: ingest the data again with --overwrite", kind="incomplete")
@@ -251,19 +255,24 @@ def _damaged(path: str | os.PathLike[str], why: str) -> DataError:
     return DataError(f"{path} is a damaged dataset: {why}; ingest the data again", kind="corrupt")
 
 
-def _open_group(place: str) -> tuple[Mapping[str, Any], zarr.Group]:
+def _open_group(place: str, options: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], zarr.Group]:
+    where = open_store(place, options) if is_url(place) else place
     try:
         # Consolidated metadata would be a second description, which might differ.
         group = read_patiently(
-            lambda: zarr.open_group(place, mode="r", use_consolidated=False),
+            lambda: zarr.open_group(where, mode="r", use_consolidated=False),
             "the dataset",
             redact(place),
             RetryPolicy.default().at_start(),
         )
     except DistkernError:
         raise
+    except Refused as cause:
+        raise DataError(f"the dataset {place} cannot be opened: {cause}", kind=cause.kind) from None
     except Exception as cause:
-        raise DataError(f"there is no readable dataset at {place}: {cause}", kind="missing") from displayed_cause(cause)
+        raise DataError(
+            f"there is no readable dataset at {place}: {said(cause, place)}", kind="missing"
+        ) from shown_cause(cause, place)
     facts = group.attrs.get(ATTRIBUTE)
     if not isinstance(facts, Mapping) or facts.get("kind") != "dataset":
         raise DataError(f"{place} is a zarr group of another program, not a dataset", kind="not-a-dataset")

@@ -9,13 +9,14 @@ from typing import Any
 
 from distkern.errors import DistkernError
 from distkern.storage.json_files import read_json
+from distkern.storage.remote import is_url, local_place
+from distkern.storage.remote_folders import RemoteFolder
 
 __all__ = [
     "ATTRIBUTE",
     "appearance",
     "has_kind",
     "identify",
-    "is_url",
     "require_version",
     "store_attributes",
 ]
@@ -32,18 +33,17 @@ _APPEARANCE = {
     "zarr-array": "a plain zarr array",
     "zarr-group": "a zarr group of another program",
     "directory": "a directory without a store in it",
+    "part-of-a-model": "a part of a distkern model",
     "file": "a file",
 }
 
 
-def is_url(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a place is a URL such as ``s3://bucket/name`` rather than a local path."""
-    return "://" in os.fspath(path)
-
-
 def store_attributes(path: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Return the ``distkern`` attributes of a local zarr v3 group, None where there are none."""
-    metadata = read_json(Path(path, "zarr.json"))
+    """Return the ``distkern`` attributes of a zarr v3 group, None where there are none."""
+    if is_url(path):
+        metadata = RemoteFolder(os.fspath(path)).read_json("zarr.json")
+    else:
+        metadata = read_json(Path(local_place(path), "zarr.json"))
     if not isinstance(metadata, dict) or metadata.get("node_type") != "group":
         return None
     attributes = metadata.get("attributes")
@@ -52,7 +52,7 @@ def store_attributes(path: str | os.PathLike[str]) -> dict[str, Any] | None:
 
 
 def identify(path: str | os.PathLike[str]) -> str:
-    """Name the kind of what lies at a local path.
+    """Name the kind of what lies at a local path or under a URL.
 
     Parameters
     ----------
@@ -63,9 +63,11 @@ def identify(path: str | os.PathLike[str]) -> str:
     -------
     str
         ``missing``, ``dataset``, ``predictions``, ``model``, ``run``, ``zarr-array``, ``zarr-group``,
-        ``directory`` or ``file``.
+        ``directory`` or ``file``; under a URL also ``part-of-a-model``.
     """
-    place = Path(path)
+    if is_url(path):
+        return RemoteFolder(os.fspath(path)).identify()
+    place = Path(local_place(path))
     if not place.is_dir():
         return "file" if place.exists() else "missing"
     attributes = store_attributes(place)
@@ -89,7 +91,7 @@ def has_kind(path: str | os.PathLike[str], kind: str) -> bool:
 
 
 def appearance(path: str | os.PathLike[str]) -> str:
-    """Say in words what lies at a local path, for error messages."""
+    """Say in words what lies at a place, for error messages."""
     kind = identify(path)
     suffix = Path(path).suffix
     if kind == "file" and suffix:

@@ -12,6 +12,7 @@ from distkern.storage.formats import appearance, identify, store_attributes
 from distkern.storage.journal import recorded
 from distkern.storage.model_store import read_model
 from distkern.storage.opening import open_arrays
+from distkern.storage.remote import is_url, local_place, place_of
 from distkern.storage.run_directory import RunDirectory
 
 __all__ = ["describe"]
@@ -39,7 +40,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         What opening a model or a run raises.
     """
     kind = identify(path)
-    facts = {"kind": kind, "path": os.path.abspath(path)}
+    facts = {"kind": kind, "path": place_of(path)}
     if kind == "dataset":
         return facts | _dataset(path)
     if kind == "model":
@@ -131,5 +132,8 @@ def _array(path: str | os.PathLike[str]) -> dict[str, Any]:
     }
 
 
-def _stored_bytes(path: str | os.PathLike[str]) -> int:
-    return sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file())
+def _stored_bytes(path: str | os.PathLike[str]) -> int | None:
+    """Bytes of all files; None under a URL, where they would have to be asked for one by one."""
+    if is_url(path):
+        return None
+    return sum(file.stat().st_size for file in Path(local_place(path)).rglob("*") if file.is_file())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -17,10 +18,12 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from distkern.errors import StoreError
-from distkern.storage.formats import appearance, has_kind, require_version
+from distkern.storage.destinations import check_place, publish_place
+from distkern.storage.formats import appearance, require_version
 from distkern.storage.json_files import MAX_JSON_BYTES, dump_json, read_json, write_json
 from distkern.storage.npy_header import read_npy_header
-from distkern.storage.publish import check_destination, publish_directory
+from distkern.storage.remote import is_url, local_place
+from distkern.storage.remote_folders import RemoteFolder, publish_remote
 from distkern.storage.trust import inside
 
 __all__ = ["check_model_destination", "read_model", "write_model"]
@@ -29,6 +32,7 @@ FORMAT_VERSION = 1
 _DESCRIPTION = "model.json"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KINDS = "biufU"
+_MAX_NPY_HEADER = 1 << 16
 _TYPE = re.compile(r"[<>=|]?[biufU][0-9]{1,9}")
 
 
@@ -47,7 +51,7 @@ def check_model_destination(path: str | os.PathLike[str], overwrite: bool = Fals
     StoreError
         ``exists`` or ``foreign``.
     """
-    check_destination(path, overwrite, StoreError, lambda old: has_kind(old, "model"))
+    check_place(path, overwrite, StoreError, "model")
 
 
 def write_model(
@@ -61,7 +65,7 @@ def write_model(
     Parameters
     ----------
     path : path-like
-        Where the directory shall be; appears only when it is complete.
+        Directory or URL where the model shall be; appears only when it is complete.
     meta : dict
         JSON values.
     arrays : dict of str to numpy.ndarray
@@ -82,7 +86,11 @@ def write_model(
         if not _NAME.fullmatch(name) or not _storable(array.dtype):
             raise ValueError(f"array {name!r} of dtype {array.dtype} cannot be part of a model store")
     nbytes = sum(array.nbytes for array in arrays.values()) + 256 * len(arrays) + len(dump_json(meta))
-    with publish_directory(path, overwrite, StoreError, lambda old: has_kind(old, "model"), lambda: nbytes) as folder:
+    if is_url(path):
+        _write_remote(os.fspath(path), meta, arrays, overwrite)
+        return
+    with publish_place(path, overwrite, StoreError, "model", lambda: nbytes) as folder:
+        assert isinstance(folder, Path)
         entries = {}
         for name, array in arrays.items():
             dtype = _described_type(_type_description(array.dtype))
@@ -100,6 +108,18 @@ def write_model(
         write_json(folder / _DESCRIPTION, description)
 
 
+def _write_remote(url: str, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], overwrite: bool) -> None:
+    with (
+        publish_remote(url, overwrite, StoreError, "model") as there,
+        tempfile.TemporaryDirectory(prefix="distkern-") as here,
+    ):
+        local = Path(here, "model")
+        write_model(local, meta, arrays)
+        for name in arrays:
+            there.write(f"{name}.npy", (local / f"{name}.npy").read_bytes())
+        there.write(_DESCRIPTION, (local / _DESCRIPTION).read_bytes())
+
+
 class _Sink:
     """The part of a file that numpy's writer needs."""
 
@@ -113,7 +133,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     Parameters
     ----------
     path : path-like
-        The directory.
+        The directory, or a URL.
 
     Returns
     -------
@@ -127,7 +147,42 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     StoreError
         ``missing``, ``not-a-model``, ``incomplete``, ``newer-version`` or ``corrupt``.
     """
-    folder = Path(path)
+    if is_url(path):
+        with tempfile.TemporaryDirectory(prefix="distkern-") as here:
+            return _read_folder(path, _fetched(os.fspath(path), Path(here)))
+    return _read_folder(path, Path(local_place(path)))
+
+
+def _fetched(url: str, here: Path) -> Path:
+    """Copy the objects of a model that its description names, none longer than it says, and return where they are."""
+    there = RemoteFolder(url, error=StoreError)
+    text = there.read(_DESCRIPTION)
+    folder = here / "model"
+    if text is None:
+        kind = there.identify()
+        if kind != "missing":
+            folder.mkdir()
+        if kind == "part-of-a-model":
+            (folder / "part.npy").touch()
+        elif kind != "missing":
+            raise StoreError(f"{url} is {appearance(url)}, not a model", kind="not-a-model")
+        return folder
+    folder.mkdir()
+    (folder / _DESCRIPTION).write_bytes(text)
+    description = read_json(folder / _DESCRIPTION)
+    entries = description.get("arrays") if isinstance(description, dict) else None
+    most: dict[str, int] = {}
+    for name, entry in (entries if isinstance(entries, dict) else {}).items():
+        if _NAME.fullmatch(name):
+            shape, dtype = _declared(url, name, entry)
+            most[f"{name}.npy"] = int(np.prod(shape, dtype=object)) * dtype.itemsize + _MAX_NPY_HEADER
+    for file, values in there.read_all(most).items():
+        if values is not None:
+            (folder / file).write_bytes(values)
+    return folder
+
+
+def _read_folder(path: str | os.PathLike[str], folder: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     if not folder.exists():
         raise StoreError(f"there is no model at {path}: check the name", kind="missing")
     if not (folder / _DESCRIPTION).is_file():

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import zarr
 
 from distkern.errors import DataError, DistkernError
-from distkern.redaction import displayed_cause
 from distkern.storage.chunks import read_slab
 from distkern.storage.dataset import Dataset
-from distkern.storage.formats import appearance, identify, is_url
+from distkern.storage.formats import appearance, identify
+from distkern.storage.remote import Refused, is_url, open_store, place_of, said, shown_cause
 from distkern.storage.retries import RetryPolicy, read_patiently
 from distkern.storage.source import BlockSource
 from distkern.storage.sources import ArraySource, DatasetSource, ZarrSource
@@ -54,14 +55,19 @@ def as_source(X: Any, y: Any = None, sample_weight: Any = None) -> BlockSource:
 
 
 def open_arrays(
-    x_path: str | os.PathLike[str], y_path: str | os.PathLike[str]
+    x_path: str | os.PathLike[str],
+    y_path: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> tuple[zarr.Array[Any], zarr.Array[Any]]:
     """Open two plain zarr arrays for reading.
 
     Parameters
     ----------
     x_path, y_path : path-like
-        Local paths, or URLs where fsspec knows them, of zarr arrays of format 2 or 3.
+        Local paths or URLs of zarr arrays of format 2 or 3.
+    storage_options : mapping, optional
+        As for `open_dataset`.
 
     Returns
     -------
@@ -71,15 +77,17 @@ def open_arrays(
     Raises
     ------
     DataError
-        ``missing``, ``not-an-array``, ``codec`` or ``unreachable``.
+        ``missing``, ``not-an-array``, ``codec``, ``denied`` or ``unreachable``; what `open_dataset` raises for URLs.
     """
-    return _open_array(x_path), _open_array(y_path)
+    return _open_array(x_path, storage_options), _open_array(y_path, storage_options)
 
 
-def _open_array(path: str | os.PathLike[str]) -> zarr.Array[Any]:
-    place = os.fspath(path)
-    if not is_url(place):
-        place = os.path.abspath(place)
+def _open_array(path: str | os.PathLike[str], options: Mapping[str, Any] | None) -> zarr.Array[Any]:
+    place = place_of(path)
+    where: Any = place
+    if is_url(place):
+        where = open_store(place, options)
+    else:
         if not os.path.exists(place):
             raise DataError(f"there is no zarr array at {path}: check the name", kind="missing")
         # An array inside a group is named by its own folder, so the folder itself tells.
@@ -91,13 +99,19 @@ def _open_array(path: str | os.PathLike[str]) -> zarr.Array[Any]:
             )
     policy = RetryPolicy.default().at_start()
     try:
-        array = read_patiently(lambda: zarr.open_array(place, mode="r"), "the zarr array", place, policy)
+        array = read_patiently(lambda: zarr.open_array(where, mode="r"), "the zarr array", place, policy)
     except DistkernError:
         raise
-    except Exception as cause:  # whatever nonsense in metadata leads to
-        raise DataError(f"{path} cannot be opened as a zarr array: {cause}", kind="not-an-array") from displayed_cause(
-            cause
+    except Refused as cause:
+        raise DataError(f"the zarr array {path} cannot be opened: {cause}", kind=cause.kind) from None
+    except FileNotFoundError as cause:
+        raise DataError(f"there is no zarr array at {path}: check the name", kind="missing") from shown_cause(
+            cause, place
         )
+    except Exception as cause:  # whatever nonsense in metadata leads to
+        raise DataError(
+            f"{path} cannot be opened as a zarr array: {said(cause, place)}", kind="not-an-array"
+        ) from shown_cause(cause, place)
     return trusted(array, os.fspath(path))
 
 

@@ -18,9 +18,11 @@ from distkern.errors import DataError, DistkernError
 from distkern.storage.absent import stored_bytes
 from distkern.storage.blocks import chunk_rows_for
 from distkern.storage.chunks import ChunkAppender, create_array, read_slab
-from distkern.storage.formats import ATTRIBUTE, appearance, has_kind, require_version, store_attributes
+from distkern.storage.destinations import publish_place
+from distkern.storage.formats import ATTRIBUTE, appearance, has_kind, identify, require_version, store_attributes
 from distkern.storage.labels import CODE_DTYPE
-from distkern.storage.publish import publish_directory
+from distkern.storage.remote import is_url, open_store, place_of
+from distkern.storage.remote_folders import RemoteFolder
 from distkern.storage.sources import require_room
 from distkern.storage.trust import inside, labels_of, trusted
 
@@ -38,7 +40,7 @@ class PredictionWriter:
     Parameters
     ----------
     path : path-like
-        Where the store shall be.
+        Local path or URL where the store shall be.
     n_rows : int
         Rows that will come.
     n_targets : int, optional
@@ -76,14 +78,13 @@ class PredictionWriter:
         self._dtype = np.dtype(dtype)
         self._tail = () if n_targets is None else (n_targets,)
         self._with_probability = probability
-        self._published = publish_directory(
-            path, overwrite, DataError, lambda old: has_kind(old, "predictions"), self._needed_bytes
-        )
+        self._published = publish_place(path, overwrite, DataError, "predictions", self._needed_bytes)
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        folder = self._stack.enter_context(self._published)
-        self._group = zarr.open_group(folder, mode="w", zarr_format=3)
+        place = self._stack.enter_context(self._published)
+        where = place.store if isinstance(place, RemoteFolder) else place
+        self._group = zarr.open_group(where, mode="w", zarr_format=3)
         dtype = self._dtype if self._labels is None else CODE_DTYPE
         self._prediction = self._appender("prediction", self._tail, dtype)
         self._probability: ChunkAppender | None = None
@@ -199,7 +200,7 @@ def read_predictions(path: str | os.PathLike[str]) -> Predictions:
     DataError
         ``missing``, ``not-predictions``, ``incomplete``, ``newer-version`` or ``unreadable``.
     """
-    if not os.path.exists(path):
+    if identify(path) == "missing":
         raise DataError(f"there are no predictions at {path}: check the name", kind="missing")
     facts = store_attributes(path) if has_kind(path, "predictions") else None
     if facts is None:
@@ -221,9 +222,10 @@ def read_predictions(path: str | os.PathLike[str]) -> Predictions:
 
 
 def _read(path: str | os.PathLike[str], facts: Mapping[str, Any]) -> Predictions:
-    if not inside(path, "zarr.json", "prediction", "probability"):
+    place = place_of(path)
+    if not is_url(place) and not inside(place, "zarr.json", "prediction", "probability"):
         raise ValueError("it holds links to files outside of it")
-    group = zarr.open_group(os.path.abspath(path), mode="r", use_consolidated=False)
+    group = zarr.open_group(open_store(place) if is_url(place) else place, mode="r", use_consolidated=False)
     labels = facts["class_labels"]
     classes = None if labels is None else labels_of(labels, facts["class_labels_dtype"])
     prediction = _read_array(group, "prediction", facts["n_rows"])

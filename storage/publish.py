@@ -60,8 +60,7 @@ def check_destination(
     """
     if "://" in os.fspath(path):
         raise error(
-            f"{redact(os.fspath(path))} is a URL, and models, runs and stores are written to local directories: name "
-            "one",
+            f"{redact(os.fspath(path))} is a URL, where a local directory is wanted: name one",
             kind="not-local",
         )
     absolute = Path(os.path.abspath(path))

@@ -19,16 +19,36 @@ from distkern.redaction import redact_values
 from distkern.storage.formats import appearance, has_kind, require_version
 from distkern.storage.json_files import MAX_JSON_BYTES, dump_json, read_json, write_json
 from distkern.storage.publish import disk_full, is_disk_full, publish_directory
+from distkern.storage.remote import is_url, place_of
 
-__all__ = ["RunDirectory", "is_run"]
+__all__ = ["RunDirectory", "is_run", "run_place"]
 
 FORMAT_VERSION = 1
 _JOB, _TRAINING, _EVENTS, _SUMMARY = "job.json", "training.json", "events.jsonl", "summary.json"
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a run directory is at a path."""
-    return has_kind(path, "run")
+    """Tell whether a run directory is at a local path."""
+    return has_kind(run_place(path), "run")
+
+
+def run_place(path: str | os.PathLike[str]) -> Path:
+    """Return the absolute path of a run directory.
+
+    Raises
+    ------
+    RunError
+        ``not-local``: a URL. The record is appended to and synced after every exchange, and names are claimed so that
+        only one driver has them; an object store can do none of these.
+    """
+    if is_url(path):
+        raise RunError(
+            f"{os.fspath(path)} is a URL, and the record of a run is kept in a local directory, where it is appended "
+            "to, synced and claimed: name one as [output] run (run_dir), on a file system that outlives the machine if "
+            "the run shall be resumed elsewhere, and copy it when the run has ended",
+            kind="not-local",
+        )
+    return Path(place_of(path))
 
 
 class RunDirectory:
@@ -76,6 +96,7 @@ class RunDirectory:
         RunError
             ``exists``, ``foreign``, ``not-writable`` or ``disk-full``.
         """
+        path = run_place(path)
         with publish_directory(path, overwrite, RunError, is_run) as folder:
             write_json(folder / _JOB, _description(job))
             (folder / _EVENTS).touch()
@@ -100,7 +121,7 @@ class RunDirectory:
         RunError
             ``missing``, ``not-a-run``, ``newer-version`` or ``corrupt``.
         """
-        folder = Path(os.path.abspath(path))
+        folder = run_place(path)
         if not folder.exists():
             raise RunError(f"there is no run at {path}: check the name", kind="missing")
         if not is_run(folder):

@@ -32,7 +32,9 @@ from distkern.storage.checks import (
 )
 from distkern.storage.chunks import read_rows, read_slab, require_checksums
 from distkern.storage.labels import as_targets
+from distkern.storage.remote import is_far
 from distkern.storage.retries import RetryPolicy, note_absent
+from distkern.storage.shared_chunks import SharedChunks
 from distkern.storage.trust import require_plausible_blocks, trusted
 
 if TYPE_CHECKING:
@@ -153,6 +155,7 @@ class ZarrRows:
         self._require_written()
         self.boundaries = block_boundaries(self.n_rows, row_bytes, chunk_rows)
         self.inline = _in_process(self.X.store)
+        self.far = is_far(self.X.store) and not self.inline
 
     def read_features(self, block: int) -> NDArray[Any]:
         """Rows of X of one block, a fresh array of shape (rows, n_features)."""
@@ -169,8 +172,11 @@ class ZarrRows:
                 kind="no-chunks",
             )
 
+    def _slab(self, array: zarr.Array[Any], span: slice, what: str) -> NDArray[Any]:
+        return read_slab(array, span.start, span.stop, what, self.policy)
+
     def _read_block(self, array: zarr.Array[Any], span: slice, what: str) -> NDArray[Any]:
-        values = read_slab(array, span.start, span.stop, what, self.policy)
+        values = self._slab(array, span, what)
         absent = absent_chunks(array, span.start, values, what, self.policy)
         if absent:
             note_absent(what, absent)
@@ -229,7 +235,14 @@ class ZarrSource(ZarrRows):
         else:
             self.weights = None if weights is None else check_weights(weights, self.n_rows)
         stored = (self.X, self.y, self.weights)
-        self.inline = any(isinstance(array, zarr.Array) and _in_process(array.store) for array in stored)
+        arrays = [array for array in stored if isinstance(array, zarr.Array)]
+        self.inline = any(_in_process(array.store) for array in arrays)
+        self.far = any(is_far(array.store) for array in arrays) and not self.inline
+        self._shared = {
+            what: SharedChunks(array, self.boundaries, what, self.policy)
+            for what, array in (("y", self.y), ("sample_weight", self.weights))
+            if isinstance(array, zarr.Array) and is_far(array.store)
+        }
 
     def read_targets(self, block: int) -> NDArray[Any]:
         """Targets of one block, a fresh array of shape (rows,) + target_shape."""
@@ -246,13 +259,17 @@ class ZarrSource(ZarrRows):
             return None
         span = _span(self.boundaries, block)
         if isinstance(self.weights, zarr.Array):
-            values = read_slab(self.weights, span.start, span.stop, "sample_weight", self.policy)
+            values = self._slab(self.weights, span, "sample_weight")
             absent = absent_chunks(self.weights, span.start, values, "sample_weight", self.policy)
             if absent:
                 note_absent("sample_weight", absent)
         else:
             values = np.array(self.weights[span], order="C")
         return check_weights(values, span.stop - span.start, span.start)
+
+    def _slab(self, array: zarr.Array[Any], span: slice, what: str) -> NDArray[Any]:
+        shared = self._shared.get(what)
+        return super()._slab(array, span, what) if shared is None else shared.read(span.start, span.stop)
 
     def fingerprint(self) -> str | None:
         """Name the form of stored arrays, and the content of others."""

@@ -161,6 +161,8 @@ class SlowStore(_Tapped):
         Key of the jitter.
     """
 
+    far = True
+
     def __init__(self, store: Store, seconds: float, *, jitter: float = 0.0, seed: int = 0) -> None:
         super().__init__(store)
         self.seconds = seconds

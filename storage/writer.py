@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,10 +18,11 @@ from distkern.storage.blocks import chunk_rows_for
 from distkern.storage.checks import check_rows_agree, require_finite, to_numeric
 from distkern.storage.chunks import ChunkAppender, create_array, read_slab, require_fit
 from distkern.storage.dataset import FORMAT_VERSION, Dataset, open_dataset
-from distkern.storage.formats import ATTRIBUTE, has_kind
+from distkern.storage.destinations import publish_place
+from distkern.storage.formats import ATTRIBUTE
 from distkern.storage.json_files import MAX_JSON_BYTES, dump_json
 from distkern.storage.labels import CODE_DTYPE, TargetRecorder, as_targets
-from distkern.storage.publish import publish_directory
+from distkern.storage.remote_folders import RemoteFolder
 from distkern.storage.trust import trusted
 
 __all__ = ["DatasetWriter", "write_dataset"]
@@ -43,7 +42,7 @@ class DatasetWriter:
     Parameters
     ----------
     path : path-like
-        Where the store shall be.
+        Local path or URL where the store shall be.
     n_rows : int, optional
         Rows that will come, where known: small stores then still get several chunks.
     chunk_rows : int, optional
@@ -85,17 +84,16 @@ class DatasetWriter:
         self._chunk_rows = chunk_rows
         self._names = None if feature_names is None else [str(name) for name in feature_names]
         self._targets = TargetRecorder(task)
-        self._published = publish_directory(
-            path, overwrite, DataError, lambda old: has_kind(old, "dataset"), self._needed_bytes
-        )
+        self._published = publish_place(path, overwrite, DataError, "dataset", self._needed_bytes)
         self._stack = ExitStack()
         self._X: ChunkAppender | None = None
         self._y: ChunkAppender | None = None
         self._moments: Moments | None = None
 
     def __enter__(self) -> Self:
-        self._folder = self._stack.enter_context(self._published)
-        self._group = zarr.open_group(self._folder, mode="w", zarr_format=3)
+        place = self._stack.enter_context(self._published)
+        where = place.store if isinstance(place, RemoteFolder) else place
+        self._group = zarr.open_group(where, mode="w", zarr_format=3)
         self._describe({"complete": False})
         return self
 
@@ -229,7 +227,7 @@ class DatasetWriter:
                 counts += np.bincount(values, minlength=len(counts))
             final.append(values)
         final.finish()
-        shutil.rmtree(Path(self._folder, _RECORDED))
+        del self._group[_RECORDED]
         return final, None if recorded is None else counts.tolist()
 
     def _describe(self, facts: Mapping[str, Any]) -> None:
@@ -257,7 +255,7 @@ def write_dataset(
     Parameters
     ----------
     path : path-like
-        Where the store shall be; appears only when it is complete.
+        Local path or URL where the store shall be; appears only when it is complete.
     X : array-like or zarr.Array, shape (n_rows, n_features)
         Finite numbers. float32, float64 and integers keep their dtype, bool becomes uint8, the rest
         float64. A zarr array is read a chunk at a time.

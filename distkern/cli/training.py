@@ -89,13 +89,11 @@ def refuse_nested(job: Job) -> None:
     JobError
         Names both.
     """
+    from distkern.storage import place_of
+
     data = {name: getattr(job.data, name) for name in ("train", "test", "x", "y", "test_x", "test_y")}
     outputs = {"model": job.output.model, "run": job.output.run}
-    places = {
-        name: Path(os.path.abspath(place))
-        for name, place in {**data, **outputs}.items()
-        if place is not None and "://" not in str(place)
-    }
+    places = {name: Path(place_of(place)) for name, place in {**data, **outputs}.items() if place is not None}
     for output in outputs:
         for other in places:
             if output in places and other != output and _overlap(places[output], places[other]):
@@ -132,9 +130,9 @@ def refuse_existing_run(run: str | None, *, overwrite: bool) -> None:
     RunError
         Something exists and may not be overwritten.
     """
-    from distkern.storage import is_run
+    from distkern.storage import is_run, run_place
 
-    if run is None or not Path(run).exists():
+    if run is None or not run_place(run).exists():
         return
     if not overwrite:
         raise RunError(
@@ -157,7 +155,7 @@ def find_resumed(job: Job, *, overwrite: bool) -> RunDirectory | None:
     RunError
         What is there is no run.
     """
-    from distkern.storage import RunDirectory
+    from distkern.storage import RunDirectory, run_place
 
     if overwrite:
         raise JobError("--resume and --overwrite exclude each other: go on with the run, or replace it", kind="usage")
@@ -167,7 +165,7 @@ def find_resumed(job: Job, *, overwrite: bool) -> RunDirectory | None:
             '[output] run = "letter.run"',
             kind="no-run",
         )
-    if not os.path.lexists(job.output.run):
+    if not os.path.lexists(run_place(job.output.run)):
         return None
     return RunDirectory.open(job.output.run)
 

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from distkern.calibration import AnyCalibration
 from distkern.errors import DataError, JobError
+from distkern.estimators.containers import OpenedRows, open_column, open_rows, require_names, targets_with
 from distkern.estimators.inputs import validate_rows
 from distkern.model import KernelModel
 from distkern.scheduler import (
@@ -33,6 +34,7 @@ from distkern.scheduler import (
     is_dask_array,
     map_rows,
     predict_blocks,
+    row_chunks,
 )
 from distkern.scheduler.prediction import Finish
 from distkern.storage import ArraySource, BlockSource, Dataset, ZarrRows, as_source, is_zarr_array, memory_array
@@ -119,6 +121,15 @@ class BlockEstimator(BaseEstimator, ABC):
 
     def _source(self, X: Any, y: Any, sample_weight: Any) -> BlockSource:
         """Turn whatever `fit` was given into blocks."""
+        y = open_column(targets_with(X, y))
+        rows = open_rows(X, with_lengths=True)
+        source = self._source_of(rows.X, y, open_column(sample_weight))
+        if rows.names is not None:
+            self.feature_names_in_ = np.array(rows.names, dtype=object)
+        return source
+
+    def _source_of(self, X: Any, y: Any, sample_weight: Any) -> BlockSource:
+        """Turn arrays into blocks."""
         if isinstance(X, Dataset) or is_zarr_array(X):
             source = as_source(X, y, sample_weight)
         elif is_dask_array(X):
@@ -160,6 +171,14 @@ class BlockEstimator(BaseEstimator, ABC):
         """Apply the model, or another one, and `finish` to rows of any container, returning the same kind."""
         check_is_fitted(self)
         model = self._model if model is None else model
+        rows = open_rows(X)
+        require_names(self, rows.names)
+        with rows.checked():
+            return rows.wrap(self._evaluate_rows(rows.X, finish, columns, dtype, model))
+
+    def _evaluate_rows(
+        self, X: Any, finish: Finish[NDArray[Any]], columns: int | None, dtype: Any, model: KernelModel
+    ) -> Any:
         if _is_stored(X):
             tail = () if columns is None else (columns,)
             parts = self._stored_parts(X, finish, model)
@@ -176,7 +195,7 @@ class BlockEstimator(BaseEstimator, ABC):
 
         Parameters
         ----------
-        X : Dataset, zarr.Array or array-like, shape (n_rows, n_features)
+        X : Dataset, zarr.Array, dask or xarray rows, or array-like, shape (n_rows, n_features)
             Rows.
         proba : bool
             Whether to yield probabilities (classifiers only).
@@ -189,12 +208,26 @@ class BlockEstimator(BaseEstimator, ABC):
         """
         check_is_fitted(self)
         finish: Finish[Any] = self._predictions_and_probabilities() if proba else self._predictions()
+        opened = open_rows(X)
+        require_names(self, opened.names)
+        X = opened.X
         if _is_stored(X):
             parts = self._stored_parts(X, finish, self._model)
+        elif is_dask_array(X):
+            self._check_width(X.shape)
+            parts = self._computed_parts(opened, finish)
         else:
-            parts = iter([(0, finish(evaluate(self._model, self._validate_rows(X))))])
+            with opened.checked():
+                parts = iter([(0, finish(evaluate(self._model, self._validate_rows(X))))])
         for start, result in parts:
             yield (start, *result) if proba else (start, result, None)
+
+    def _computed_parts(self, opened: OpenedRows, finish: Finish[Any]) -> Iterator[tuple[int, Any]]:
+        """Predict a dask array chunk by chunk."""
+        for start, chunk in row_chunks(opened.X):
+            with opened.checked():
+                values = evaluate(self._model, self._validate_rows(chunk))
+            yield start, finish(values)
 
     def _stored_parts(self, X: Any, finish: Finish[Any], model: KernelModel) -> Iterator[tuple[int, Any]]:
         """Predict a zarr array or a dataset block by block."""

@@ -109,7 +109,7 @@ class FisherDiscriminant(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Line
 
         Parameters
         ----------
-        X : array-like, zarr.Array, dask.array.Array or Dataset, shape (n_rows, n_features)
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
             Rows in the training's feature space.
 
         Returns

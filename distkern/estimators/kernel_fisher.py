@@ -102,7 +102,7 @@ class KernelFisherDiscriminant(BlockClassifier, DenseKernelEstimator):
 
         Parameters
         ----------
-        X : array-like, zarr.Array, dask.array.Array or Dataset, shape (n_rows, n_features)
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
             Rows in the training's feature space.
 
         Returns

@@ -37,7 +37,7 @@ class BlockRegressor(RegressorMixin, BlockEstimator):
 
         Parameters
         ----------
-        X : array-like, zarr.Array, dask.array.Array or Dataset, shape (n_rows, n_features)
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
             Training rows; a dataset brings its own targets.
         y : array-like, shape (n_rows,) or (n_rows, n_targets), optional
             Targets.
@@ -77,7 +77,7 @@ class BlockRegressor(RegressorMixin, BlockEstimator):
 
         Parameters
         ----------
-        X : array-like, zarr.Array, dask.array.Array or Dataset, shape (n_rows, n_features)
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
             Rows in the training's feature space.
 
         Returns
@@ -113,7 +113,7 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
 
         Parameters
         ----------
-        X : array-like, zarr.Array, dask.array.Array or Dataset, shape (n_rows, n_features)
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
             Training rows; a dataset brings its own labels.
         y : array-like, shape (n_rows,), optional
             Labels of any dtype.
@@ -165,7 +165,7 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
 
         Parameters
         ----------
-        X : array-like, zarr.Array, dask.array.Array or Dataset, shape (n_rows, n_features)
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
             Rows in the training's feature space.
 
         Returns
@@ -184,7 +184,7 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
 
         Parameters
         ----------
-        X : array-like, zarr.Array, dask.array.Array or Dataset, shape (n_rows, n_features)
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
             Rows in the training's feature space.
 
         Returns
@@ -207,7 +207,7 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
 
         Parameters
         ----------
-        X : array-like, zarr.Array, dask.array.Array or Dataset, shape (n_rows, n_features)
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
             Rows in the training's feature space.
 
         Returns
@@ -224,7 +224,7 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
 
         Parameters
         ----------
-        X : array-like, zarr.Array, dask.array.Array or Dataset, shape (n_rows, n_features)
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
             Rows in the training's feature space.
 
         Returns

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from distkern.errors import StoreError
 from distkern.estimators.block_estimator import BlockEstimator
 from distkern.estimators.calibrated import class_weights_of
+from distkern.estimators.containers import open_rows, require_names
 from distkern.estimators.documentation import described
 from distkern.estimators.kinds import BlockClassifier, BlockRegressor
 from distkern.estimators.parameters import DTYPES, byte_count, check_kernel_space, integer, number, one_of
@@ -170,7 +171,11 @@ class KernelRecursiveLeastSquares(BlockEstimator):
         before = self._so_far()
         names = getattr(self, "feature_names_in_", None)
         if before is not None:
-            if isinstance(X, Dataset) or is_zarr_array(X) or is_dask_array(X):
+            rows = open_rows(X)
+            require_names(self, rows.names)
+            if rows.X is not X:
+                self._check_width(rows.X.shape)
+            elif isinstance(X, Dataset) or is_zarr_array(X) or is_dask_array(X):
                 self._check_width((X.X if isinstance(X, Dataset) else X).shape)
             else:
                 self._validate_rows(X)
@@ -277,7 +282,7 @@ class KRLSRegressor(BlockRegressor, KernelRecursiveLeastSquares):
 
         Parameters
         ----------
-        X : array-like, zarr.Array, dask.array.Array or Dataset, shape (n_rows, n_features)
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
             Rows; one is enough.
         y : array-like, shape (n_rows,) or (n_rows, n_targets), optional
             Targets.
@@ -338,7 +343,7 @@ class KRLSClassifier(BlockClassifier, KernelRecursiveLeastSquares):
 
         Parameters
         ----------
-        X : array-like, zarr.Array, dask.array.Array or Dataset, shape (n_rows, n_features)
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
             Rows; one is enough.
         y : array-like, shape (n_rows,), optional
             Labels.

@@ -63,7 +63,7 @@ class Projections(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
         Parameters
         ----------
-        X : array-like, zarr.Array, dask.array.Array or Dataset, shape (n_rows, n_features)
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
             Rows in the training's feature space.
 
         Returns
@@ -90,7 +90,7 @@ class Projections(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
         Parameters
         ----------
-        X : array-like, zarr.Array, dask.array.Array or Dataset, shape (n_rows, n_features)
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
             Training rows; a dataset brings its own targets.
         y : array-like, shape (n_rows,) or (n_rows, n_targets), optional
             Targets or labels.

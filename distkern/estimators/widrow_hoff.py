@@ -166,7 +166,7 @@ class WidrowHoffClassifier(LinearClassifier):
 
         Parameters
         ----------
-        X : array-like, zarr.Array, dask.array.Array or Dataset, shape (n_rows, n_features)
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
             The next rows of a stream, two at least. The first rows decide how features are standardised.
         y : array-like, shape (n_rows,), optional
             Labels; a dataset brings its own.

@@ -10,11 +10,10 @@ from pathlib import Path
 from distkern.errors import DataError, JobError
 from distkern.storage.blocks import chunk_rows_for
 from distkern.storage.dataset import Dataset, open_dataset
-from distkern.storage.formats import has_kind
+from distkern.storage.destinations import check_place
 from distkern.storage.ingest.cleaning import POLICIES, Cleaner
 from distkern.storage.ingest.numpy_files import open_npy, open_npz
 from distkern.storage.ingest.table import Table
-from distkern.storage.publish import check_destination
 from distkern.storage.writer import DatasetWriter
 
 __all__ = ["ingest"]
@@ -96,7 +95,7 @@ def ingest(
     files = [Path(paths)] if isinstance(paths, str | os.PathLike) else [Path(path) for path in paths]
     if missing not in POLICIES:
         raise JobError(f"missing is {missing!r}: it must be one of {', '.join(POLICIES)}", kind="invalid-missing")
-    check_destination(out, overwrite, DataError, lambda old: has_kind(old, "dataset"))
+    check_place(out, overwrite, DataError, "dataset")
     table = _open_table(files, target, part, list(drop), delimiter)
     if table.n_features > MAX_FEATURES:
         raise DataError(

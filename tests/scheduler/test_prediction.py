@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -25,7 +23,7 @@ from distkern.kernels import Gaussian, Kernel, Laplacian, Linear, Polynomial, Si
 from distkern.model import KernelModel
 from distkern.scheduler import prediction
 from distkern.scheduler.dask_arrays import map_rows
-from distkern.scheduler.prediction import evaluate, predict_blocks, prediction_bytes, read_ahead, tile_rows
+from distkern.scheduler.prediction import evaluate, predict_blocks, prediction_bytes, tile_rows
 from distkern.scheduler.threads import single_threaded_blas
 from distkern.storage import ArraySource, ZarrRows, open_dataset, write_dataset
 
@@ -183,52 +181,6 @@ def test_values_that_are_not_finite_are_named_when_their_block_comes(tmp_path: P
     assert [next(blocks)[0] for _ in range(6)] == [0, 128, 256, 384, 512, 640]
     with pytest.raises(DataError, match=r"row 777 .*column 2"):
         next(blocks)
-
-
-# ---- Reading ahead
-
-
-def test_the_next_item_is_fetched_while_one_is_in_use() -> None:
-    fetched = [threading.Event() for _ in range(5)]
-
-    def items() -> Iterator[int]:
-        for number, event in enumerate(fetched):
-            event.set()
-            yield number
-
-    for number in read_ahead(items()):
-        if number + 1 < len(fetched):
-            assert fetched[number + 1].wait(timeout=30)
-        if number + 2 < len(fetched):
-            assert not fetched[number + 2].is_set()
-    assert number == 4
-
-
-def test_an_error_comes_in_its_place() -> None:
-    def items() -> Iterator[int]:
-        yield 0
-        yield 1
-        raise DataError("broken", kind="unreadable")
-
-    ahead = read_ahead(items())
-    assert [next(ahead), next(ahead)] == [0, 1]
-    with pytest.raises(DataError, match="broken"):
-        next(ahead)
-
-
-def test_nothing_to_read() -> None:
-    assert list(read_ahead(iter([]))) == []
-
-
-def test_the_reader_ends_with_its_caller() -> None:
-    def readers() -> int:
-        return sum(thread.name.startswith("distkern-read") for thread in threading.enumerate())
-
-    ahead = read_ahead(iter(range(100)))
-    assert next(ahead) == 0
-    assert readers() == 1
-    ahead.close()  # type: ignore[attr-defined]
-    assert readers() == 0
 
 
 # ---- Memory

@@ -1,0 +1,126 @@
+"""dask DataFrames and Series as rows: numeric columns in their order, a partition at a time.
+
+Partitions do not say how many rows they have, so a training asks for the lengths first, of one column; a prediction
+needs none. Nothing here imports dask's frames: who has one has them loaded.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.errors import DataError
+
+
+def is_dask_frame(value: Any) -> bool:
+    """Say whether `value` is a dask DataFrame."""
+    module = sys.modules.get("dask.dataframe")
+    return module is not None and isinstance(value, module.DataFrame)
+
+
+def is_dask_series(value: Any) -> bool:
+    """Say whether `value` is a dask Series or Index."""
+    module = sys.modules.get("dask.dataframe")
+    return module is not None and isinstance(value, (module.Series, module.Index))
+
+
+def column_names(frame: Any) -> list[Any]:
+    """Return the names of the columns."""
+    return list(frame.columns)
+
+
+def frame_array(frame: Any, what: str, *, with_lengths: bool) -> Any:
+    """Return a DataFrame as a lazy matrix; its partitions become row chunks.
+
+    Parameters
+    ----------
+    frame : dask.dataframe.DataFrame
+        Columns of numbers and bools; missing values become NaN.
+    what : str
+        Name for messages.
+    with_lengths : bool
+        Whether to compute how many rows each partition has; the chunks have unknown sizes otherwise.
+
+    Returns
+    -------
+    dask.array.Array, shape (n_rows, n_columns)
+
+    Raises
+    ------
+    DataError
+        ``not-numeric``, naming the first column of something else.
+    """
+    dtype = _common_dtype(frame, what)
+    return _array(frame, numbers_of, dtype, (len(frame.columns),), with_lengths=with_lengths)
+
+
+def series_array(series: Any, *, with_lengths: bool) -> Any:
+    """Return a Series of numbers or labels as a lazy array; its partitions become chunks.
+
+    Parameters
+    ----------
+    series : dask.dataframe.Series
+        Numbers, or labels of any type.
+    with_lengths : bool
+        As for `frame_array`.
+
+    Returns
+    -------
+    dask.array.Array, shape (n_rows,)
+    """
+    dtype = series.dtype if isinstance(series.dtype, np.dtype) else np.dtype(object)
+    return _array(series, values_of, dtype, (), with_lengths=with_lengths)
+
+
+def numbers_of(part: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return a partition's numbers, shape (n, d)."""
+    if dtype.kind == "f":
+        return np.ascontiguousarray(part.to_numpy(dtype=dtype, na_value=np.nan))
+    return np.ascontiguousarray(part.to_numpy(dtype=dtype))
+
+
+def values_of(part: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return a partition's values, shape (n,); numbers that may be missing as floats."""
+    if dtype.kind == "O" and getattr(part.dtype, "kind", "O") in "iuf":
+        return np.asarray(part.to_numpy(dtype=np.float64, na_value=np.nan))
+    return np.asarray(part)
+
+
+def _array(frame: Any, convert: Any, dtype: np.dtype[Any], tail: tuple[int, ...], *, with_lengths: bool) -> Any:
+    import dask
+    import dask.array as da
+
+    parts = frame.to_delayed()
+    lengths = [float("nan")] * len(parts)
+    if with_lengths:
+        column = frame[[frame.columns[0]]] if is_dask_frame(frame) else frame
+        lengths = [int(n) for n in dask.compute(*(dask.delayed(len)(part) for part in column.to_delayed()))]
+    pieces = [
+        da.from_delayed(dask.delayed(convert)(part, dtype), shape=(length, *tail), dtype=dtype)
+        for part, length in zip(parts, lengths, strict=True)
+        if length != 0
+    ]
+    return da.concatenate(pieces) if pieces else da.empty((0, *tail), dtype=dtype)
+
+
+def _common_dtype(frame: Any, what: str) -> np.dtype[Any]:
+    """The dtype that holds all columns; float64 where a value may be missing."""
+    if not len(frame.columns):
+        raise DataError(f"{what} has no columns: give at least one", kind="zero-features")
+    kinds: list[np.dtype[Any]] = []
+    for name, dtype in frame.dtypes.items():
+        kind = getattr(dtype, "kind", "O")
+        if kind not in "biuf":
+            raise DataError(
+                f"column {name!r} of {what} has dtype {dtype}: only real numbers can be trained on, encode or drop "
+                "what is not a number",
+                kind="not-numeric",
+            )
+        if not isinstance(dtype, np.dtype):
+            kinds.append(np.dtype(np.float64))
+        else:
+            kinds.append(np.dtype(np.uint8) if kind == "b" else dtype)
+    return np.result_type(*kinds)

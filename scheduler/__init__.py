@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 _EXPORTS = {
+    "TimeLimit": "time_limit",
     "TrainingJob": "training",
     "TrainingResult": "training",
     "Path": "training",

@@ -29,6 +29,7 @@ from distkern.scheduler.posing import Posed, pose
 from distkern.scheduler.problems import Folds, OtherFolds
 from distkern.scheduler.refitting import check_sample
 from distkern.scheduler.threads import single_threaded_blas
+from distkern.scheduler.time_limit import TimeLimit
 from distkern.scheduler.training import (
     HOLDOUT_FRACTION,
     Path,
@@ -66,6 +67,7 @@ def cross_validate(
     source: BlockSource,
     backend: Backend,
     events: EventBus,
+    limit: TimeLimit | None = None,
 ) -> FoldErrors:
     """Train every job outside every fold, in one pass over the rows.
 
@@ -83,19 +85,29 @@ def cross_validate(
         Where blocks and factors live.
     events : EventBus
         Told of reads; the rounds of so many problems say nothing.
+    limit : TimeLimit, optional
+        When the search must have ended.
 
     Raises
     ------
+    RunError
+        ``time-limit``: paths that were cut short at different lengths could not be compared.
     DataError
         The rows cannot be trained on, or those outside some fold cannot.
     """
     with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):
-        return _cross_validate(jobs, folds, source, backend, events)
+        return _cross_validate(jobs, folds, source, backend, events, limit or TimeLimit())
 
 
 def _cross_validate(
-    jobs: Sequence[TrainingJob], folds: Folds, source: BlockSource, backend: Backend, events: EventBus
+    jobs: Sequence[TrainingJob],
+    folds: Folds,
+    source: BlockSource,
+    backend: Backend,
+    events: EventBus,
+    limit: TimeLimit,
 ) -> FoldErrors:
+    limit.begin()
     first = jobs[0]
     load = Load(
         classification=first.classification,
@@ -134,7 +146,8 @@ def _cross_validate(
     selectors = make_selectors(posed, loaded.n_held)
     for selector, part in zip(selectors, backend.exchange(begin).problems, strict=True):
         selector.begin(part)
-    run_steps(selectors, backend, EventBus([]), lambda: 0.0)
+    run_steps(selectors, backend, EventBus([]), lambda: 0.0, limit)
+    limit.require_search()
     paths = iter([make_path(selector, source.n_rows, source.n_features) for selector in selectors])
     waiting = iter(posed)
     scored = []

@@ -19,6 +19,7 @@ from distkern.scheduler.pass_plan import out_of_memory
 from distkern.scheduler.plan import TrainingPlan
 from distkern.scheduler.problems import Folds
 from distkern.scheduler.running import make_backend, plan_job, problem_counts, target_count
+from distkern.scheduler.time_limit import TimeLimit
 from distkern.scheduler.training import TrainingJob
 from distkern.scheduler.workers import WorkerFacts, worker_facts
 from distkern.storage.source import BlockSource
@@ -61,6 +62,7 @@ def search_settings(
     factors: str = "auto",
     memory_limit: int | None = None,
     subscribers: Iterable[Subscriber] = (),
+    limit: TimeLimit | None = None,
 ) -> SearchResult:
     """Cross-validate settings, as many side by side as fit into memory.
 
@@ -74,6 +76,8 @@ def search_settings(
         Training rows.
     client, factors, memory_limit, subscribers
         As for `run_training`.
+    limit : TimeLimit, optional
+        When the search must have ended.
 
     Returns
     -------
@@ -85,8 +89,11 @@ def search_settings(
         The rows cannot be trained on.
     BudgetError
         One setting does not fit, whatever goes to scratch.
+    RunError
+        ``time-limit``.
     """
     started = perf_counter()
+    limit = limit or TimeLimit()
     events = EventBus(subscribers)
     facts = None if client is None else worker_facts(client)
     errors = np.zeros((len(jobs), n_folds))
@@ -100,9 +107,8 @@ def search_settings(
             plan.require_fit()
             executor, backend = make_backend(source, client, events, plan)
             try:
-                found = cross_validate(
-                    group, Folds(n_folds, group[0].seed), source, AnnouncingBackend(backend, events), events
-                )
+                announcing = AnnouncingBackend(backend, events, limit)
+                found = cross_validate(group, Folds(n_folds, group[0].seed), source, announcing, events, limit)
             except MemoryError as error:
                 advice = "free memory, lower memory_limit ([cluster] memory), or use more workers"
                 raise out_of_memory(plan.peak, error, advice) from error

@@ -27,6 +27,7 @@ from distkern.kernels import kernel_of_centers
 from distkern.model import KernelModel
 from distkern.scheduler import (
     SearchResult,
+    TimeLimit,
     TrainingJob,
     TrainingPlan,
     TrainingResult,
@@ -79,6 +80,7 @@ class KernelLeastSquares(Projections, BlockEstimator):
     factors: str
     client: Any
     memory_limit: int | str | None
+    max_seconds: float | None
     run_dir: Any
     random_state: int
     callbacks: Any
@@ -142,7 +144,9 @@ class KernelLeastSquares(Projections, BlockEstimator):
         more = work.n_rows * (work.row_bytes + 8 * work.target_columns)
         return replace(planned, passes=planned.passes + 1, bytes_read=planned.bytes_read + more)
 
-    def _search(self, jobs: Sequence[TrainingJob], n_folds: int, X: Any, y: Any, sample_weight: Any) -> SearchResult:
+    def _search(
+        self, jobs: Sequence[TrainingJob], n_folds: int, limit: TimeLimit, X: Any, y: Any, sample_weight: Any
+    ) -> SearchResult:
         """Cross-validate settings on the rows that `fit` would take; `jobs` has one a setting."""
         source, client = self._rows_to_train(X, y, sample_weight)
         return search_settings(
@@ -153,6 +157,7 @@ class KernelLeastSquares(Projections, BlockEstimator):
             factors=self.factors,
             memory_limit=byte_count("memory_limit", self.memory_limit),
             subscribers=self.callbacks or (),
+            limit=limit,
         )
 
     def _plain_regularization(self) -> str | float:
@@ -173,7 +178,11 @@ class KernelLeastSquares(Projections, BlockEstimator):
     def _check_parameters(self) -> None:
         check_parameters(self)
 
+    def _time_limit(self) -> TimeLimit:
+        return TimeLimit(None if self.max_seconds is None else float(self.max_seconds))
+
     def _train(self, source: BlockSource, client: Any) -> None:
+        limit = self._time_limit()
         subscribers: list[Subscriber] = list(self.callbacks or ())
         run, is_new = self._run_directory()
         if run is not None:
@@ -183,6 +192,7 @@ class KernelLeastSquares(Projections, BlockEstimator):
             "factors": self.factors,
             "memory_limit": byte_count("memory_limit", self.memory_limit),
             "subscribers": subscribers,
+            "limit": limit,
         }
         try:
             job = self.training_job()

@@ -30,10 +30,13 @@ class Terminal:
     verbosity : int
         -1 errors only, 0 progress and warnings, 1 what every room logs, 2 debugging and what
         libraries log too.
+    json_wanted : bool
+        Whether standard output is read by a program: what fails is said there too, as JSON.
     """
 
     def __init__(self, verbosity: int = 0) -> None:
         self.verbosity = verbosity
+        self.json_wanted = False
 
     @property
     def quiet(self) -> bool:

@@ -167,7 +167,7 @@ def test_paths_that_were_cut_short_are_not_compared() -> None:
     job, source = JOBS["regression"]
     clock = Clock()
     jobs = [replace(job, sigma=sigma) for sigma in (0.5, 1.0)]
-    with pytest.raises(RunError, match="max_seconds=9 .* cannot be compared") as caught:
+    with pytest.raises(RunError, match=r"max_seconds=9 .* cannot be compared") as caught:
         search_settings(jobs, 3, source, limit=TimeLimit(9.0, clock), subscribers=[clock.hear])
     assert caught.value.kind == "time-limit"
     found = search_settings(jobs, 3, source, limit=TimeLimit(1000.0, Clock()))

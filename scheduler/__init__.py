@@ -18,6 +18,7 @@ _EXPORTS = {
     "plan_job": "running",
     "SearchResult": "searching",
     "problem_counts": "running",
+    "search_once": "search_record",
     "search_settings": "searching",
     "run_training": "running",
     "worker_facts": "workers",

@@ -87,6 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     terminal = Terminal()
     terminal.json_wanted = "--json" in words
+    terminal.owns_process = arguments is None
     with terminal.log_records(), terminated_as_interrupted():
         try:
             status = cli.main(

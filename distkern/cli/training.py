@@ -48,7 +48,7 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False, resume: bo
     TrainingResult
         The model and what it came to.
     """
-    started = perf_counter()
+    started = perf_counter() - terminal.seconds()
     refuse_nested(job)
     resumed = find_resumed(job, overwrite=overwrite) if resume else None
     replace_model = overwrite or (resumed is not None and names_model(resumed.job, job.output.model))
@@ -74,7 +74,7 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False, resume: bo
             callbacks = {"callbacks": (show, watch)}
             parameters = job.model.parameters()
             if parameters.get("max_seconds") is not None:
-                # The time is that of the command: finding data and workers counts.
+                # The time is that of the command: starting it, finding data and workers counts.
                 parameters["max_seconds"] = max(parameters["max_seconds"] - (perf_counter() - started), 1e-9)
             model = build(job.model.method, task, parameters, surroundings | callbacks)
             model = model.fit(rows.X, rows.y) if isinstance(rows, PlainArrays) else model.fit(rows)

@@ -36,6 +36,7 @@ from distkern.scheduler import (
     evaluate,
     plan_job,
     run_training,
+    search_once,
     search_settings,
     workload,
 )
@@ -198,7 +199,7 @@ class KernelLeastSquares(Projections, BlockEstimator):
             job = self.training_job()
             if isinstance(self.sigma, str) and self.sigma == "cv":
                 tried = width_jobs(job)
-                found = search_settings(tried, int(self.folds), source, **where)
+                found = search_once(run, tried, int(self.folds), source, **where)
                 self.cv_results_ = sigma_results(found)
                 job = tried[found.best]
             result = run_training(job, source, run=run, **where)

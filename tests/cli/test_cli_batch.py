@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from command_line import Call, Finished, environment, job_text, model_bits, undisturbed
 
+from distkern.cli.terminal import Terminal
 from distkern.storage import RunDirectory, write_dataset
 
 NONE = "0.000001"
@@ -274,3 +275,15 @@ def test_the_codes_are_in_the_help(call: Call) -> None:
     text = " ".join(call("--help").out.split())
     for code in ("0 done", "2 usage", "3 data", "4 does", "5 cluster", "6 run", "130 interrupted", "1 a fault"):
         assert code in text
+
+
+@pytest.mark.parametrize(("own", "least"), [(True, 0.001), (False, 0.0)])
+def test_the_time_of_a_command_begins_with_its_process(own: bool, least: float) -> None:
+    terminal = Terminal()
+    terminal.owns_process = own
+    age = terminal.seconds()
+    assert age == 0.0 if not own else least < age < 1e6
+
+
+def test_a_process_of_its_own_trains_in_time(job: Path, shell: Call) -> None:
+    assert record_of(shell("train", job, "--json", "--max-seconds", NONE))["stop_reason"] == "time-limit"

@@ -165,6 +165,17 @@ def test_auto_refuses_other_rows_and_does_without_any(job: Path, call: Call) -> 
     assert "data.content" in error["message"]
 
 
+def test_auto_of_plain_arrays(job: Path, call: Call) -> None:
+    plain = job_text(
+        data={"x": "waves.zarr/X", "y": "waves.zarr/y"}, model={"max_centers": 9}, output={"model": "m", "run": "r"}
+    )
+    job.write_text(plain)
+    first = call("train", job, "--resume", "auto", "--json")
+    before = files(job.parent)
+    assert call("train", job, "--resume", "auto", "--json").out == first.out
+    assert files(job.parent) == before
+
+
 def test_auto_of_a_run_that_python_made(job: Path, call: Call) -> None:
     import distkern as dk
 
@@ -239,17 +250,8 @@ def test_a_run_that_exists_is_said_as_json(job: Path, call: Call) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_is_said_as_json_and_auto_goes_on(number: int, job: Path, call: Call) -> None:
-    words = [
-        "train",
-        str(job),
-        "--json",
-        "--resume",
-        "auto",
-        "--set",
-        "model.max_centers=350",
-        "--set",
-        "model.panel=1",
-    ]
+    settings = ("model.sigma=0.1", "model.max_centers=350", "model.panel=1")
+    words = ["train", str(job), "--json", "--resume", "auto", *(f"--set={setting}" for setting in settings)]
     process = subprocess.Popen(
         [sys.executable, "-m", "distkern", *words, "-v"],
         cwd=job.parent,

@@ -55,6 +55,8 @@ def _described(found: SearchResult) -> dict[str, Any]:
     return {
         "errors": found.errors,
         "n_centers": found.n_centers,
+        "trained": found.trained,
+        "mean_errors": found.mean_errors,
         "kernels": [{"name": kernel.name, "parameters": kernel.parameters()} for kernel in found.kernels],
         "passes": found.passes,
         "bytes_read": found.bytes_read,
@@ -65,10 +67,12 @@ def _described(found: SearchResult) -> dict[str, Any]:
 def _restored(kept: dict[str, Any], shape: tuple[int, int]) -> SearchResult | None:
     try:
         errors, n_centers = np.array(kept["errors"], dtype=np.float64), np.array(kept["n_centers"], dtype=np.int64)
+        trained, means = np.array(kept["trained"], dtype=np.bool_), np.array(kept["mean_errors"], dtype=np.float64)
         kernels = [kernel_from_parameters(kernel["name"], kernel["parameters"]) for kernel in kept["kernels"]]
         costs = int(kept["passes"]), int(kept["bytes_read"]), float(kept["seconds"])
     except (KeyError, TypeError, ValueError, OverflowError, JobError):
         return None
-    if errors.shape != shape or n_centers.shape != shape or len(kernels) != shape[0]:
+    shapes = {array.shape for array in (errors, n_centers, trained)} | {(*means.shape, shape[1])}
+    if shapes != {shape} or len(kernels) != shape[0] or np.isnan(means).all():
         return None
-    return SearchResult(errors, n_centers, kernels, *costs)
+    return SearchResult(errors, n_centers, trained, means, kernels, *costs)

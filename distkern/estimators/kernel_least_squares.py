@@ -146,7 +146,15 @@ class KernelLeastSquares(Projections, BlockEstimator):
         return replace(planned, passes=planned.passes + 1, bytes_read=planned.bytes_read + more)
 
     def _search(
-        self, jobs: Sequence[TrainingJob], n_folds: int, limit: TimeLimit, X: Any, y: Any, sample_weight: Any
+        self,
+        jobs: Sequence[TrainingJob],
+        n_folds: int,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        *,
+        leave_out: bool,
+        limit: TimeLimit,
     ) -> SearchResult:
         """Cross-validate settings on the rows that `fit` would take; `jobs` has one a setting."""
         source, client = self._rows_to_train(X, y, sample_weight)
@@ -154,6 +162,7 @@ class KernelLeastSquares(Projections, BlockEstimator):
             jobs,
             n_folds,
             source,
+            leave_out=leave_out,
             client=client,
             factors=self.factors,
             memory_limit=byte_count("memory_limit", self.memory_limit),

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from trainings import make_data, make_job, make_source
 
@@ -34,6 +35,8 @@ def searched(run: RunDirectory, jobs: Any = JOBS, folds: int = 3, source: Any = 
 def assert_same(a: SearchResult, b: SearchResult) -> None:
     assert a.errors.tobytes() == b.errors.tobytes()
     assert a.n_centers.tobytes() == b.n_centers.tobytes()
+    assert a.trained.tobytes() == b.trained.tobytes()
+    assert a.mean_errors.tobytes() == b.mean_errors.tobytes()
     assert a.kernels == b.kernels
     assert (a.best, a.passes, a.bytes_read) == (b.best, b.passes, b.bytes_read)
 
@@ -73,6 +76,9 @@ def test_another_search_is_made(other: dict[str, Any], run: RunDirectory) -> Non
         {"errors": [[1.0]]},
         {"errors": "many"},
         {"n_centers": None},
+        {"trained": [True, False]},
+        {"mean_errors": [float("nan")] * 2},
+        {"mean_errors": [1.0]},
         {"kernels": []},
         {"kernels": [{"name": "none such", "parameters": {}}] * 2},
         {"kernels": [3, 4]},
@@ -88,6 +94,18 @@ def test_what_is_damaged_is_made_again(damage: dict[str, Any], run: RunDirectory
     found, made = searched(run)
     assert made
     assert_same(found, first)
+
+
+def test_folds_that_were_left_out_stay_so(run: RunDirectory) -> None:
+    first, _ = searched(run)
+    errors, trained = first.errors.copy(), first.trained.copy()
+    errors[1, 2], trained[1, 2] = np.nan, False
+    assert run.search is not None
+    run.write_search({**run.search, "errors": errors, "trained": trained})
+    found, made = searched(run)
+    assert not made
+    assert np.isnan(found.errors[1, 2])
+    assert not found.trained[1, 2]
 
 
 def test_what_is_no_json_is_made_again(run: RunDirectory) -> None:

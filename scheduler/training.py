@@ -300,6 +300,9 @@ def _train(
         passes, bytes_read = passes + refitted.passes, bytes_read + refitted.bytes_read
         tell_of_reads(ReadReport(retries=refitted.report.retries), source, events)
     reason = max(zip(selectors, paths, strict=True), key=lambda pair: pair[0].n_centers)[1].reason
+    if any(path.reason is StopReason.TIME_LIMIT for path in paths):
+        # However long the others are: the run can go on.
+        reason = StopReason.TIME_LIMIT
     backend.finish()
     seconds = clock()
     union = np.concatenate([path.candidates(source.n_rows)[: path.n_centers] for path in paths])

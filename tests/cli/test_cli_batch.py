@@ -279,6 +279,15 @@ def test_the_codes_are_in_the_help(call: Call) -> None:
         assert code in text
 
 
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_in_time_on_workers_and_on_without_them(job: Path, call: Call) -> None:
+    short = record_of(call("train", job, "--workers", 2, "--max-seconds", NONE, "--resume", "auto", "--json"))
+    assert short["stop_reason"] == "time-limit"
+    assert record_of(call("train", job, "--resume", "auto", "--json"))["n_centers"] == 60
+    assert model_bits(job.parent / "m") == undisturbed(call, job)
+
+
 @pytest.mark.parametrize(("own", "least"), [(True, 0.001), (False, 0.0)])
 def test_the_time_of_a_command_begins_with_its_process(own: bool, least: float) -> None:
     terminal = Terminal()

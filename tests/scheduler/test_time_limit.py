@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from trainings import assert_same_bits, make_classes, make_data, make_job, make_source
 
@@ -125,6 +126,20 @@ def test_begun_here_and_resumed_on_workers(name: str, factors: str, in_process_c
         assert short.reason is StopReason.TIME_LIMIT
         again, _ = limited(job, source, 1000.0, RunDirectory.open(run.path), **{**after, "factors": factors})
         assert_same_bits(again, whole)
+
+
+def test_one_path_that_is_cut_short_is_enough() -> None:
+    """Also where another one ended by itself, with as many centres."""
+    labels = np.where(ROWS[:, 0] > np.median(ROWS[:, 0]), "z-far", LABELS)
+    labels = np.where(labels == np.unique(labels)[1], "a-first", labels)
+    job = make_job(classification=True, multiclass="one-vs-rest", stop="gcv", patience=3, panel=1, max_centers=9)
+    ties = 0
+    for seconds in range(30, 34):
+        result, _ = limited(job, make_source(ROWS, labels, rows=20), float(seconds))
+        assert result.reason is StopReason.TIME_LIMIT
+        longest = [path.reason for path in result.paths if len(path.rows) == max(len(p.rows) for p in result.paths)]
+        ties += longest[0] is not StopReason.TIME_LIMIT
+    assert ties
 
 
 def test_another_limit_on_centres_after_a_limit_on_time(tmp_path: Path) -> None:

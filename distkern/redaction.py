@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["displayed_cause", "redact", "redact_values"]
+__all__ = ["conceal", "displayed_cause", "names_secret", "redact", "redact_values"]
 
 HIDDEN = "***"
 """Stands for what was taken out."""
@@ -32,6 +32,27 @@ _AUTHORIZATION = re.compile(
 )
 
 
+_LEAST_SECRET = 4
+_concealed: set[str] = set()
+
+
+def conceal(secret: str) -> None:
+    """Take a text out of everything that passes `redact` from now on, wherever it stands.
+
+    Parameters
+    ----------
+    secret : str
+        Known to be a credential. What is shorter than four characters is left alone: it would be found in words.
+    """
+    if len(secret) >= _LEAST_SECRET:
+        _concealed.add(secret)
+
+
+def names_secret(name: str) -> bool:
+    """Tell whether a name speaks of a credential, as ``AWS_SECRET_ACCESS_KEY`` or ``token`` do."""
+    return _NAMED.search(f"{name}=x") is not None
+
+
 def redact(text: str) -> str:
     """Replace credentials in a text.
 
@@ -44,8 +65,10 @@ def redact(text: str) -> str:
     -------
     str
         The text with user names and passwords of URLs, the values of their query parameters, and values that follow
-        a name such as ``secret`` or ``token`` replaced by ``***``.
+        a name such as ``secret`` or ``token``, and what was given to `conceal`, replaced by ``***``.
     """
+    for secret in sorted(_concealed, key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
     if "://" in text:
         text = _USER_AND_PASSWORD.sub(HIDDEN, text)
         text = _USER.sub(HIDDEN, text)
@@ -79,7 +102,7 @@ def redact_values(value: Any) -> Any:
 
 
 def _redact_item(key: str, item: Any) -> Any:
-    if isinstance(item, str) and item and _NAMED.search(f"{key}=x"):
+    if isinstance(item, str) and item and names_secret(key):
         return HIDDEN
     return redact_values(item)
 

@@ -19,6 +19,7 @@ class StopReason(StrEnum):
     CANDIDATES_EXHAUSTED = "candidates-exhausted"
     RESIDUAL_BELOW = "residual-below"
     UNEXPLAINED_BELOW = "unexplained-below"
+    TIME_LIMIT = "time-limit"
 
     @property
     def advice(self) -> str:
@@ -48,6 +49,10 @@ _ADVICE = {
     StopReason.RESIDUAL_BELOW: "The largest residual fell below tol, or all targets are equal and leave none.",
     StopReason.UNEXPLAINED_BELOW: (
         "The part of the targets' squares that no centre explains fell below tolerance, or all targets are equal."
+    ),
+    StopReason.TIME_LIMIT: (
+        "The time of max_seconds was used up, and the model of the centres so far is kept; a run that has a directory "
+        "goes on from there, with --resume or by another fit."
     ),
 }
 

@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 _EXPORTS = {
+    "TimeLimit": "time_limit",
     "TrainingJob": "training",
     "TrainingResult": "training",
     "Path": "training",
@@ -17,6 +18,7 @@ _EXPORTS = {
     "plan_job": "running",
     "SearchResult": "searching",
     "problem_counts": "running",
+    "search_once": "search_record",
     "search_settings": "searching",
     "run_training": "running",
     "worker_facts": "workers",

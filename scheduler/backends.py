@@ -25,6 +25,7 @@ from distkern.scheduler.messages import (
     message_name,
 )
 from distkern.scheduler.row_matrix import MemoryBudget
+from distkern.scheduler.time_limit import TimeLimit
 from distkern.storage import ReadReport
 from distkern.storage.source import BlockSource
 
@@ -79,11 +80,14 @@ class AnnouncingBackend:
         Where messages go.
     events : EventBus
         Told of exchanges.
+    limit : TimeLimit, optional
+        Told how long they take.
     """
 
-    def __init__(self, backend: Backend, events: EventBus) -> None:
+    def __init__(self, backend: Backend, events: EventBus, limit: TimeLimit | None = None) -> None:
         self._backend = backend
         self._events = events
+        self._limit = limit or TimeLimit()
 
     @property
     def exchanges(self) -> int:
@@ -94,7 +98,9 @@ class AnnouncingBackend:
         """Send the next message."""
         started = perf_counter()
         answer = self._backend.exchange(message)
-        self._events.emit(ExchangeDone(name=message_name(message), seconds=perf_counter() - started))
+        seconds = perf_counter() - started
+        self._limit.note_exchange(seconds)
+        self._events.emit(ExchangeDone(name=message_name(message), seconds=seconds))
         return answer
 
     def skip(self, message: Message, answer: Answer) -> None:

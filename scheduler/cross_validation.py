@@ -29,6 +29,7 @@ from distkern.scheduler.posing import Posed, pose
 from distkern.scheduler.problems import Folds, OtherFolds
 from distkern.scheduler.refitting import check_sample
 from distkern.scheduler.threads import single_threaded_blas
+from distkern.scheduler.time_limit import TimeLimit
 from distkern.scheduler.training import (
     HOLDOUT_FRACTION,
     Path,
@@ -67,6 +68,7 @@ def cross_validate(
     source: BlockSource,
     backend: Backend,
     events: EventBus,
+    limit: TimeLimit | None = None,
 ) -> FoldErrors:
     """Train jobs outside folds, in one pass over the rows.
 
@@ -86,14 +88,18 @@ def cross_validate(
         Where blocks and factors live.
     events : EventBus
         Told of reads; the rounds of so many problems say nothing.
+    limit : TimeLimit, optional
+        When the search must have ended.
 
     Raises
     ------
+    RunError
+        ``time-limit``: paths that were cut short at different lengths could not be compared.
     DataError
         The rows cannot be trained on, or those outside some fold cannot.
     """
     with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):
-        return _cross_validate(jobs, models, folds, source, backend, events)
+        return _cross_validate(jobs, models, folds, source, backend, events, limit or TimeLimit())
 
 
 def _cross_validate(
@@ -103,7 +109,9 @@ def _cross_validate(
     source: BlockSource,
     backend: Backend,
     events: EventBus,
+    limit: TimeLimit,
 ) -> FoldErrors:
+    limit.begin()
     first = jobs[0]
     load = Load(
         classification=first.classification,
@@ -141,7 +149,8 @@ def _cross_validate(
     selectors = make_selectors(posed, loaded.n_held)
     for selector, part in zip(selectors, backend.exchange(begin).problems, strict=True):
         selector.begin(part)
-    run_steps(selectors, backend, EventBus([]), lambda: 0.0)
+    run_steps(selectors, backend, EventBus([]), lambda: 0.0, limit)
+    limit.require_search()
     paths = iter([make_path(selector, source.n_rows, source.n_features) for selector in selectors])
     waiting = iter(posed)
     scored = []

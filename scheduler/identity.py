@@ -50,17 +50,22 @@ def identity_of(job: TrainingJob, source: BlockSource) -> dict[str, Any]:
         settings["kernel"] = {"name": job.kernel.name, **job.kernel.parameters()}
     return {
         "model": settings,
-        "data": {
-            "n_rows": source.n_rows,
-            "n_features": source.n_features,
-            "targets": list(source.target_shape),
-            "dtype": np.dtype(source.feature_dtype).str,
-            "blocks": len(source.boundaries) - 1,
-            "block_rows": source.boundaries[1] - source.boundaries[0] if len(source.boundaries) > 1 else 0,
-            "classes": None if source.classes is None else _digest(source.classes),
-            "content": source.fingerprint(),
-        },
+        "data": identity_of_data(source),
         "software": software(),
+    }
+
+
+def identity_of_data(source: BlockSource) -> dict[str, Any]:
+    """Describe rows by what can be told without reading them, in JSON values."""
+    return {
+        "n_rows": source.n_rows,
+        "n_features": source.n_features,
+        "targets": list(source.target_shape),
+        "dtype": np.dtype(source.feature_dtype).str,
+        "blocks": len(source.boundaries) - 1,
+        "block_rows": source.boundaries[1] - source.boundaries[0] if len(source.boundaries) > 1 else 0,
+        "classes": None if source.classes is None else _digest(source.classes),
+        "content": source.fingerprint(),
     }
 
 

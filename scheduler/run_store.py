@@ -21,6 +21,7 @@ from distkern.scheduler.identity import EXTENSIBLE, identity_of, require_same
 from distkern.scheduler.loading import read_block, require_unchanged
 from distkern.scheduler.messages import Begin, Message, Step, digest
 from distkern.scheduler.threads import map_tiles
+from distkern.scheduler.time_limit import TimeLimit
 from distkern.scheduler.training import TrainingJob
 from distkern.storage import Journal, RunDirectory, recorded
 from distkern.storage.journal import Place
@@ -127,9 +128,12 @@ class RecordingBackend:
         The record.
     events : EventBus
         Muted while answers come from the record.
+    limit : TimeLimit, optional
+        Asleep while answers come from the record. Once it has passed nothing is recorded any more, so that the record
+        ends where selection can go on.
     """
 
-    def __init__(self, backend: Backend, store: RunStore, events: EventBus) -> None:
+    def __init__(self, backend: Backend, store: RunStore, events: EventBus, limit: TimeLimit | None = None) -> None:
         self._backend = backend
         self._store = store
         self._events = events
@@ -139,7 +143,8 @@ class RecordingBackend:
         self._earlier_exchanges = 0
         self._earlier_seconds = 0.0
         self._started = perf_counter()
-        events.muted = bool(store.places)
+        self._limit = limit or TimeLimit()
+        self._limit.asleep = events.muted = bool(store.places)
 
     @property
     def exchanges(self) -> int:
@@ -170,7 +175,8 @@ class RecordingBackend:
                 )
             self._go_live()
         answer = self._backend.exchange(message)
-        self._store.append(Record(name, answer, self.exchanges, self.seconds()))
+        if not self._limit.passed:
+            self._store.append(Record(name, answer, self.exchanges, self.seconds()))
         return answer
 
     def skip(self, message: Message, answer: Answer) -> None:
@@ -194,6 +200,7 @@ class RecordingBackend:
         self._store.begin(self._taken)
         self._started = perf_counter()
         self._events.muted = False
+        self._limit.wake(self._earlier_seconds)
         if self._taken:
             self._events.emit(
                 RunResumed(run_id=self._store.run_id, exchanges=self._taken, seconds=self._earlier_seconds)

@@ -21,6 +21,7 @@ from distkern.scheduler.row_matrix import MemoryBudget
 from distkern.scheduler.run_store import RecordingBackend, RunStore
 from distkern.scheduler.settings import SelectionSettings
 from distkern.scheduler.threads import available_cores
+from distkern.scheduler.time_limit import TimeLimit
 from distkern.scheduler.training import TrainingJob, TrainingResult, train
 from distkern.scheduler.workers import WorkerFacts, worker_facts
 from distkern.storage import RunDirectory
@@ -42,6 +43,7 @@ def run_training(
     memory_limit: int | None = None,
     subscribers: Iterable[Subscriber] = (),
     run: RunDirectory | None = None,
+    limit: TimeLimit | None = None,
 ) -> TrainingResult:
     """Train on this process, or on the workers of a dask client.
 
@@ -62,6 +64,8 @@ def run_training(
         Take the events.
     run : RunDirectory, optional
         Where every exchange is recorded; what is on record there already is not computed again.
+    limit : TimeLimit, optional
+        When selection must end with what it has; the time since it was made counts.
 
     Returns
     -------
@@ -86,7 +90,7 @@ def run_training(
     store = None if run is None else RunStore(run, job, source)
     try:
         executor, backend = make_backend(source, client, events, plan, store)
-        return _run(job, source, executor, backend, events, plan, store)
+        return _run(job, source, executor, backend, events, plan, store, limit or TimeLimit())
     finally:
         if store is not None:
             store.close()
@@ -139,13 +143,15 @@ def _run(
     events: EventBus,
     plan: TrainingPlan,
     store: RunStore | None,
+    limit: TimeLimit,
 ) -> TrainingResult:
     run_id = clock = None
     if store is not None:
-        recording = RecordingBackend(backend, store, events)
+        recording = RecordingBackend(backend, store, events, limit)
         run_id, clock, backend = store.run_id, recording.seconds, recording
     try:
-        result = train(job, source, AnnouncingBackend(backend, events), events, executor.n_workers, run_id, clock)
+        announcing = AnnouncingBackend(backend, events, limit)
+        result = train(job, source, announcing, events, executor.n_workers, run_id, clock, limit)
         peak_worker = executor.peak_rss()
     except MemoryError as error:
         advice = (

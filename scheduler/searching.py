@@ -21,6 +21,7 @@ from distkern.scheduler.plan import TrainingPlan
 from distkern.scheduler.problems import Folds
 from distkern.scheduler.race import Race
 from distkern.scheduler.running import make_backend, plan_job, problem_counts, target_count
+from distkern.scheduler.time_limit import TimeLimit
 from distkern.scheduler.training import TrainingJob
 from distkern.scheduler.workers import WorkerFacts, worker_facts
 from distkern.storage.source import BlockSource
@@ -69,6 +70,7 @@ def search_settings(
     factors: str = "auto",
     memory_limit: int | None = None,
     subscribers: Iterable[Subscriber] = (),
+    limit: TimeLimit | None = None,
 ) -> SearchResult:
     """Cross-validate settings, as many side by side as fit into memory.
 
@@ -84,6 +86,8 @@ def search_settings(
         Whether a setting that cannot win any more loses its other folds, if they do not fit beside those before.
     client, factors, memory_limit, subscribers
         As for `run_training`.
+    limit : TimeLimit, optional
+        When the search must have ended.
 
     Returns
     -------
@@ -95,8 +99,11 @@ def search_settings(
         The rows cannot be trained on.
     BudgetError
         One setting does not fit, whatever goes to scratch.
+    RunError
+        ``time-limit``.
     """
     started = perf_counter()
+    limit = limit or TimeLimit()
     events = EventBus(subscribers)
     facts = None if client is None else worker_facts(client)
     race = Race(len(jobs), n_folds, leave_out=leave_out)
@@ -116,8 +123,9 @@ def search_settings(
                     [(group.index(setting), fold) for setting, fold in models],
                     Folds(n_folds, jobs[group[0]].seed),
                     source,
-                    AnnouncingBackend(backend, events),
+                    AnnouncingBackend(backend, events, limit),
                     events,
+                    limit,
                 )
             except MemoryError as error:
                 advice = "free memory, lower memory_limit ([cluster] memory), or use more workers"

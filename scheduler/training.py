@@ -40,6 +40,7 @@ from distkern.scheduler.refitting import check_sample, refit_paths
 from distkern.scheduler.selectors import HISTORY_DTYPE, PoolSelector, Selector, overflow
 from distkern.scheduler.settings import LOOKAHEAD_PANEL, LOOKAHEAD_POOL, SelectionSettings
 from distkern.scheduler.threads import map_tiles, single_threaded_blas
+from distkern.scheduler.time_limit import NOTHING, TimeLimit, WorkAfter
 from distkern.stopping import StopReason
 from distkern.storage import ReadReport
 from distkern.storage.source import BlockSource
@@ -187,6 +188,7 @@ def train(
     n_workers: int = 1,
     run_id: str | None = None,
     clock: Callable[[], float] | None = None,
+    limit: TimeLimit | None = None,
 ) -> TrainingResult:
     """Run one training.
 
@@ -206,6 +208,8 @@ def train(
         Name of the run, for the same; a new one by default.
     clock : callable, optional
         Seconds of training so far; counted from now by default.
+    limit : TimeLimit, optional
+        When selection must end with what it has.
 
     Returns
     -------
@@ -218,7 +222,8 @@ def train(
     """
     # Overflow is found in the sums, and in what they came to.
     with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):
-        return _train(job, source, backend, events, n_workers, run_id or uuid.uuid4().hex, clock or _new_clock())
+        run_id, clock, limit = run_id or uuid.uuid4().hex, clock or _new_clock(), limit or TimeLimit()
+        return _train(job, source, backend, events, n_workers, run_id, clock, limit)
 
 
 def _new_clock() -> Callable[[], float]:
@@ -234,7 +239,9 @@ def _train(
     n_workers: int,
     run_id: str,
     clock: Callable[[], float],
+    limit: TimeLimit,
 ) -> TrainingResult:
+    limit.begin()
     load = Load(
         classification=job.classification,
         sample_rows=MEDIAN_SAMPLE if job.sigma == "median" else 0,
@@ -273,7 +280,12 @@ def _train(
     selectors = make_selectors(posed, loaded.n_held)
     for selector, answer in zip(selectors, backend.exchange(begin).problems, strict=True):
         selector.begin(answer)
-    kernel_columns, rounds = run_steps(selectors, backend, events, clock)
+    after = WorkAfter(
+        reads=int(job.classification) + int(all_rows is not loaded),
+        refit_rows=0.0 if all_rows is loaded else all_rows.n_fit / loaded.n_fit,
+        norm_refit=job.refit is not None,
+    )
+    kernel_columns, rounds = run_steps(selectors, backend, events, clock, limit, after)
     paths = [make_path(selector, source.n_rows, source.n_features) for selector in selectors]
     histories = [np.array(selector.history, dtype=HISTORY_DTYPE) for selector in selectors]
     for path, history in zip(paths, histories, strict=True):
@@ -288,6 +300,9 @@ def _train(
         passes, bytes_read = passes + refitted.passes, bytes_read + refitted.bytes_read
         tell_of_reads(ReadReport(retries=refitted.report.retries), source, events)
     reason = max(zip(selectors, paths, strict=True), key=lambda pair: pair[0].n_centers)[1].reason
+    if any(path.reason is StopReason.TIME_LIMIT for path in paths):
+        # However long the others are: the run can go on.
+        reason = StopReason.TIME_LIMIT
     backend.finish()
     seconds = clock()
     union = np.concatenate([path.candidates(source.n_rows)[: path.n_centers] for path in paths])
@@ -346,9 +361,14 @@ def make_selectors(posed: Sequence[Posed], n_held: int) -> list[Selector]:
 
 
 def run_steps(
-    selectors: list[Selector], backend: Backend, events: EventBus, clock: Callable[[], float]
+    selectors: list[Selector],
+    backend: Backend,
+    events: EventBus,
+    clock: Callable[[], float],
+    limit: TimeLimit,
+    after: WorkAfter = NOTHING,
 ) -> tuple[int, int]:
-    """Step all problems in lockstep until each has ended; return kernel columns and rounds."""
+    """Step all problems in lockstep until each has ended, or the time is up; return kernel columns and rounds."""
     kernel_columns = told = 0
     while True:
         steps = tuple(_side_by_side(_next_step, selectors))
@@ -363,6 +383,11 @@ def run_steps(
         ]
         for _ in _side_by_side(_receive, told_of):
             pass
+        running = [selector for selector in selectors if selector.reason is None]
+        # Without a centre there would be no model to speak of.
+        if running and all(s.n_centers for s in running) and limit.ends(after, [s.n_centers for s in selectors]):
+            for selector in running:
+                selector.reason = StopReason.TIME_LIMIT
         accepted = sum(selector.n_centers for selector in selectors)
         if accepted > told and not any(s.mid_round for s in selectors if s.reason is None):
             told = accepted

@@ -106,7 +106,7 @@ def _run(path: str | os.PathLike[str]) -> dict[str, Any]:
             progress = {name: last.get(name) for name in ("n_centers", "gcv", "lambda_", "seconds")}
     places, drivers = recorded(run.path)
     return {
-        "state": "running or cut short" if run.summary is None else "finished",
+        "state": _state(run.summary),
         "progress": progress,
         "job": run.job,
         "n_events": count,
@@ -118,6 +118,12 @@ def _run(path: str | os.PathLike[str]) -> dict[str, Any]:
         },
         "summary": run.summary,
     }
+
+
+def _state(summary: dict[str, Any] | None) -> str:
+    if summary is None:
+        return "running or cut short"
+    return "out of time, can go on" if summary.get("stop_reason") == "time-limit" else "finished"
 
 
 def _array(path: str | os.PathLike[str]) -> dict[str, Any]:

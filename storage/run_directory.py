@@ -1,8 +1,9 @@
 """Run directories: what was asked for, what happened, and how it ended.
 
-``job.json`` says what was asked for and ``training.json`` what decides the model, ``events.jsonl`` grows by a line an
-event, ``summary.json`` appears at the end; `distkern.storage.journal` keeps the exchanges. A process that is killed
-leaves at most one torn line, which readers skip and the next writer closes.
+``job.json`` says what was asked for and ``training.json`` what decides the model, ``search.json`` what a search before
+it found, ``events.jsonl`` grows by a line an event, ``summary.json`` appears at the end; `distkern.storage.journal`
+keeps the exchanges. A process that is killed leaves at most one torn line, which readers skip and the next writer
+closes.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ __all__ = ["RunDirectory", "is_run", "run_place"]
 
 FORMAT_VERSION = 1
 _JOB, _TRAINING, _EVENTS, _SUMMARY = "job.json", "training.json", "events.jsonl", "summary.json"
+_SEARCH = "search.json"
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:
@@ -126,7 +128,7 @@ class RunDirectory:
             raise RunError(f"there is no run at {path}: check the name", kind="missing")
         if not is_run(folder):
             raise RunError(f"{path} is {appearance(folder)}, not a run directory", kind="not-a-run")
-        for name in (_JOB, _EVENTS, _SUMMARY):
+        for name in (_JOB, _EVENTS, _SUMMARY, _SEARCH):
             if (folder / name).is_symlink():
                 raise RunError(f"{path} is damaged: {name} is a link to another file", kind="corrupt")
         description = read_json(folder / _JOB)
@@ -183,6 +185,27 @@ class RunDirectory:
             ``not-writable``.
         """
         self._replace(_TRAINING, dict(training))
+
+    @property
+    def search(self) -> dict[str, Any] | None:
+        """What a search for settings found before the training; None where there was none, or it cannot be read."""
+        search = read_json(self.path / _SEARCH)
+        return search if isinstance(search, dict) else None
+
+    def write_search(self, search: Mapping[str, Any]) -> None:
+        """Write what a search found, in one step.
+
+        Parameters
+        ----------
+        search : mapping
+            JSON values, numpy arrays allowed.
+
+        Raises
+        ------
+        RunError
+            ``not-writable`` or ``disk-full``.
+        """
+        self._replace(_SEARCH, dict(search))
 
     def record(self, event: Mapping[str, Any]) -> None:
         """Append one event as a line of JSON.

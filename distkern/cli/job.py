@@ -25,6 +25,7 @@ from pydantic import (
 from distkern.cli.complaints import complaints
 from distkern.cli.parameters import METHODS, model_fields
 from distkern.cli.toml_source import override, read_toml
+from distkern.cli.variables import with_variables
 from distkern.errors import JobError
 
 _PATH = "a path between quotes"
@@ -141,7 +142,7 @@ def load_job(path: str | Path, overrides: Iterable[str] = (), cluster: Mapping[s
     Parameters
     ----------
     path : str or Path
-        The TOML file.
+        The TOML file; its texts may refer to environment variables.
     overrides : iterable of str
         ``section.key=value`` settings, which replace what the file says.
     cluster : mapping, optional
@@ -158,6 +159,16 @@ def load_job(path: str | Path, overrides: Iterable[str] = (), cluster: Mapping[s
         Names the file and the line, or the key, the value and what is allowed.
     """
     document = read_toml(Path(path))
+    replaced: dict[str, Any] = {}
+    for setting in overrides:
+        override(replaced, setting)
+    for name, keys in replaced.items():
+        section = document.get(name)
+        if isinstance(section, dict):
+            # What is replaced may refer to variables that are not set.
+            for key in keys:
+                section.pop(key, None)
+    document = with_variables(document, path)
     for setting in overrides:
         override(document, setting)
     if cluster:

@@ -53,7 +53,9 @@ def cli() -> None:
     """Train sparse kernel least-squares models on data that does not fit in memory.
 
     Results go to standard output, progress and logs to standard error. Exit codes: 0 done, 2 usage or job
-    file, 3 data, 4 does not fit the memory budget, 5 cluster, 6 run or model store, 130 interrupted.
+    file, 3 data, 4 does not fit the memory budget, 5 cluster, 6 run or model store, 130 interrupted (Ctrl-C
+    or SIGTERM; the run is kept), 1 a fault of distkern. A command with --json prints one JSON object last, also
+    where it fails: {"error": {"kind", "message", "exit_code"}}.
     """
 
 
@@ -82,11 +84,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code.
     """
     _open_streams()
+    words = sys.argv[1:] if arguments is None else list(arguments)
     terminal = Terminal()
+    terminal.json_wanted = "--json" in words
+    terminal.owns_process = arguments is None
     with terminal.log_records(), terminated_as_interrupted():
         try:
             status = cli.main(
-                args=None if arguments is None else list(arguments),
+                args=words,
                 prog_name="distkern",
                 standalone_mode=False,
                 obj=terminal,
@@ -95,28 +100,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
             shown = io.StringIO()
             error.show(file=shown)
             click.echo(redact(shown.getvalue()), nl=False, err=True)
-            return error.exit_code
+            return _failed(terminal, "usage", error.format_message(), error.exit_code)
         except DistkernError as error:
-            return _fail(terminal, error.message, error.exit_code)
+            return _fail(terminal, error.kind, error.message, error.exit_code)
         except (click.Abort, KeyboardInterrupt):
-            return _fail(terminal, "interrupted", INTERRUPTED)
+            return _fail(terminal, "interrupted", "interrupted", INTERRUPTED)
         except MemoryError:
             return _fail(
                 terminal,
+                "out-of-memory",
                 "the process ran out of memory; fewer centres ([model] max_centers), smaller blocks or more "
                 "memory ([cluster] memory) help",
                 BudgetError.exit_code,
             )
         except Exception as error:
             hint = "" if terminal.verbosity > 0 else "; run again with -v to see where"
-            return _fail(terminal, f"unexpected {type(error).__name__}: {error}{hint}", 1)
+            return _fail(terminal, "unexpected", f"unexpected {type(error).__name__}: {error}{hint}", 1)
         return _flushed(status if isinstance(status, int) else 0)
 
 
-def _fail(terminal: Terminal, message: str, code: int) -> int:
+def _fail(terminal: Terminal, kind: str, message: str, code: int) -> int:
     if terminal.verbosity > 0:
         click.echo(redact(traceback.format_exc()), err=True)
     click.echo(redact(f"distkern: error: {message}"), err=True)
+    return _failed(terminal, kind, message, code)
+
+
+def _failed(terminal: Terminal, kind: str, message: str, code: int) -> int:
+    """Say what failed as JSON too, where that was asked for."""
+    if terminal.json_wanted:
+        from distkern.cli.render import print_json
+
+        print_json({"error": {"kind": kind, "message": message, "exit_code": code}})
     return _flushed(code)
 
 

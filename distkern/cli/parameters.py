@@ -67,6 +67,7 @@ _CHECKED: dict[str, tuple[Any, str]] = {
     "standardize": (bool, "true or false"),
     "dtype": (Literal["float64", "float32"], '"float64" or "float32"'),
     "factors": (str, 'a place such as "auto", between quotes'),
+    "max_seconds": (_Positive, "a number of seconds above 0"),
     "random_state": (NonNegativeInt, "a whole number from 0"),
 }
 

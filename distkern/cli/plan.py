@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from distkern.cli.cluster import tls_files
-from distkern.cli.terminal import verbosity_options
+from distkern.cli.terminal import terminal_of, verbosity_options
 from distkern.errors import DataError, JobError
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ def plan(
         from distkern.cli.render import print_json
 
         print_json(planned.record())
+        # The one object of this command, also where the job does not fit.
+        terminal_of(click.get_current_context()).json_wanted = False
     else:
         show(planned)
     planned.require_fit()

@@ -21,6 +21,53 @@ _COSTS = (
 )
 
 
+_ORDER = (
+    "model",
+    "run",
+    "n_rows",
+    "n_features",
+    "n_targets",
+    "n_centers",
+    "lambda",
+    "gcv",
+    "stop_reason",
+    *_COSTS,
+    "test",
+)
+
+
+def is_result(summary: dict[str, Any]) -> bool:
+    """Tell whether the summary of a run is what a command recorded, and not that of an estimator or damaged."""
+    numbers = ("n_rows", "n_features", "n_centers", *(name for name in _COSTS if not name.startswith("peak_")))
+    return (
+        set(_ORDER) - {"test"} <= summary.keys() <= set(_ORDER)
+        and all(isinstance(summary[name], (int, float)) for name in numbers)
+        and (summary["stop_reason"] is None or summary["stop_reason"] in {str(reason) for reason in StopReason})
+        and isinstance(summary.get("test", {}), dict)
+    )
+
+
+class RecordedResult:
+    """What a training came to, as its run directory keeps it.
+
+    Parameters
+    ----------
+    summary : dict
+        What `TrainingResult.record` returned then.
+    """
+
+    def __init__(self, summary: dict[str, Any]) -> None:
+        self._summary = summary
+
+    def record(self) -> dict[str, Any]:
+        """Return the summary that ``--json`` prints."""
+        return {name: self._summary[name] for name in _ORDER if name in self._summary}
+
+    def show(self) -> None:
+        """Print the summary for a person."""
+        _show(self.record())
+
+
 class TrainingResult:
     """What a training came to.
 
@@ -44,15 +91,9 @@ class TrainingResult:
         """``{"error": fraction}`` or ``{"rmse": value}`` where test data was named."""
         return None if self.score is None else self.score.headline()
 
-    @property
-    def _reason(self) -> StopReason | None:
-        """Why selection ended, where a method selects."""
-        reason = getattr(self.model, "stop_reason_", None)
-        return None if reason is None else StopReason(reason)
-
     def record(self) -> dict[str, Any]:
         """Return the summary that ``--json`` prints."""
-        summary = self.model.summary_
+        summary, reason = self.model.summary_, getattr(self.model, "stop_reason_", None)
         record = {
             "model": self.job.output.model,
             "run": self.job.output.run,
@@ -62,30 +103,34 @@ class TrainingResult:
             "n_centers": summary["n_centers"],
             "lambda": getattr(self.model, "lambda_", None),
             "gcv": getattr(self.model, "gcv_", None),
-            "stop_reason": None if self._reason is None else self._reason.value,
+            "stop_reason": None if reason is None else StopReason(reason).value,
             **{name: summary[name] for name in _COSTS},
         }
         return record if self.score is None else {**record, "test": self.test}
 
     def show(self) -> None:
         """Print the summary for a person."""
-        record, reason = self.record(), self._reason
-        rows: list[tuple[str, object]] = [
-            ("rows x features", f"{record['n_rows']} x {record['n_features']}"),
-            ("targets", record["n_targets"]),
-            ("centres", record["n_centers"]),
-            ("lambda", record["lambda"]),
-            ("gcv", record["gcv"]),
-            ("stopped", None if reason is None else f"{reason}: {reason.advice}"),
-            ("seconds", f"{record['seconds']:.1f}"),
-            ("rounds, exchanges", f"{record['rounds']}, {record['exchanges']}"),
-            ("read", bytes_shown(record["bytes_read"])),
-            ("peak memory", _peaks(record)),
-            ("model", record["model"] or "not saved: the job names no model in [output]"),
-            ("run", record["run"] or "not kept: the job names no run in [output]"),
-        ]
-        rows += [(f"test {name}", value) for name, value in (self.test or {}).items()]
-        print_table(pairs([row for row in rows if row[1] is not None]))
+        _show(self.record())
+
+
+def _show(record: dict[str, Any]) -> None:
+    reason = None if record["stop_reason"] is None else StopReason(record["stop_reason"])
+    rows: list[tuple[str, object]] = [
+        ("rows x features", f"{record['n_rows']} x {record['n_features']}"),
+        ("targets", record["n_targets"]),
+        ("centres", record["n_centers"]),
+        ("lambda", record["lambda"]),
+        ("gcv", record["gcv"]),
+        ("stopped", None if reason is None else f"{reason}: {reason.advice}"),
+        ("seconds", f"{record['seconds']:.1f}"),
+        ("rounds, exchanges", f"{record['rounds']}, {record['exchanges']}"),
+        ("read", bytes_shown(record["bytes_read"])),
+        ("peak memory", _peaks(record)),
+        ("model", record["model"] or "not saved: the job names no model in [output]"),
+        ("run", record["run"] or "not kept: the job names no run in [output]"),
+    ]
+    rows += [(f"test {name}", value) for name, value in (record.get("test") or {}).items()]
+    print_table(pairs([row for row in rows if row[1] is not None]))
 
 
 def _peaks(record: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from time import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -30,10 +31,24 @@ class Terminal:
     verbosity : int
         -1 errors only, 0 progress and warnings, 1 what every room logs, 2 debugging and what
         libraries log too.
+    json_wanted : bool
+        Whether standard output is read by a program: what fails is said there too, as JSON.
+    owns_process : bool
+        Whether the process is there for this command, so that its age is the command's.
     """
 
     def __init__(self, verbosity: int = 0) -> None:
         self.verbosity = verbosity
+        self.json_wanted = False
+        self.owns_process = False
+
+    def seconds(self) -> float:
+        """Return how long ago the command began, imports included, as far as that is known."""
+        if not self.owns_process:
+            return 0.0
+        import psutil
+
+        return max(time() - float(psutil.Process().create_time()), 0.0)
 
     @property
     def quiet(self) -> bool:

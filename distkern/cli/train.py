@@ -7,8 +7,28 @@ import click
 from distkern.cli.cluster import cluster_options
 from distkern.cli.terminal import terminal_of, verbosity_options
 
+GO_ON = "go-on"
+"""What ``--resume`` without a value means."""
 
-@click.command()
+
+class _Train(click.Command):
+    """Takes ``--resume`` with and without a value, and a job file right after it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Give a bare ``--resume`` its value: click would take the job file for one."""
+        words: list[str] = []
+        for word in args:
+            if words and words[-1] == "--resume":
+                words[-1] = "--resume=auto" if word == "auto" else f"--resume={GO_ON}"
+                if word == "auto":
+                    continue
+            words.append(word)
+        if words and words[-1] == "--resume":
+            words[-1] = f"--resume={GO_ON}"
+        return super().parse_args(ctx, words)
+
+
+@click.command(cls=_Train)
 @click.argument("job_file", metavar="JOB.toml")
 @click.option(
     "--set",
@@ -21,10 +41,19 @@ from distkern.cli.terminal import terminal_of, verbosity_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 @click.option("--overwrite", is_flag=True, help="Replace the model and the run that the job names.")
 @click.option(
+    "--max-seconds",
+    type=float,
+    metavar="N",
+    help="End in time: selection stops so that model and result are there N seconds from now; short for "
+    "--set model.max_seconds=N.",
+)
+@click.option(
     "--resume",
-    is_flag=True,
-    help="Go on with the run that the job names, from its last exchange; max_centers may differ. "
-    "A run that is not there yet starts from nothing.",
+    type=click.Choice([GO_ON, "auto"]),
+    metavar="[auto]",
+    help="Go on with the run that the job names, from its last exchange; max_centers and max_seconds may differ. "
+    "A run that is not there yet starts from nothing. With auto, a run that is complete is left alone and its result "
+    "printed again.",
 )
 @verbosity_options
 @click.pass_context
@@ -37,7 +66,8 @@ def train(
     memory: str | None,
     as_json: bool,
     overwrite: bool,
-    resume: bool,
+    max_seconds: float | None,
+    resume: str | None,
 ) -> None:
     """Train the model that JOB.toml describes.
 
@@ -47,12 +77,16 @@ def train(
     Ctrl-C or SIGTERM ends the training after the exchange under way, and a second one at once; where the job names
     a run, --resume then goes on.
     """
+    from distkern.cli.finished import finished_result
     from distkern.cli.job import load_job
     from distkern.cli.training import run_job
 
+    if max_seconds is not None:
+        overrides = (*overrides, f"model.max_seconds={max_seconds}")
     flags = {"scheduler": scheduler, "workers": workers, "memory": memory}
     job = load_job(job_file, overrides, {name: value for name, value in flags.items() if value is not None})
-    result = run_job(job, terminal_of(context), overwrite=overwrite, resume=resume)
+    done = finished_result(job) if resume == "auto" and not overwrite else None
+    result = done or run_job(job, terminal_of(context), overwrite=overwrite, resume=resume is not None)
     if as_json:
         from distkern.cli.render import print_json
 

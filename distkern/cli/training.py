@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from distkern.cli.cluster import open_client
@@ -47,6 +48,7 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False, resume: bo
     TrainingResult
         The model and what it came to.
     """
+    started = perf_counter() - terminal.seconds()
     refuse_nested(job)
     resumed = find_resumed(job, overwrite=overwrite) if resume else None
     replace_model = overwrite or (resumed is not None and names_model(resumed.job, job.output.model))
@@ -70,7 +72,11 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False, resume: bo
         surroundings |= {"client": client, "run_dir": run}
         with cancelled_by_signals() as watch:
             callbacks = {"callbacks": (show, watch)}
-            model = build(job.model.method, task, job.model.parameters(), surroundings | callbacks)
+            parameters = job.model.parameters()
+            if parameters.get("max_seconds") is not None:
+                # The time is that of the command: starting it, finding data and workers counts.
+                parameters["max_seconds"] = max(parameters["max_seconds"] - (perf_counter() - started), 1e-9)
+            model = build(job.model.method, task, parameters, surroundings | callbacks)
             model = model.fit(rows.X, rows.y) if isinstance(rows, PlainArrays) else model.fit(rows)
         if job.output.model is not None:
             model.save(job.output.model, overwrite=replace_model)

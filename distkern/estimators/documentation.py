@@ -106,6 +106,12 @@ PARAMETERS = {
             Memory that each process which holds rows may take beside the interpreter's own, in bytes or as in "2GiB";
             what does not fit goes to scratch files on its local disk. By default most of what is left here, or of
             dask's limit for a worker.""",
+    "max_seconds": """
+        float, optional
+            Seconds that `fit` may take, reading included. Selection ends early enough for the rest to be done, with
+            the model of the centres so far and the stop reason "time-limit"; what `run_dir` keeps goes on from there by
+            another `fit`, which has the time anew. The first centres are chosen whatever the time. A search
+            (``sigma="cv"``) that takes longer is an error.""",
     "run_dir": """
         path-like, optional
             Directory that keeps every exchange of the training, its events and its summary. If the run is there

@@ -27,6 +27,7 @@ from distkern.kernels import kernel_of_centers
 from distkern.model import KernelModel
 from distkern.scheduler import (
     SearchResult,
+    TimeLimit,
     TrainingJob,
     TrainingPlan,
     TrainingResult,
@@ -35,6 +36,7 @@ from distkern.scheduler import (
     evaluate,
     plan_job,
     run_training,
+    search_once,
     search_settings,
     workload,
 )
@@ -79,6 +81,7 @@ class KernelLeastSquares(Projections, BlockEstimator):
     factors: str
     client: Any
     memory_limit: int | str | None
+    max_seconds: float | None
     run_dir: Any
     random_state: int
     callbacks: Any
@@ -143,7 +146,15 @@ class KernelLeastSquares(Projections, BlockEstimator):
         return replace(planned, passes=planned.passes + 1, bytes_read=planned.bytes_read + more)
 
     def _search(
-        self, jobs: Sequence[TrainingJob], n_folds: int, X: Any, y: Any, sample_weight: Any, *, leave_out: bool
+        self,
+        jobs: Sequence[TrainingJob],
+        n_folds: int,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        *,
+        leave_out: bool,
+        limit: TimeLimit,
     ) -> SearchResult:
         """Cross-validate settings on the rows that `fit` would take; `jobs` has one a setting."""
         source, client = self._rows_to_train(X, y, sample_weight)
@@ -156,6 +167,7 @@ class KernelLeastSquares(Projections, BlockEstimator):
             factors=self.factors,
             memory_limit=byte_count("memory_limit", self.memory_limit),
             subscribers=self.callbacks or (),
+            limit=limit,
         )
 
     def _plain_regularization(self) -> str | float:
@@ -176,7 +188,11 @@ class KernelLeastSquares(Projections, BlockEstimator):
     def _check_parameters(self) -> None:
         check_parameters(self)
 
+    def _time_limit(self) -> TimeLimit:
+        return TimeLimit(None if self.max_seconds is None else float(self.max_seconds))
+
     def _train(self, source: BlockSource, client: Any) -> None:
+        limit = self._time_limit()
         subscribers: list[Subscriber] = list(self.callbacks or ())
         run, is_new = self._run_directory()
         if run is not None:
@@ -186,12 +202,13 @@ class KernelLeastSquares(Projections, BlockEstimator):
             "factors": self.factors,
             "memory_limit": byte_count("memory_limit", self.memory_limit),
             "subscribers": subscribers,
+            "limit": limit,
         }
         try:
             job = self.training_job()
             if isinstance(self.sigma, str) and self.sigma == "cv":
                 tried = width_jobs(job)
-                found = search_settings(tried, int(self.folds), source, **where)
+                found = search_once(run, tried, int(self.folds), source, **where)
                 self.cv_results_ = sigma_results(found)
                 job = tried[found.best]
             result = run_training(job, source, run=run, **where)

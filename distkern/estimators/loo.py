@@ -57,6 +57,7 @@ class LOOForwardClassifier(BlockClassifier, KernelLeastSquares):
         factors: str = "auto",
         client: Any = None,
         memory_limit: int | str | None = None,
+        max_seconds: float | None = None,
         run_dir: Any = None,
         random_state: int = 0,
         callbacks: Sequence[Subscriber] = (),
@@ -73,6 +74,7 @@ class LOOForwardClassifier(BlockClassifier, KernelLeastSquares):
         self.factors = factors
         self.client = client
         self.memory_limit = memory_limit
+        self.max_seconds = max_seconds
         self.run_dir = run_dir
         self.random_state = random_state
         self.callbacks = callbacks

@@ -42,6 +42,7 @@ class NPDRegressor(BlockRegressor, KernelLeastSquares):
         factors: str = "auto",
         client: Any = None,
         memory_limit: int | str | None = None,
+        max_seconds: float | None = None,
         run_dir: Any = None,
         random_state: int = 0,
         callbacks: Sequence[Subscriber] = (),
@@ -64,6 +65,7 @@ class NPDRegressor(BlockRegressor, KernelLeastSquares):
         self.factors = factors
         self.client = client
         self.memory_limit = memory_limit
+        self.max_seconds = max_seconds
         self.run_dir = run_dir
         self.random_state = random_state
         self.callbacks = callbacks
@@ -100,6 +102,7 @@ class NPDClassifier(BlockClassifier, KernelLeastSquares):
         factors: str = "auto",
         client: Any = None,
         memory_limit: int | str | None = None,
+        max_seconds: float | None = None,
         run_dir: Any = None,
         random_state: int = 0,
         callbacks: Sequence[Subscriber] = (),
@@ -123,6 +126,7 @@ class NPDClassifier(BlockClassifier, KernelLeastSquares):
         self.factors = factors
         self.client = client
         self.memory_limit = memory_limit
+        self.max_seconds = max_seconds
         self.run_dir = run_dir
         self.random_state = random_state
         self.callbacks = callbacks

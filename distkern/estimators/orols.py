@@ -45,6 +45,7 @@ class OROLSRegressor(BlockRegressor, KernelLeastSquares):
         factors: str = "auto",
         client: Any = None,
         memory_limit: int | str | None = None,
+        max_seconds: float | None = None,
         run_dir: Any = None,
         random_state: int = 0,
         callbacks: Sequence[Subscriber] = (),
@@ -69,6 +70,7 @@ class OROLSRegressor(BlockRegressor, KernelLeastSquares):
         self.factors = factors
         self.client = client
         self.memory_limit = memory_limit
+        self.max_seconds = max_seconds
         self.run_dir = run_dir
         self.random_state = random_state
         self.callbacks = callbacks
@@ -109,6 +111,7 @@ class OROLSClassifier(BlockClassifier, KernelLeastSquares):
         factors: str = "auto",
         client: Any = None,
         memory_limit: int | str | None = None,
+        max_seconds: float | None = None,
         run_dir: Any = None,
         random_state: int = 0,
         callbacks: Sequence[Subscriber] = (),
@@ -134,6 +137,7 @@ class OROLSClassifier(BlockClassifier, KernelLeastSquares):
         self.factors = factors
         self.client = client
         self.memory_limit = memory_limit
+        self.max_seconds = max_seconds
         self.run_dir = run_dir
         self.random_state = random_state
         self.callbacks = callbacks

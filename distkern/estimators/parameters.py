@@ -143,6 +143,8 @@ def check_parameters(estimator: Any) -> None:
         integer("patience", estimator.patience, 1)
     if estimator.selection_rows is not None:
         integer("selection_rows", estimator.selection_rows, 2)
+    if estimator.max_seconds is not None:
+        number("max_seconds", estimator.max_seconds, open_interval=True)
     check_kernel_space(estimator)
 
 

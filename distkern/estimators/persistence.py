@@ -18,7 +18,7 @@ from distkern.model import KernelModel
 from distkern.scaling import FeatureScaling
 from distkern.storage import plain_labels, read_model, write_model
 
-_NOT_STORED = ("client", "callbacks", "run_dir", "center_rows")
+_NOT_STORED = ("client", "callbacks", "run_dir", "max_seconds", "center_rows")
 
 
 def save_estimator(estimator: Any, path: str | os.PathLike[str], *, overwrite: bool) -> None:

@@ -87,6 +87,9 @@ class GridSearch(BaseEstimator):
             A setting is wrong, or the estimator is not of the OROLS family.
         DataError
             The data cannot be trained on.
+        RunError
+            ``time-limit``: the estimator's `max_seconds`, which are for the search and the fit together, were used up
+            by the search.
         """
         integer("folds", self.folds, 2)
         if not isinstance(self.estimator, KernelLeastSquares):
@@ -96,7 +99,7 @@ class GridSearch(BaseEstimator):
                 kind="invalid-parameter",
             )
         settings = [dict(setting) for setting in ParameterGrid(self.param_grid)]
-        for name in (*BY_REFERENCE, "factors", "memory_limit", "run_dir", "refit"):
+        for name in (*BY_REFERENCE, "factors", "memory_limit", "max_seconds", "run_dir", "refit"):
             if any(name in setting for setting in settings):
                 raise JobError(
                     f"param_grid names {name}, which the search cannot tell apart: set it on the estimator",
@@ -110,8 +113,9 @@ class GridSearch(BaseEstimator):
                     "sigma='cv' searches by itself: give GridSearch widths to try, as in {'sigma': [1.0, 2.0]}",
                     kind="invalid-parameter",
                 )
+        limit = trials[0]._time_limit()
         jobs = [trial.training_job() for trial in trials]
-        found = trials[0]._search(jobs, self.folds, X, y, sample_weight, leave_out=not self.complete)
+        found = trials[0]._search(jobs, self.folds, X, y, sample_weight, leave_out=not self.complete, limit=limit)
         results = summarise(found)
         self.cv_results_ = {"params": settings, **results}
         self.best_index_ = found.best
@@ -120,7 +124,11 @@ class GridSearch(BaseEstimator):
         self.passes_ = found.passes
         self.best_estimator_ = clone(self.estimator).set_params(**self.best_params_)
         self.best_estimator_.run_dir = self.estimator.run_dir
-        self.best_estimator_.fit(X, y, sample_weight)
+        self.best_estimator_.max_seconds = limit.left
+        try:
+            self.best_estimator_.fit(X, y, sample_weight)
+        finally:
+            self.best_estimator_.max_seconds = self.estimator.max_seconds
         return self
 
     def predict(self, X: Any) -> Any:

@@ -345,7 +345,7 @@ def test_links_in_models_and_runs(tmp_path: Path) -> None:
     assert isinstance(refuses(lambda: read_model(tmp_path / "m"), "corrupt"), StoreError)
     victim = tmp_path / "victim"
     victim.write_text("precious\n")
-    for name in ("events.jsonl", "summary.json", "job.json"):
+    for name in ("events.jsonl", "summary.json", "job.json", "search.json"):
         run = RunDirectory.create(tmp_path / name / "r", {"a": 1})
         (run.path / name).unlink(missing_ok=True)
         (run.path / name).symlink_to(victim)

@@ -33,6 +33,7 @@ def train(
     job_file: str,
     overrides: tuple[str, ...],
     scheduler: str | None,
+    scheduler_file: str | None,
     workers: int | None,
     memory: str | None,
     as_json: bool,
@@ -42,7 +43,7 @@ def train(
     """Train the model that JOB.toml describes.
 
     The job file has the sections [data] (train and test, or x and y), [model] (method and any parameter of
-    the estimator), [cluster] (workers and memory, or scheduler) and [output] (model and run).
+    the estimator), [cluster] (workers, memory and what starts them, or scheduler) and [output] (model and run).
 
     Ctrl-C or SIGTERM ends the training after the exchange under way, and a second one at once; where the job names
     a run, --resume then goes on.
@@ -50,7 +51,7 @@ def train(
     from distkern.cli.job import load_job
     from distkern.cli.training import run_job
 
-    flags = {"scheduler": scheduler, "workers": workers, "memory": memory}
+    flags = {"scheduler": scheduler, "scheduler_file": scheduler_file, "workers": workers, "memory": memory}
     job = load_job(job_file, overrides, {name: value for name, value in flags.items() if value is not None})
     result = run_job(job, terminal_of(context), overwrite=overwrite, resume=resume)
     if as_json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -80,9 +81,7 @@ class TlsFiles:
                     f"the file {path} of {name} in [cluster] security does not exist: name a PEM file", kind="security"
                 )
         roles = {
-            f"tls_{role}_{part}": path
-            for role in ROLES
-            for part, path in (("cert", self.cert), ("key", self.key))
+            f"tls_{role}_{part}": path for role in ROLES for part, path in (("cert", self.cert), ("key", self.key))
         }
         security = Security(tls_ca_file=self.ca, require_encryption=True, **roles)
         try:
@@ -94,7 +93,6 @@ class TlsFiles:
                 kind="security",
             ) from None
         return security
-
 
     def settings(self) -> dict[str, Any]:
         """Return the same as settings of dask's, for processes that read theirs."""
@@ -204,6 +202,27 @@ def connect_by_file(path: str, timeout: float = 5.0, tls: TlsFiles | None = None
             sleep(0.2)
         else:
             return connect(address, timeout, tls)
+
+
+def require_address(host: str | None) -> None:
+    """Check that a scheduler can listen on an address, since dask leaves sockets open where it cannot.
+
+    Raises
+    ------
+    ClusterError
+        It is none of this machine's.
+    """
+    if host is None:
+        return
+    try:
+        family = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
+        with socket.create_server((host, 0), family=family):
+            pass
+    except OSError as error:
+        raise ClusterError(
+            f"nothing can listen on {host} here: {error}; give host under [cluster] an address of this machine",
+            kind="no-scheduler",
+        ) from None
 
 
 @contextmanager

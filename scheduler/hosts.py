@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from distkern.errors import ClusterError
-from distkern.scheduler.clients import TlsFiles
+from distkern.scheduler.clients import TlsFiles, require_address
 from distkern.scheduler.extras import required
 from distkern.scheduler.worker_settings import WORKER_SETTINGS, WorkerSize, hold_memory
 
@@ -55,6 +55,7 @@ def ssh_client(
         asyncssh is missing, a machine does not let us in, or its worker does not start.
     """
     asyncssh = required("asyncssh", kind="ssh", extra="ssh")
+    require_address(host)
     import dask
     from distributed import Client, Scheduler, SpecCluster
     from distributed.deploy.ssh import Worker

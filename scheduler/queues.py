@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any, NamedTuple
 
 from distkern.errors import ClusterError, JobError
-from distkern.scheduler.clients import TlsFiles
+from distkern.scheduler.clients import TlsFiles, require_address
 from distkern.scheduler.extras import required
 from distkern.scheduler.worker_settings import WORKER_SETTINGS, WorkerSize, hold_memory, inherited_settings
 
@@ -25,7 +24,7 @@ QUEUE_WAIT_SECONDS = 3600.0
 """How long workers that a queue starts are waited for."""
 
 REPLACE_SECONDS = 20.0
-"""How long a job may be without a worker, after it had one, before another takes its place; nannies restart sooner."""
+"""By default, how long a job may be without a worker before another takes its place; a nanny restarts one sooner."""
 
 
 class Queue(NamedTuple):
@@ -66,6 +65,7 @@ def queue_client(
     log_directory: str | None = None,
     host: str | None = None,
     tls: TlsFiles | None = None,
+    replace_after: float = REPLACE_SECONDS,
 ) -> Iterator[Any]:
     """Submit jobs that run workers, and cancel them when the context ends; none of them need have begun by then.
 
@@ -94,6 +94,8 @@ def queue_client(
         Address that the scheduler listens on; all of this machine's by default.
     tls : TlsFiles, optional
         Certificates, which the workers must find at the same paths.
+    replace_after : float
+        Seconds that a job may be without a worker, after it had one, before another takes its place.
 
     Yields
     ------
@@ -109,6 +111,7 @@ def queue_client(
     import dask
     from distributed import Client
 
+    require_address(host)
     system = QUEUE_SYSTEMS[kind]
     jobqueue = required("dask_jobqueue", kind=kind, extra="jobqueue")
     named = {
@@ -138,16 +141,15 @@ def queue_client(
             raise JobError(f'[cluster.job] does not suit kind = "{kind}": {error}', kind="invalid-job") from error
         except (OSError, RuntimeError) as error:
             raise ClusterError(
-                f"the scheduler did not start on {host or 'this machine'}: {error}; look at host under [cluster] and "
-                "interface under [cluster.job]",
+                f"the scheduler did not start: {error}; look at host under [cluster] and interface under [cluster.job]",
                 kind="no-scheduler",
             ) from error
         logger.info("jobs of the %s queue:\n%s", kind, cluster.job_script())
         jobs = size.workers // workers_per_job
-        with _closed(cluster), Client(cluster, set_as_default=False) as client:
+        with cluster, Client(cluster, set_as_default=False) as client:
             hold_memory(client, size.memory)
             _submit(cluster, jobs, system)
-            with _replaced(cluster, jobs):
+            with _replaced(cluster, jobs, replace_after):
                 yield client
 
 
@@ -160,12 +162,14 @@ def _submit(cluster: Any, jobs: int, system: Queue) -> None:
     try:
         cluster.sync(submit)
     except FileNotFoundError:
+        _give_up(cluster)
         raise ClusterError(
             f"there is no {system.program} on this machine: run this where jobs can be submitted, or name a kind of "
             "cluster that is here ([cluster] kind)",
             kind="no-queue",
         ) from None
     except (OSError, RuntimeError, ValueError) as error:
+        _give_up(cluster)
         raise ClusterError(
             f"the queue did not take a job for the workers: {' '.join(str(error).split())}; look at queue, account, "
             "walltime and directives under [cluster.job]",
@@ -173,42 +177,35 @@ def _submit(cluster: Any, jobs: int, system: Queue) -> None:
         ) from error
 
 
-@contextmanager
-def _closed(cluster: Any) -> Iterator[None]:
-    """Close a cluster, also one some of whose jobs were never submitted."""
+def _give_up(cluster: Any) -> None:
+    """Mark jobs that were never submitted as failed: a cluster closes with no others left."""
     from distributed.core import Status
 
-    try:
-        yield
-    finally:
-        for job in cluster.workers.values():
-            if job.status == Status.created:
-                job.status = Status.failed  # dask takes a job in any other state for one that was forgotten
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)
-            cluster.close()
+    for job in cluster.workers.values():
+        if job.status == Status.created:
+            job.status = Status.failed
 
 
 @contextmanager
-def _replaced(cluster: Any, jobs: int) -> Iterator[None]:
+def _replaced(cluster: Any, jobs: int, after: float) -> Iterator[None]:
     """Submit a job in place of each that ended; dask itself would only forget them."""
-    keeper = asyncio.run_coroutine_threadsafe(_keep(cluster, jobs), cluster.loop.asyncio_loop)
+    keeper = asyncio.run_coroutine_threadsafe(_keep(cluster, jobs, after), cluster.loop.asyncio_loop)
     try:
         yield
     finally:
         keeper.cancel()
 
 
-async def _keep(cluster: Any, jobs: int) -> None:
+async def _keep(cluster: Any, jobs: int, after: float) -> None:
     last: dict[Any, float] = {}
     while True:
-        await asyncio.sleep(REPLACE_SECONDS / 10)
+        await asyncio.sleep(after / 10)
         now = monotonic()
         here = {worker["name"] for worker in cluster.scheduler_info["workers"].values()}
         for name, spec in cluster.worker_spec.items():
             if here & {f"{name}{suffix}" for suffix in spec.get("group", [""])}:
                 last[name] = now
-        ended = [name for name in cluster.worker_spec if name in last and now - last[name] > REPLACE_SECONDS]
+        ended = [name for name in cluster.worker_spec if name in last and now - last[name] > after]
         if ended:
             logger.warning("%d of %d worker jobs ended: submitting others in their place", len(ended), jobs)
             with suppress(OSError, RuntimeError, ValueError):  # the queue may take them later

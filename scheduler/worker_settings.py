@@ -31,7 +31,7 @@ class WorkerSize:
 
     @property
     def limit(self) -> int | str:
-        """dask's limit for a worker, in bytes."""
+        """Limit of a worker in bytes, as dask takes it."""
         return "auto" if self.memory is None else BASELINE + self.memory
 
     def together(self, processes: int) -> int:

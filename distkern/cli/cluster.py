@@ -82,29 +82,32 @@ def running_client(section: ClusterSection) -> AbstractContextManager[Any]:
     """Return the client of a cluster that is running already."""
     from distkern.scheduler import connect, connect_by_file
 
+    client: AbstractContextManager[Any]
     if section.scheduler_file is not None:
-        return connect_by_file(section.scheduler_file, tls=tls_files(section))
-    assert section.scheduler is not None
-    return connect(section.scheduler, tls=tls_files(section))
+        client = connect_by_file(section.scheduler_file, tls=tls_files(section))
+    else:
+        client = connect(section.scheduler, tls=tls_files(section))
+    return client
 
 
 def started_client(section: ClusterSection) -> AbstractContextManager[Any]:
     """Return the client of a cluster that starts when it is entered, and is closed with it."""
-    from distkern import scheduler
+    from distkern.scheduler import WorkerSize, kubernetes_client, local_client, queue_client, ssh_client
 
-    assert section.n_workers is not None
-    size = scheduler.WorkerSize(section.n_workers, section.memory, section.cores or 1)
-    host: dict[str, Any] = {} if section.host is None else {"host": section.host}
-    options = {**host, "tls": tls_files(section)}
-    if section.where == "local":
-        return scheduler.local_client(size.workers, size.memory, threads=size.threads, **options)
+    size = WorkerSize(section.n_workers, section.memory, section.cores or 1)
+    listen: dict[str, Any] = {} if section.host is None else {"host": section.host}
+    listen["tls"] = tls_files(section)
+    client: AbstractContextManager[Any]
     if section.ssh is not None:
-        return scheduler.ssh_client(size, **section.ssh.model_dump(exclude_none=True), **options)
-    if section.kubernetes is not None:
-        return scheduler.kubernetes_client(size, **section.kubernetes.model_dump(exclude_none=True))
-    jobs = {} if section.job is None else section.job.model_dump(exclude_none=True)
-    assert section.where is not None
-    return scheduler.queue_client(section.where, size, **jobs, **options)
+        client = ssh_client(size, **section.ssh.model_dump(exclude_none=True), **listen)
+    elif section.kubernetes is not None:
+        client = kubernetes_client(size, **section.kubernetes.model_dump(exclude_none=True))
+    elif section.where == "local":
+        client = local_client(size.workers, size.memory, threads=size.threads, **listen)
+    else:
+        jobs = {} if section.job is None else section.job.model_dump(exclude_none=True)
+        client = queue_client(section.where, size, **jobs, **listen)
+    return client
 
 
 def seconds_to_wait(section: ClusterSection) -> float | None:

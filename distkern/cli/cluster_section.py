@@ -172,9 +172,7 @@ class ClusterSection(Section):
         if self.n_workers is None:
             raise ValueError(f'kind = "{where}" needs workers: how many processes to start')
         if where != "local" and self.memory is None:
-            raise ValueError(
-                f'kind = "{where}" needs memory: what each worker process may take, as in memory = "4GiB"'
-            )
+            raise ValueError(f'kind = "{where}" needs memory: what each worker process may take, as in memory = "4GiB"')
         if self.min_workers is not None and self.min_workers > self.n_workers:
             raise ValueError(f"min_workers = {self.min_workers} is more than workers = {self.n_workers}")
         if self.job is not None and self.n_workers % self.job.workers_per_job:

@@ -127,9 +127,15 @@ def slurm_cluster(folder: Path) -> Iterator[Slurm]:
         for command in (munged, ["slurmctld", "-D", "-c"], *slurmds):
             stack.enter_context(daemon(command, slurm))
         end = monotonic() + SECONDS
-        while "idle" not in subprocess.run(
-            ["sinfo", "--noheader", "--format=%t"], env=os.environ | slurm.environment, capture_output=True, text=True
-        ).stdout.split():
+        while (
+            "idle"
+            not in subprocess.run(
+                ["sinfo", "--noheader", "--format=%t"],
+                env=os.environ | slurm.environment,
+                capture_output=True,
+                text=True,
+            ).stdout.split()
+        ):
             assert monotonic() < end, slurm.logs()
             sleep(0.2)
         try:

@@ -168,7 +168,7 @@ def test_an_address_that_is_not_here(make_queue: MakeQueue) -> None:
 @pytest.mark.slow
 def test_workers_that_do_not_come_are_counted(make_queue: MakeQueue) -> None:
     queue = make_queue("slurm")
-    setup = [f'if [ "$(basename "$0")" = 2.sh ]; then exit 1; fi']
+    setup = ['if [ "$(basename "$0")" = 2.sh ]; then exit 1; fi']
     with queue_client("slurm", WorkerSize(2, 256 * MIB), setup=setup, host="127.0.0.1") as client:
         await_workers(client, 1, seconds=120)
         with pytest.raises(ClusterError, match="1 of 2 workers came within 1 s") as error:

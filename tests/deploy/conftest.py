@@ -66,3 +66,15 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
         pytest.skip("only root can run the daemon of a Slurm node")
     with slurm_cluster(tmp_path_factory.mktemp("slurm") / "cluster") as running:
         yield running
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> dict[str, str]:
+    """Paths of an authority, and of a certificate of this machine with its key."""
+    trustme = pytest.importorskip("trustme", reason="certificates are made by trustme, of the test extra")
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1", "localhost")
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
+    certificate.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+    return {part: str(tmp_path / f"{part}.pem") for part in ("ca", "cert", "key")}

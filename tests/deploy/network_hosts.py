@@ -33,14 +33,15 @@ def not_permitted() -> str | None:
 
 @dataclass
 class Host:
-    """A namespace: the first of a network is where its switch is, too."""
+    """A namespace, or this machine where it has none; the first of a network is where its switch is, too."""
 
     namespace: str
     address: str
 
     def command(self, *command: object) -> list[str]:
         """The command that runs one there."""
-        return ["ip", "netns", "exec", self.namespace, *(str(part) for part in command)]
+        enter = ["ip", "netns", "exec", self.namespace] if self.namespace else []
+        return [*enter, *(str(part) for part in command)]
 
     def unplug(self) -> None:
         """Take it off the network: nothing arrives, and nothing says so."""

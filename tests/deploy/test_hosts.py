@@ -17,9 +17,10 @@ import pytest
 from conftest import model_bits, write_job
 from network_hosts import Host, network, not_permitted
 from programs import distkern_command, environment, program, run
+from slurm_cluster import free_port
 
 from distkern.errors import ClusterError
-from distkern.scheduler import WorkerSize, ssh_client
+from distkern.scheduler import TlsFiles, WorkerSize, ssh_client
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -190,6 +191,22 @@ def test_hosts_that_are_reached_by_ssh(hosts: list[Host], here: Path, keys: Path
     assert refused.code == 5
     assert "Host key is not trusted" in refused.err
     assert "[cluster.ssh]" in refused.err
+
+
+def test_hosts_that_talk_tls(here: Path, keys: Path, certificates: dict[str, str]) -> None:
+    machine, port = Host("", "127.0.0.1"), free_port()
+    login = {"port": port, "key": str(keys / "key"), "known_hosts": str(keys / "known_hosts")}
+    (keys / "known_hosts").write_text(f"[127.0.0.1]:{port} {(keys / 'host_key.pub').read_text()}")
+    tls = TlsFiles(**certificates)
+    with (
+        ssh_daemon(keys, machine, port),
+        ssh_client(
+            WorkerSize(1, 1 << 28), ["127.0.0.1"], python=python_of(here), host="127.0.0.1", tls=tls, **login
+        ) as client,
+    ):
+        assert client.scheduler.address.startswith("tls://")
+        assert all(worker.startswith("tls://") for worker in client.nthreads())
+        assert len(client.nthreads()) == 1
 
 
 def test_a_host_that_does_not_answer(keys: Path) -> None:

@@ -14,7 +14,7 @@ from conftest import model_bits, write_job
 from programs import DEPLOY, Finished, distkern_command, environment, program, run
 
 from distkern.errors import ClusterError, JobError
-from distkern.scheduler import WorkerSize, await_workers, queue_client
+from distkern.scheduler import TlsFiles, WorkerSize, await_workers, queue_client
 from distkern.scheduler.memory import BASELINE
 from distkern.scheduler.queues import QUEUE_SYSTEMS
 from distkern.scheduler.worker_settings import NANNY_BYTES
@@ -206,6 +206,18 @@ def test_a_job_that_ends_is_replaced(make_queue: MakeQueue, workers_per_job: int
         assert all(limit >= BASELINE + 256 * MIB for limit in limits)
         assert set(client.run(settings).values()) == {(False, False, False, False, None)}
     wait_until(lambda: queue.cancelled() >= {1, 3})
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_jobs_that_talk_tls(make_queue: MakeQueue, certificates: dict[str, str]) -> None:
+    queue = make_queue("slurm")
+    tls = TlsFiles(**certificates)
+    with queue_client("slurm", WorkerSize(1, 256 * MIB), host="127.0.0.1", tls=tls) as client:
+        await_workers(client, 1, seconds=120)
+        assert client.scheduler.address.startswith("tls://")
+        assert all(worker.startswith("tls://") for worker in client.nthreads())
+    assert f"--tls-ca-file {certificates['ca']}" in queue.script(1)
 
 
 def train_script(script: Path, folder: Path, **variables: str) -> Finished:

@@ -196,3 +196,26 @@ def test_the_resource_of_a_job_file_is_what_the_operator_defines() -> None:
     assert container["volumeMounts"] == [{"name": "data", "mountPath": "/data"}]
     settings = dask.config.collect_env({entry["name"]: entry["value"] for entry in container["env"]})
     assert dask.config.get("distributed.worker.memory.pause", config=settings) is False
+
+
+# --- the page --------------------------------------------------------------------------------------------------------
+
+PAGE = (DEPLOY / "README.md").read_text()
+FOLDERS = [path.name for path in DEPLOY.iterdir() if path.is_dir()]
+
+
+def test_clusters_of_the_page_are_clusters(tmp_path: Path) -> None:
+    blocks = re.findall(r"^```toml\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+    kinds = []
+    for block in blocks:
+        (tmp_path / "job.toml").write_text(f'[data]\ntrain = "a.zarr"\n{block}')
+        kinds.append(load_job(tmp_path / "job.toml").cluster.where)
+    assert kinds == ["scheduler", "slurm", "ssh", "kubernetes"]
+
+
+def test_files_of_the_page_are_there() -> None:
+    named = set(re.findall(r"(?<=deploy/)[\w/.-]+\.(?:sh|yaml)", PAGE))
+    named |= {name for name in re.findall(r"`([\w/-]+\.(?:sh|toml|yaml))`", PAGE) if name.partition("/")[0] in FOLDERS}
+    assert {"compose.yaml", "slurm/train-srun.sh", "ssh/letter.toml", "kubernetes/cluster.yaml"} <= named
+    for name in named:
+        assert (DEPLOY / name).exists(), name

@@ -43,6 +43,7 @@ distributed:
     pre-spawn-environ: {MALLOC_TRIM_THRESHOLD_: null}
 YAML
 export DASK_CONFIG=$shared/dask.yaml
+export DASK_LOGGING__DISTRIBUTED=warning
 
 dask scheduler --port 0 --dashboard-address :0 --scheduler-file "$shared/scheduler.json" &
 srun dask worker --scheduler-file "$shared/scheduler.json" --nthreads "$SLURM_CPUS_PER_TASK" \

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import os
+import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 from distkern.errors import ClusterError, JobError
-from distkern.scheduler.memory import BASELINE
+from distkern.scheduler.worker_settings import WORKER_SETTINGS, WorkerSize, hold_memory
+
+logger = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
 """Where clusters that are started here listen unless told otherwise."""
@@ -18,6 +25,9 @@ LOOPBACK = "127.0.0.1"
 GIVE_UP_KEY = "distributed.deploy.lost-worker-timeout"
 GIVE_UP_DEFAULT = "15s"
 NEVER_GIVE_UP = "1h"
+
+ROLES = ("client", "scheduler", "worker")
+"""Processes of a cluster, as dask tells them apart."""
 
 WORKER_WAIT_SECONDS = 60.0
 """How long a run waits for a worker when there is none."""
@@ -71,9 +81,7 @@ class TlsFiles:
                     f"the file {path} of {name} in [cluster] security does not exist: name a PEM file", kind="security"
                 )
         roles = {
-            f"tls_{role}_{part}": path
-            for role in ("client", "scheduler", "worker")
-            for part, path in (("cert", self.cert), ("key", self.key))
+            f"tls_{role}_{part}": path for role in ROLES for part, path in (("cert", self.cert), ("key", self.key))
         }
         security = Security(tls_ca_file=self.ca, require_encryption=True, **roles)
         try:
@@ -85,6 +93,15 @@ class TlsFiles:
                 kind="security",
             ) from None
         return security
+
+    def settings(self) -> dict[str, Any]:
+        """Return the same as settings of dask's, for processes that read theirs."""
+        roles = {
+            f"distributed.comm.tls.{role}.{part}": path
+            for role in ROLES
+            for part, path in (("cert", self.cert), ("key", self.key))
+        }
+        return {"distributed.comm.tls.ca-file": self.ca, "distributed.comm.require-encryption": True, **roles}
 
 
 @contextmanager
@@ -151,11 +168,73 @@ def connect(address: str, timeout: float = 5.0, tls: TlsFiles | None = None) -> 
         yield client
 
 
+def connect_by_file(path: str, timeout: float = 5.0, tls: TlsFiles | None = None) -> AbstractContextManager[Any]:
+    """Connect to the scheduler that writes a file, as ``dask scheduler --scheduler-file`` does.
+
+    Parameters
+    ----------
+    path : str
+        The file; it is waited for as workers are, since the scheduler may just be starting.
+    timeout : float
+        Seconds to wait for the scheduler itself.
+    tls : TlsFiles, optional
+        Certificates, for a scheduler that asks for them.
+
+    Raises
+    ------
+    ClusterError
+        There is no such file, or it tells of no scheduler; nothing answers there.
+    """
+    begun, wait, told = monotonic(), default_worker_wait(), False
+    while True:
+        try:
+            address = str(json.loads(Path(path).read_text())["address"])
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            if monotonic() - begun > wait:
+                raise ClusterError(
+                    f"{path} tells of no dask scheduler within {wait:g} s ({type(error).__name__}: {error}): look at "
+                    "scheduler_file under [cluster], and that the scheduler which writes it is running",
+                    kind="no-scheduler",
+                ) from None
+            if not told and monotonic() - begun > 1:
+                told = True
+                logger.warning("waiting up to %g s for the scheduler file %s", wait, path)
+            sleep(0.2)
+        else:
+            return connect(address, timeout, tls)
+
+
+def require_address(host: str | None) -> None:
+    """Check that a scheduler can listen on an address, since dask leaves sockets open where it cannot.
+
+    Raises
+    ------
+    ClusterError
+        It is none of this machine's.
+    """
+    if host is None:
+        return
+    try:
+        family = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
+        with socket.create_server((host, 0), family=family):
+            pass
+    except OSError as error:
+        raise ClusterError(
+            f"nothing can listen on {host} here: {error}; give host under [cluster] an address of this machine",
+            kind="no-scheduler",
+        ) from None
+
+
 @contextmanager
 def local_client(
-    workers: int, memory: int | None = None, *, host: str = LOOPBACK, tls: TlsFiles | None = None
+    workers: int,
+    memory: int | None = None,
+    *,
+    threads: int = 1,
+    host: str = LOOPBACK,
+    tls: TlsFiles | None = None,
 ) -> Iterator[Any]:
-    """Start worker processes on this machine, one thread each, and close them when the context ends.
+    """Start worker processes on this machine and close them when the context ends.
 
     distkern holds its own memory budget, so dask's spilling, pausing and killing are switched off on a
     cluster it starts: state above dask's thresholds would otherwise pause a worker for ever.
@@ -167,6 +246,8 @@ def local_client(
     memory : int, optional
         Bytes that trainings may take of each worker's memory beside the interpreter's own, held by the operating
         system where it can; dask's share of this machine if not given.
+    threads : int
+        Threads of each.
     host : str
         Address of this machine that scheduler, workers and dashboard listen on; by default none but this machine
         can reach them.
@@ -185,21 +266,14 @@ def local_client(
     import dask
     from distributed import Client, LocalCluster
 
-    from distkern.scheduler.limits import HoldMemory
-
-    settings: dict[str, Any] = {
-        f"distributed.worker.memory.{name}": False for name in ("target", "spill", "pause", "terminate")
-    }
-    settings["distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_"] = None
-    settings[GIVE_UP_KEY] = NEVER_GIVE_UP
     security = None if tls is None else tls.security()
-    with dask.config.set(settings):
+    with dask.config.set({**WORKER_SETTINGS, GIVE_UP_KEY: NEVER_GIVE_UP}):
         try:
             cluster = LocalCluster(
                 n_workers=workers,
-                threads_per_worker=1,
+                threads_per_worker=threads,
                 processes=True,
-                memory_limit="auto" if memory is None else BASELINE + memory,
+                memory_limit=WorkerSize(workers, memory).limit,
                 host=host,
                 dashboard_address=f"{host}:0",
                 worker_dashboard_address=f"{host}:0",
@@ -210,6 +284,5 @@ def local_client(
                 f"{workers} local workers did not start on {host}: {error}", kind="no-workers"
             ) from error
         with cluster, Client(cluster, set_as_default=False) as client:
-            if memory is not None:
-                client.register_plugin(HoldMemory(memory))
+            hold_memory(client, memory)
             yield client

@@ -33,6 +33,7 @@ def predict(
     proba: bool,
     overwrite: bool,
     scheduler: str | None,
+    scheduler_file: str | None,
     workers: int | None,
     memory: str | None,
 ) -> None:
@@ -41,7 +42,7 @@ def predict(
     from distkern.cli.predicting import write_predictions
     from distkern.cli.render import pairs, print_table
 
-    cluster = cluster_of_flags(scheduler=scheduler, workers=workers, memory=memory)
+    cluster = cluster_of_flags(scheduler=scheduler, scheduler_file=scheduler_file, workers=workers, memory=memory)
     model, data = open_pair(model_store, store)
     with open_client(cluster) as client:
         model.client = client
@@ -60,6 +61,7 @@ def evaluate(
     store: str,
     as_json: bool,
     scheduler: str | None,
+    scheduler_file: str | None,
     workers: int | None,
     memory: str | None,
 ) -> None:
@@ -68,7 +70,7 @@ def evaluate(
     from distkern.cli.render import print_json
     from distkern.cli.scoring import score_model
 
-    cluster = cluster_of_flags(scheduler=scheduler, workers=workers, memory=memory)
+    cluster = cluster_of_flags(scheduler=scheduler, scheduler_file=scheduler_file, workers=workers, memory=memory)
     model, data = open_pair(model_store, store)
     with open_client(cluster) as client:
         model.client = client

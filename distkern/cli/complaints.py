@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import Any, TypeGuard, get_args
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -24,37 +24,50 @@ def complaints(error: ValidationError, schema: type[BaseModel]) -> list[str]:
     """
     seen: dict[tuple[str, ...], str] = {}
     for item in error.errors(include_url=False):
-        place = tuple(str(part) for part in item["loc"][:2])
-        seen.setdefault(place, _complaint(item, place, schema))
+        path, table, rest = _place(tuple(str(part) for part in item["loc"]), schema)
+        seen.setdefault((path, *rest[:1]), _complaint(item, path, table, rest))
     return list(seen.values())
 
 
-def _complaint(item: Any, place: tuple[str, ...], schema: type[BaseModel]) -> str:
-    section, name = place[0], place[1] if len(place) > 1 else None
-    field = schema.model_fields.get(section)
-    if field is None:
-        return f"unknown section [{section}]{_nearest(section, schema.model_fields, '[{}]')}"
-    if item["type"] == "missing" and name is None:
-        return f"[{section}] is missing: name the training data there (train, or x and y)"
+def _place(places: tuple[str, ...], schema: type[BaseModel]) -> tuple[str, type[BaseModel], tuple[str, ...]]:
+    """Return the innermost table that holds what is wrong: its dotted name, its model, and the way on from there."""
+    names, table = [], schema
+    for name in places[:-1]:
+        inner = _table(table.model_fields[name].annotation) if name in table.model_fields else None
+        if inner is None:
+            break
+        names.append(name)
+        table = inner
+    return ".".join(names), table, places[len(names) :]
+
+
+def _complaint(item: Any, path: str, table: type[BaseModel], rest: tuple[str, ...]) -> str:
+    name, field = rest[0], table.model_fields.get(rest[0])
+    if not path and (field is None or _table(field.annotation) is None):
+        return f"unknown section [{name}]{_nearest(name, table.model_fields, '[{}]')}"
+    if not path and item["type"] == "missing":
+        return f"[{name}] is missing: name the training data there (train, or x and y)"
+    inner = f"{path}.{name}" if path else name
     if item["type"] == "value_error":
-        return f"[{section}] {item['ctx']['error']}"
-    if name is None:
-        return f"{section} = {_written(item['input'])}: must be a table, [{section}]"
-    table = field.annotation
-    keys = table.model_fields if _is_table(table) else {}
+        return f"[{inner}] {item['ctx']['error']}"
+    if not path:
+        return f"{name} = {_written(item['input'])}: must be a table, [{name}]"
     if item["type"] == "extra_forbidden":
-        if section == "model" and name in RESERVED:
+        if path == "model" and name in RESERVED:
             return f"key '{name}' cannot stand in [model]: {RESERVED[name]}"
-        return f"unknown key '{name}' in [{section}]{_nearest(name, keys, repr('{}'))}"
-    if len(item["loc"]) > 2 and any(_is_table(part) for part in get_args(keys[name].annotation)):
-        key = item["loc"][2]
-        what = {"missing": "is missing", "extra_forbidden": "is unknown"}.get(item["type"], "is wrong")
-        return f"[{section}] {name}: key '{key}' {what}: must be {keys[name].description}"
-    return f"[{section}] {name} = {_written(item['input'])}: must be {keys[name].description or item['msg']}"
+        return f"unknown key '{name}' in [{path}]{_nearest(name, table.model_fields, repr('{}'))}"
+    assert field is not None
+    if item["type"] == "missing":
+        return f"[{path}] {name} is missing: must be {field.description}"
+    return f"[{path}] {name} = {_written(item['input'])}: must be {field.description or item['msg']}"
 
 
-def _is_table(annotation: Any) -> TypeGuard[type[BaseModel]]:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+def _table(annotation: Any) -> type[BaseModel] | None:
+    """Return the table that a field holds, also where it may be absent."""
+    for part in (annotation, *get_args(annotation)):
+        if isinstance(part, type) and issubclass(part, BaseModel):
+            return part
+    return None
 
 
 def _nearest(name: str, known: Iterable[str], form: str) -> str:

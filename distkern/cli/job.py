@@ -9,32 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    ByteSize,
-    ConfigDict,
-    Field,
-    PositiveInt,
-    ValidationError,
-    create_model,
-    model_validator,
-)
+from pydantic import Field, ValidationError, create_model, model_validator
 
+from distkern.cli.cluster_section import ClusterSection
 from distkern.cli.complaints import complaints
 from distkern.cli.parameters import METHODS, model_fields
+from distkern.cli.section import PATH as _PATH
+from distkern.cli.section import Section
 from distkern.cli.toml_source import override, read_toml
 from distkern.cli.variables import with_variables
 from distkern.errors import JobError
-
-_PATH = "a path between quotes"
-
-
-class Section(BaseModel):
-    """A table of the job file: fixed keys, no conversions between types."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class DataSection(Section):
@@ -81,39 +67,13 @@ class ModelSection(Section):
         return {name: getattr(self, name) for name in self.model_fields_set if name != "method"}
 
 
-class SecuritySection(Section):
-    """``[cluster.security]``: certificates for a cluster that talks TLS."""
-
-    ca: str = Field(min_length=1, description=_PATH)
-    cert: str = Field(min_length=1, description=_PATH)
-    key: str = Field(min_length=1, description=_PATH)
-
-
-class ClusterSection(Section):
-    """``[cluster]``: own workers, a running scheduler, or neither for training in this process.
-
-    `memory` is what each process that holds rows may take beside the interpreter's own, `host` the address that own
-    workers and their scheduler listen on, `wait` how long to wait for a worker when none can be used.
-    """
-
-    workers: PositiveInt | None = Field(default=None, description="a whole number above 0")
-    memory: Annotated[ByteSize, Field(gt=0)] | None = Field(
-        default=None, description='a size such as "2GiB", or a number of bytes'
-    )
-    scheduler: str | None = Field(default=None, min_length=1, description='an address such as "tcp://host:8786"')
-    host: str | None = Field(default=None, min_length=1, description='an address of this machine such as "0.0.0.0"')
-    wait: float | None = Field(default=None, ge=0, allow_inf_nan=False, description="a number of seconds")
-    security: SecuritySection | None = Field(
-        default=None, description='{ ca = "ca.pem", cert = "cert.pem", key = "key.pem" }'
-    )
-
-    @model_validator(mode="after")
-    def _one_cluster(self) -> Self:
-        if self.host is not None and self.workers is None:
-            raise ValueError("host needs workers: it is where workers that are started here listen")
-        if self.scheduler is not None and self.workers is not None:
-            raise ValueError("scheduler and workers exclude each other: a running cluster brings its own workers")
-        return self
+_OWN_WORKERS = ("kind", "workers", "cores", "host", "job", "ssh", "kubernetes")
+_DISPLACED = {
+    "scheduler": (*_OWN_WORKERS, "scheduler_file"),
+    "scheduler_file": (*_OWN_WORKERS, "scheduler"),
+    "workers": ("scheduler", "scheduler_file", "min_workers"),
+}
+"""What a flag takes the place of."""
 
 
 class _Flags(Section):
@@ -146,8 +106,8 @@ def load_job(path: str | Path, overrides: Iterable[str] = (), cluster: Mapping[s
     overrides : iterable of str
         ``section.key=value`` settings, which replace what the file says.
     cluster : mapping, optional
-        Settings of ``[cluster]`` from the command line; a scheduler there displaces the file's workers and their host,
-        workers there displace its scheduler.
+        Settings of ``[cluster]`` from the command line; a scheduler there displaces the file's workers and what
+        starts them, workers there displace its scheduler.
 
     Returns
     -------
@@ -174,8 +134,7 @@ def load_job(path: str | Path, overrides: Iterable[str] = (), cluster: Mapping[s
     if cluster:
         section = document.setdefault("cluster", {})
         if isinstance(section, dict):
-            displaced = {"scheduler": ("workers", "host"), "workers": ("scheduler",)}
-            for name in (name for flag in cluster for name in displaced.get(flag, ())):
+            for name in (name for flag in cluster for name in _DISPLACED.get(flag, ())):
                 section.pop(name, None)
             section.update(cluster)
     return parse_job(document)
@@ -204,7 +163,7 @@ def parse_job(document: Mapping[str, Any]) -> Job:
 
 
 def cluster_of_flags(**flags: Any) -> ClusterSection:
-    """Check ``--scheduler``, ``--workers`` and ``--memory`` of a command without a job file.
+    """Check ``--scheduler``, ``--scheduler-file``, ``--workers`` and ``--memory`` of a command without a job file.
 
     Parameters
     ----------

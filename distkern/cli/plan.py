@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from distkern.cli.cluster import tls_files
+from distkern.cli.cluster import running_client
 from distkern.cli.terminal import terminal_of, verbosity_options
 from distkern.errors import DataError, JobError
 
@@ -72,13 +72,14 @@ def plan_of(job: Job, estimator: Any, work: Workload) -> TrainingPlan | PassPlan
     work : Workload
         Shapes of the data.
     """
-    from distkern.scheduler import WorkerFacts, connect, worker_facts
+    from distkern.scheduler import WorkerFacts, worker_facts
 
     section, facts = job.cluster, None
-    if section.workers is not None:
-        facts = WorkerFacts(section.workers, 1, None, False)
-    elif section.scheduler is not None:
-        with connect(section.scheduler, tls=tls_files(section)) as client:
+    if section.starts_workers:
+        assert section.least_workers is not None
+        facts = WorkerFacts(section.least_workers, section.cores or 1, None, False)
+    elif section.where is not None:
+        with running_client(section) as client:
             facts = worker_facts(client)
     planned: TrainingPlan | PassPlan = estimator.plan(work, facts)
     return planned

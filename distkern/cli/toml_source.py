@@ -40,7 +40,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def override(document: dict[str, Any], setting: str) -> None:
-    """Put one ``section.key=value`` into a document.
+    """Put one ``section.key=value``, or ``section.table.key=value``, into a document.
 
     Parameters
     ----------
@@ -50,12 +50,16 @@ def override(document: dict[str, Any], setting: str) -> None:
         The value is TOML; what is not TOML, such as a bare word, counts as a string.
     """
     key, equals, text = setting.partition("=")
-    section, dot, name = (part.strip() for part in key.partition("."))
-    if not (equals and dot and section and name):
+    *tables, name = (part.strip() for part in key.split("."))
+    if not (equals and tables and name and all(tables)):
         raise JobError(f"--set {setting}: write section.key=value, as in --set model.sigma=4", kind="invalid-job")
-    table = document.setdefault(section, {})
-    if isinstance(table, dict):
-        table[name] = _toml_value(text.strip())
+    table: dict[str, Any] = document
+    for place in tables:
+        inner = table.setdefault(place, {})
+        if not isinstance(inner, dict):
+            raise JobError(f"--set {setting}: '{place}' is no table of the job file", kind="invalid-job")
+        table = inner
+    table[name] = _toml_value(text.strip())
 
 
 def _toml_value(text: str) -> Any:

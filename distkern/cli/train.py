@@ -62,6 +62,7 @@ def train(
     job_file: str,
     overrides: tuple[str, ...],
     scheduler: str | None,
+    scheduler_file: str | None,
     workers: int | None,
     memory: str | None,
     as_json: bool,
@@ -72,7 +73,7 @@ def train(
     """Train the model that JOB.toml describes.
 
     The job file has the sections [data] (train and test, or x and y), [model] (method and any parameter of
-    the estimator), [cluster] (workers and memory, or scheduler) and [output] (model and run).
+    the estimator), [cluster] (workers, memory and what starts them, or scheduler) and [output] (model and run).
 
     Ctrl-C or SIGTERM ends the training after the exchange under way, and a second one at once; where the job names
     a run, --resume then goes on.
@@ -83,7 +84,7 @@ def train(
 
     if max_seconds is not None:
         overrides = (*overrides, f"model.max_seconds={max_seconds}")
-    flags = {"scheduler": scheduler, "workers": workers, "memory": memory}
+    flags = {"scheduler": scheduler, "scheduler_file": scheduler_file, "workers": workers, "memory": memory}
     job = load_job(job_file, overrides, {name: value for name, value in flags.items() if value is not None})
     done = finished_result(job) if resume == "auto" and not overwrite else None
     result = done or run_job(job, terminal_of(context), overwrite=overwrite, resume=resume is not None)

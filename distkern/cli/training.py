@@ -61,7 +61,7 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False, resume: bo
     task = task_of(job.data, rows)
     surroundings: dict[str, Any] = {"memory_limit": job.cluster.memory, "run_dir": job.output.run}
     estimator = build(job.model.method, task, job.model.parameters(), surroundings)
-    if job.cluster.scheduler is None:
+    if job.cluster.where != "scheduler":
         # Before workers are started for nothing; a running cluster is asked by the training itself.
         plan_of(job, estimator, estimator.shapes(source_of(rows))).require_fit()
     with (

@@ -41,7 +41,12 @@ class RunFigures:
     series : dict
         One list a figure of `RoundDone`, all of one length: an entry a round.
     exchange_seconds, exchange_counts : dict
-        Driver's waiting time and number of exchanges, by what the messages asked for.
+        Driver's waiting time and number of messages, by what they asked for.
+    busy : dict
+        Seconds of all workers' threads, by what they did; `WAITING` for what is left of them. Empty where nothing was
+        measured.
+    memory : dict
+        Of each worker, as of the last `ExchangeDone` that told: bytes by kind.
     """
 
     run_id: str = ""
@@ -53,6 +58,14 @@ class RunFigures:
     series: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in _SERIES})
     exchange_seconds: dict[str, float] = field(default_factory=dict)
     exchange_counts: dict[str, int] = field(default_factory=dict)
+    busy: dict[str, float] = field(default_factory=dict)
+    memory: dict[str, dict[str, int]] = field(default_factory=dict)
+    peak_resident: int = 0
+    """Largest resident set of any worker that was told of, in bytes."""
+    bytes_read: int = 0
+    """Bytes of the arrays that were read from the store."""
+    exchanges: int = 0
+    """Exchanges so far, those that a resumed process did not make again included."""
     marks: list[Mark] = field(default_factory=list)
     resumed: int = 0
     """Times that another process went on with the run."""
@@ -62,6 +75,8 @@ class RunFigures:
     """Why selection ended; None while it goes on or where it was cut short."""
     seconds: float | None = None
     """Seconds of training at the end."""
+    summary: dict[str, Any] = field(default_factory=dict)
+    """What the run came to, once that is known: ``n_centers``, ``lambda``, ``gcv``, ... of the model."""
 
     @classmethod
     def of_records(cls, records: Iterable[Mapping[str, Any]]) -> RunFigures:
@@ -104,9 +119,31 @@ class RunFigures:
         return int(centers[-1]) if centers else 0
 
     @property
-    def exchanges(self) -> int:
-        """Exchanges so far, those that a resumed process did not make again included."""
-        return sum(self.exchange_counts.values())
+    def phase(self) -> str:
+        """What the run is at: ``starting``, ``selecting``, ``finishing`` or ``done``."""
+        if self.summary or self.stop_reason is not None:
+            return "done"
+        limit = self.shapes.get("max_centers", 0)
+        if not self.series["n_centers"]:
+            return "starting"
+        return "finishing" if limit and self.n_centers >= limit else "selecting"
+
+    def conclude(self, summary: Mapping[str, Any]) -> None:
+        """Take what the run came to; it stands over what the events added up to.
+
+        Parameters
+        ----------
+        summary : mapping
+            As ``train --json`` prints it, and ``summary.json`` of a run directory has it.
+        """
+        self.summary = {str(name): value for name, value in summary.items()}
+        for name in ("exchanges", "bytes_read"):
+            if isinstance(value := summary.get(name), int):
+                setattr(self, name, value)
+        if isinstance(seconds := summary.get("seconds"), int | float):
+            self.seconds = float(seconds)
+        if summary.get("stop_reason") is not None:
+            self.stop_reason = str(summary["stop_reason"])
 
     @property
     def centers_per_second(self) -> float | None:
@@ -136,7 +173,6 @@ class RunFigures:
         return {
             **asdict(self),
             "n_centers": self.n_centers,
-            "exchanges": self.exchanges,
             "centers_per_second": self.centers_per_second,
             "seconds_left": self.seconds_left,
         }
@@ -146,6 +182,7 @@ class RunFigures:
         self.started = self.updated if self.started is None else self.started
         self.shapes = {name: int(record[name]) for name in _SHAPES if name in record}
         self.stop_reason = self.seconds = None
+        self.summary = {}
 
     def _resume(self, record: Mapping[str, Any]) -> None:
         self.resumed += 1
@@ -155,6 +192,14 @@ class RunFigures:
         name = str(record.get("name", ""))
         self.exchange_seconds[name] = self.exchange_seconds.get(name, 0.0) + float(record.get("seconds", 0.0))
         self.exchange_counts[name] = self.exchange_counts.get(name, 0) + 1
+        self.exchanges += int(record.get("exchanges", 1))
+        self.bytes_read += int(record.get("bytes_read", 0))
+        for phase, seconds in (record.get("busy") or {}).items():
+            self.busy[phase] = self.busy.get(phase, 0.0) + seconds
+        if memory := record.get("memory"):
+            self.memory = {worker: dict(found) for worker, found in memory.items()}
+            residents = (found.get("resident", 0) for found in self.memory.values())
+            self.peak_resident = max(self.peak_resident, *residents)
 
     def _round(self, record: Mapping[str, Any]) -> None:
         for name, values in self.series.items():

@@ -7,13 +7,14 @@ the model has the same bits.
 from __future__ import annotations
 
 from dataclasses import replace
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Protocol
 
 import numpy as np
 
-from distkern.events import EventBus, ExchangeDone
+from distkern.events import WAITING, EventBus, ExchangeDone
 from distkern.scheduler.answers import Answer
+from distkern.scheduler.costs import Costs
 from distkern.scheduler.executors import Executor, SerialExecutor
 from distkern.scheduler.messages import (
     PASSIVE,
@@ -28,6 +29,9 @@ from distkern.scheduler.row_matrix import MemoryBudget
 from distkern.storage import ReadReport
 from distkern.storage.source import BlockSource
 
+MEMORY_SECONDS = 2.0
+"""Least time between two events that tell of the memory of workers."""
+
 
 class Backend(Protocol):
     """Runs the messages of one training."""
@@ -35,6 +39,11 @@ class Backend(Protocol):
     @property
     def exchanges(self) -> int:
         """Driver-workers-driver exchanges so far."""
+        ...
+
+    @property
+    def n_threads(self) -> int:
+        """Threads that may work for a message now."""
         ...
 
     def exchange(self, message: Message) -> Answer:
@@ -56,6 +65,11 @@ class WorkerFactors:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self.exchanges = 0
+
+    @property
+    def n_threads(self) -> int:
+        """Threads of the workers."""
+        return self._executor.n_threads
 
     def exchange(self, message: Message) -> Answer:
         """Send the next message."""
@@ -79,23 +93,57 @@ class AnnouncingBackend:
         Where messages go.
     events : EventBus
         Told of exchanges.
+    planned : int
+        Bytes that a process which holds blocks was planned to take at most.
     """
 
-    def __init__(self, backend: Backend, events: EventBus) -> None:
+    def __init__(self, backend: Backend, events: EventBus, planned: int = 0) -> None:
         self._backend = backend
         self._events = events
+        self._planned = planned
+        self._told_of_memory = -MEMORY_SECONDS
 
     @property
     def exchanges(self) -> int:
         """Exchanges so far."""
         return self._backend.exchanges
 
+    @property
+    def n_threads(self) -> int:
+        """Threads that may work for a message now."""
+        return self._backend.n_threads
+
     def exchange(self, message: Message) -> Answer:
         """Send the next message."""
-        started = perf_counter()
+        before, started = self._backend.exchanges, perf_counter()
         answer = self._backend.exchange(message)
-        self._events.emit(ExchangeDone(name=message_name(message), seconds=perf_counter() - started))
+        seconds = perf_counter() - started
+        self._events.emit(
+            ExchangeDone(
+                name=message_name(message),
+                seconds=seconds,
+                exchanges=self._backend.exchanges - before,
+                bytes_read=answer.bytes_read + (0 if answer.load is None else answer.load.bytes_read),
+                busy=self._busy(answer.costs, seconds),
+                memory=self._memory(answer.costs),
+            )
+        )
         return answer
+
+    def _busy(self, costs: Costs, seconds: float) -> dict[str, float]:
+        """Seconds of threads by phase, and what is left of them as waiting."""
+        if not costs.busy:
+            return {}  # the answer was on record
+        waiting = self._backend.n_threads * seconds - sum(costs.busy.values())
+        return {phase: round(took, 6) for phase, took in {**costs.busy, WAITING: max(0.0, waiting)}.items()}
+
+    def _memory(self, costs: Costs) -> dict[str, dict[str, int]]:
+        """Bytes of every worker, where it is time to tell of them again."""
+        now = monotonic()
+        if not costs.memory or now - self._told_of_memory < MEMORY_SECONDS:
+            return {}
+        self._told_of_memory = now
+        return {worker: {**vars(found), "planned": self._planned} for worker, found in costs.memory.items()}
 
     def skip(self, message: Message, answer: Answer) -> None:
         """Take note of the next message."""
@@ -126,6 +174,11 @@ class DriverFactors:
         self._skipped: list[Step] = []
         self.exchanges = 0
 
+    @property
+    def n_threads(self) -> int:
+        """Threads of the workers and of this process; threads that are both count once."""
+        return self._remote.n_threads if self._remote.in_process else self._remote.n_threads + self._local.n_threads
+
     def exchange(self, message: Message) -> Answer:
         """Split the message: kernel columns and features from the workers, the rest here."""
         skipped, self._skipped = self._skipped, []
@@ -144,6 +197,7 @@ class DriverFactors:
                 answer.load = replace(remote.load, bytes_read=remote.load.bytes_read + answer.load.bytes_read)
                 # Absent chunks of y were found on both sides.
                 answer.report = remote.report.merge(ReadReport(retries=answer.report.retries))
+            answer.costs = answer.costs.merge(remote.costs)
         self._fetch_drawn(answer)
         return answer
 
@@ -161,11 +215,14 @@ class DriverFactors:
 
     def _step(self, message: Step) -> Answer:
         wanted: tuple[Columns | None, ...] = tuple(None if p is None else p.columns for p in message.problems)
-        handed_in = None
+        handed_in, costs = None, Costs()
         if any(columns is not None for columns in wanted):
             self.exchanges += 1
-            handed_in = self._remote.query(KernelColumns(wanted)).columns
-        return self._local.exchange(message, handed_in)
+            found = self._remote.query(KernelColumns(wanted))
+            handed_in, costs = found.columns, found.costs
+        answer = self._local.exchange(message, handed_in)
+        answer.costs = answer.costs.merge(costs)
+        return answer
 
     def _fetch_drawn(self, answer: Answer) -> None:
         parts = [part for p in answer.problems for part in (p.drawn, p.leaders)]

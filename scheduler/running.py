@@ -143,7 +143,9 @@ def _run(
         recording = RecordingBackend(backend, store, events)
         run_id, clock, backend = store.run_id, recording.seconds, recording
     try:
-        result = train(job, source, AnnouncingBackend(backend, events), events, executor.n_workers, run_id, clock)
+        result = train(
+            job, source, AnnouncingBackend(backend, events, plan.peak), events, executor.n_workers, run_id, clock
+        )
         peak_worker = executor.peak_rss()
     except MemoryError as error:
         advice = (

@@ -79,6 +79,8 @@ class ExchangeDone(Event):
     """Driver-workers-driver exchanges it took."""
     bytes_read: int = 0
     """Bytes of the arrays that were read for it."""
+    part: str = "training"
+    """What it belongs to: ``training``, or the ``search`` for settings before it."""
     busy: Mapping[str, float] = field(default_factory=dict)
     """Seconds of all workers' threads by what they did (``kernel columns``, ``projection``, ``update``, ...), and
     `WAITING` for what is left of them; empty where nothing was measured."""

@@ -7,7 +7,8 @@ they are made from live events and from the ``events.jsonl`` of a run directory 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from copy import copy
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from distkern.events import Event
@@ -63,9 +64,13 @@ class RunFigures:
     peak_resident: int = 0
     """Largest resident set of any worker that was told of, in bytes."""
     bytes_read: int = 0
-    """Bytes of the arrays that were read from the store."""
+    """Bytes of the arrays that the training read from the store."""
     exchanges: int = 0
-    """Exchanges so far, those that a resumed process did not make again included."""
+    """Exchanges of the training so far, those that a resumed process did not make again included."""
+    search_exchanges: int = 0
+    """Exchanges of a search for settings before the training."""
+    search_seconds: float = 0.0
+    """Seconds that these took; the seconds by message and by phase hold the search's too."""
     marks: list[Mark] = field(default_factory=list)
     resumed: int = 0
     """Times that another process went on with the run."""
@@ -119,14 +124,57 @@ class RunFigures:
         return int(centers[-1]) if centers else 0
 
     @property
-    def phase(self) -> str:
-        """What the run is at: ``starting``, ``selecting``, ``finishing`` or ``done``."""
+    def state(self) -> str:
+        """What the run is at: ``starting``, ``searching`` for settings, ``selecting`` centres, or ``done``."""
         if self.summary or self.stop_reason is not None:
             return "done"
-        limit = self.shapes.get("max_centers", 0)
-        if not self.series["n_centers"]:
-            return "starting"
-        return "finishing" if limit and self.n_centers >= limit else "selecting"
+        if self.series["n_centers"]:
+            return "selecting"
+        return "searching" if self.search_exchanges and not self.exchanges else "starting"
+
+    @property
+    def workers_lost(self) -> int:
+        """Times that a worker could not be used any more."""
+        return sum(mark.kind == "WorkerLost" for mark in self.marks)
+
+    def changes(self, rounds: int = 0, marks: int = 0) -> dict[str, Any]:
+        """Return what somebody lacks who knows so many rounds and marks; everything by default.
+
+        Parameters
+        ----------
+        rounds, marks : int
+            How many are known already.
+
+        Returns
+        -------
+        dict
+            JSON values for `apply`; lists are copied.
+        """
+        return {
+            **{name: copy(getattr(self, name)) for name in _SMALL},
+            "first_round": rounds,
+            "series": {name: values[rounds:] for name, values in self.series.items()},
+            "first_mark": marks,
+            "marks": [asdict(mark) for mark in self.marks[marks:]],
+        }
+
+    def apply(self, changes: Mapping[str, Any]) -> bool:
+        """Take what `changes` of another object returned; return whether it joins on to what is known.
+
+        Parameters
+        ----------
+        changes : mapping
+            As it was returned, or through JSON.
+        """
+        first_round, first_mark = changes["first_round"], changes["first_mark"]
+        if first_round > len(self.series["n_centers"]) or first_mark > len(self.marks):
+            return False
+        for name, values in self.series.items():
+            values[first_round:] = changes["series"][name]
+        self.marks[first_mark:] = [Mark(**mark) for mark in changes["marks"]]
+        for name in _SMALL:
+            setattr(self, name, changes[name])
+        return True
 
     def conclude(self, summary: Mapping[str, Any]) -> None:
         """Take what the run came to; it stands over what the events added up to.
@@ -192,8 +240,12 @@ class RunFigures:
         name = str(record.get("name", ""))
         self.exchange_seconds[name] = self.exchange_seconds.get(name, 0.0) + float(record.get("seconds", 0.0))
         self.exchange_counts[name] = self.exchange_counts.get(name, 0) + 1
-        self.exchanges += int(record.get("exchanges", 1))
-        self.bytes_read += int(record.get("bytes_read", 0))
+        if record.get("part") == "search":
+            self.search_exchanges += int(record.get("exchanges", 1))
+            self.search_seconds += float(record.get("seconds", 0.0))
+        else:
+            self.exchanges += int(record.get("exchanges", 1))
+            self.bytes_read += int(record.get("bytes_read", 0))
         for phase, seconds in (record.get("busy") or {}).items():
             self.busy[phase] = self.busy.get(phase, 0.0) + seconds
         if memory := record.get("memory"):
@@ -221,6 +273,9 @@ class RunFigures:
         self.stop_reason = str(record.get("stop_reason"))
         self.seconds = float(record.get("seconds", 0.0))
 
+
+_SMALL = tuple(f.name for f in fields(RunFigures) if f.name not in ("series", "marks"))
+"""What does not grow with a run."""
 
 _TAKERS = {
     "RunStarted": RunFigures._start,

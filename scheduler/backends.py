@@ -95,12 +95,15 @@ class AnnouncingBackend:
         Told of exchanges.
     planned : int
         Bytes that a process which holds blocks was planned to take at most.
+    part : str
+        What the exchanges belong to: ``training`` or ``search``.
     """
 
-    def __init__(self, backend: Backend, events: EventBus, planned: int = 0) -> None:
+    def __init__(self, backend: Backend, events: EventBus, planned: int = 0, part: str = "training") -> None:
         self._backend = backend
         self._events = events
         self._planned = planned
+        self._part = part
         self._told_of_memory = -MEMORY_SECONDS
 
     @property
@@ -124,6 +127,7 @@ class AnnouncingBackend:
                 seconds=seconds,
                 exchanges=self._backend.exchanges - before,
                 bytes_read=answer.bytes_read + (0 if answer.load is None else answer.load.bytes_read),
+                part=self._part,
                 busy=self._busy(answer.costs, seconds),
                 memory=self._memory(answer.costs),
             )

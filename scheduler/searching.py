@@ -101,7 +101,11 @@ def search_settings(
             executor, backend = make_backend(source, client, events, plan)
             try:
                 found = cross_validate(
-                    group, Folds(n_folds, group[0].seed), source, AnnouncingBackend(backend, events, plan.peak), events
+                    group,
+                    Folds(n_folds, group[0].seed),
+                    source,
+                    AnnouncingBackend(backend, events, plan.peak, "search"),
+                    events,
                 )
             except MemoryError as error:
                 advice = "free memory, lower memory_limit ([cluster] memory), or use more workers"

@@ -82,7 +82,7 @@ class ExchangeDone(Event):
     part: str = "training"
     """What it belongs to: ``training``, or the ``search`` for settings before it."""
     busy: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of all workers' threads by what they did (``kernel columns``, ``projection``, ``update``, ...), and
+    """Seconds of all workers' threads by what they did (``kernel-columns``, ``projection``, ``update``, ...), and
     `WAITING` for what is left of them; empty where nothing was measured."""
     memory: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Now and then, for each worker in bytes: ``resident`` set of its process, row matrices in memory (``cache``) and

@@ -80,6 +80,8 @@ class RunFigures:
     """Why selection ended; None while it goes on or where it was cut short."""
     seconds: float | None = None
     """Seconds of training at the end."""
+    failure: str | None = None
+    """Kind of the error that cut the training short, where its driver could still tell."""
     summary: dict[str, Any] = field(default_factory=dict)
     """What the run came to, once that is known: ``n_centers``, ``lambda``, ``gcv``, ... of the model."""
 
@@ -125,7 +127,9 @@ class RunFigures:
 
     @property
     def state(self) -> str:
-        """What the run is at: ``starting``, ``searching`` for settings, ``selecting`` centres, or ``done``."""
+        """What the run is at: ``starting``, ``searching``, ``selecting`` centres, ``done``, or ``cut short``."""
+        if self.failure is not None:
+            return "cut short"
         if self.summary or self.stop_reason is not None:
             return "done"
         if self.series["n_centers"]:
@@ -229,7 +233,7 @@ class RunFigures:
         self.run_id = str(record.get("run_id", ""))
         self.started = self.updated if self.started is None else self.started
         self.shapes = {name: int(record[name]) for name in _SHAPES if name in record}
-        self.stop_reason = self.seconds = None
+        self.stop_reason = self.seconds = self.failure = None
         self.summary = {}
 
     def _resume(self, record: Mapping[str, Any]) -> None:

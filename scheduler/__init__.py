@@ -31,6 +31,7 @@ _EXPORTS = {
     "map_rows": "dask_arrays",
     "evaluate": "prediction",
     "predict_blocks": "prediction",
+    "published": "publishing",
 }
 
 

@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 READ: Final = "read"
 """Rows read from the store, and their statistics."""
-KERNEL_COLUMNS: Final = "kernel columns"
+KERNEL_COLUMNS: Final = "kernel-columns"
 """Kernel columns of candidates, and of all centres in a final pass."""
 PROJECTION: Final = "projection"
 """Candidates and panels against Q and against each other."""

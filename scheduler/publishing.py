@@ -165,9 +165,10 @@ class Publisher:
                     return
             else:
                 self._registered = False  # another scheduler is there
-            if not attempt:
-                with self._lock:
-                    changes = self._figures.changes()
+            if attempt:
+                raise LookupError("its board does not take them")
+            with self._lock:
+                changes = self._figures.changes()
 
     def _warn(self, what: str) -> None:
         """Say once for all trainings of a client what is not shown."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import threading
@@ -254,13 +255,14 @@ def test_metrics_equal_what_the_run_came_to(client: Any) -> None:
     }
     assert {name: found[name, run.run_id] for name in expected} == expected
     assert found["distkern_steps_total", run.run_id] >= model.n_centers_
-    by_message = [
-        sample.value
+    by_message = {
+        (sample.labels["run"], sample.labels["message"]): sample.value
         for family in text_string_to_metric_families(scraped(client))
         for sample in family.samples
         if sample.name == "distkern_messages_total"
-    ]
-    assert sum(by_message) == summary["exchanges"]
+    }
+    assert {name for name, _ in by_message} == {run.run_id}, "runs of closed clusters are gone"
+    assert by_message[run.run_id, "load-blocks"] == 1
 
 
 @pytest.mark.parametrize("factors", ["driver", "workers"])
@@ -389,8 +391,6 @@ def test_a_board_that_hangs_holds_nothing_up(client: Any) -> None:
     scheduler, held = client.cluster.scheduler, threading.Event()
 
     async def never(update: str) -> Any:
-        import asyncio
-
         while not held.is_set():
             await asyncio.sleep(0.01)
 

@@ -210,6 +210,7 @@ class _Curve:
             active_drag="box_zoom",
         )
         _plain(self.figure)
+        self.figure.yaxis.ticker.desired_num_ticks = 4
         self._lines = ColumnDataSource({"x": [], "y": [], "colour": [], "run": []})
         self._points = ColumnDataSource({"x": [], "y": [], "colour": [], "run": []})
         self.figure.multi_line("x", "y", source=self._lines, color="colour", line_width=2, legend_field="run")

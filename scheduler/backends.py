@@ -14,7 +14,7 @@ import numpy as np
 
 from distkern.events import WAITING, EventBus, ExchangeDone
 from distkern.scheduler.answers import Answer
-from distkern.scheduler.costs import Costs
+from distkern.scheduler.costs import Costs, ProcessMemory
 from distkern.scheduler.executors import Executor, SerialExecutor
 from distkern.scheduler.messages import (
     PASSIVE,
@@ -105,6 +105,7 @@ class AnnouncingBackend:
         self._planned = planned
         self._part = part
         self._told_of_memory = -MEMORY_SECONDS
+        self._seen: dict[str, ProcessMemory] = {}
 
     @property
     def exchanges(self) -> int:
@@ -144,10 +145,12 @@ class AnnouncingBackend:
     def _memory(self, costs: Costs) -> dict[str, dict[str, int]]:
         """Bytes of every worker, where it is time to tell of them again."""
         now = monotonic()
-        if not costs.memory or now - self._told_of_memory < MEMORY_SECONDS:
+        self._seen.update(costs.memory)
+        if not self._seen or now - self._told_of_memory < MEMORY_SECONDS:
             return {}
         self._told_of_memory = now
-        return {worker: {**vars(found), "planned": self._planned} for worker, found in costs.memory.items()}
+        told, self._seen = self._seen, {}
+        return {worker: {**vars(found), "planned": self._planned} for worker, found in told.items()}
 
     def skip(self, message: Message, answer: Answer) -> None:
         """Take note of the next message."""

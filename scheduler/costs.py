@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Final, TypeVar
 
 import psutil
@@ -41,6 +41,10 @@ OTHER: Final = "other"
 """Everything else that workers do for a message."""
 
 
+PROBE_SECONDS = 1.0
+"""Least time between two looks at the memory of a worker."""
+
+
 @dataclass(frozen=True)
 class ProcessMemory:
     """Bytes of one worker at one moment."""
@@ -60,7 +64,7 @@ class Costs:
     busy: dict[str, float] = field(default_factory=dict)
     """Seconds of threads, by phase."""
     memory: dict[str, ProcessMemory] = field(default_factory=dict)
-    """Of each worker that took part."""
+    """Of workers that took part and were looked at."""
 
     def merge(self, other: Costs) -> Costs:
         """Return the costs of both."""
@@ -152,6 +156,29 @@ class Stopwatch:
                 return function(item)
 
         return measured
+
+
+class MemoryProbe:
+    """Looks at the memory of one worker, but not at every message."""
+
+    def __init__(self) -> None:
+        self._looked = -PROBE_SECONDS
+
+    def look(self, worker: str, cache: int, scratch: int) -> dict[str, ProcessMemory]:
+        """Return the memory of a worker by its address; nothing if it was looked at just before.
+
+        Parameters
+        ----------
+        worker : str
+            Address of the worker, which this process hosts.
+        cache, scratch : int
+            Bytes of its row matrices in memory and in scratch.
+        """
+        now = monotonic()
+        if now - self._looked < PROBE_SECONDS:
+            return {}
+        self._looked = now
+        return {worker: ProcessMemory(resident_bytes(), cache, scratch)}
 
 
 def resident_bytes() -> int:

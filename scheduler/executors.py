@@ -9,7 +9,7 @@ from distkern.errors import DistkernError
 from distkern.scheduler import rounds
 from distkern.scheduler.answers import Answer, merge_answers
 from distkern.scheduler.block import Block
-from distkern.scheduler.costs import Costs, ProcessMemory, resident_bytes
+from distkern.scheduler.costs import Costs, MemoryProbe
 from distkern.scheduler.messages import Message, Query, canonical
 from distkern.scheduler.reduction import TreeReducer
 from distkern.scheduler.rounds import HandedIn
@@ -83,7 +83,7 @@ class SerialExecutor:
 
     def __init__(self, source: BlockSource, *, with_features: bool = True, budget: MemoryBudget | None = None) -> None:
         self._budget = budget = MemoryBudget() if budget is None else budget
-        self._untold = Costs()
+        self._untold, self._probe = Costs(), MemoryProbe()
         self._blocks = [
             Block(source, number, with_features=with_features, budget=budget)
             for number in range(len(source.boundaries) - 1)
@@ -106,8 +106,7 @@ class SerialExecutor:
 
     def _tell(self) -> Costs:
         told, self._untold = self._untold, Costs()
-        memory = ProcessMemory(resident_bytes(), self._budget.used, self._budget.spilled)
-        return told.merge(Costs(memory={THIS_PROCESS: memory}))
+        return told.merge(Costs(memory=self._probe.look(THIS_PROCESS, self._budget.used, self._budget.spilled)))
 
     def skip(self, message: Message, answer: Answer | None) -> None:
         """Remember a message; it takes effect before the next exchange."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from distkern.scheduler import rounds
 from distkern.scheduler.answers import Answer
 from distkern.scheduler.block import Block
-from distkern.scheduler.costs import Costs, ProcessMemory, resident_bytes
+from distkern.scheduler.costs import Costs, MemoryProbe
 from distkern.scheduler.messages import GENESIS, Message, Query, canonical, chain, digest
 from distkern.scheduler.reduction import Node
 from distkern.scheduler.row_matrix import MemoryBudget
@@ -69,6 +69,7 @@ class _RunMemory:
         self.budget: MemoryBudget | None = None
         self.untold = Costs()
         """Of replays, for the next answer to carry."""
+        self._probe = MemoryProbe()
 
     def admit(self, fence: Fence) -> bool:
         """Check the token; a higher one drops the blocks that are not to be kept."""
@@ -83,7 +84,7 @@ class _RunMemory:
         """Return what is still untold, and the memory now."""
         told, self.untold = self.untold, Costs()
         budget = self.budget or MemoryBudget()
-        return told.merge(Costs(memory={worker: ProcessMemory(resident_bytes(), budget.used, budget.spilled)}))
+        return told.merge(Costs(memory=self._probe.look(worker, budget.used, budget.spilled)))
 
     def not_at(self, numbers: Sequence[int], state: bytes, version: int) -> dict[int, int]:
         """Versions of the blocks that are not in the state named `state` at `version`.

@@ -21,6 +21,7 @@ from distkern.scheduler.costs import (
     SCRATCH,
     UPDATE,
     Costs,
+    MemoryProbe,
     ProcessMemory,
     Stopwatch,
     busy,
@@ -102,6 +103,13 @@ def test_the_resident_set_of_this_process() -> None:
     assert 1 << 20 < resident_bytes() < 1 << 40
 
 
+def test_memory_is_not_looked_at_for_every_message() -> None:
+    probe = MemoryProbe()
+    (found,) = probe.look("w", 3, 5).values()
+    assert (found.cache, found.scratch, found.resident > 1 << 20) == (3, 5, True)
+    assert probe.look("w", 3, 5) == {}
+
+
 def told(**changes: Any) -> list[ExchangeDone]:
     events: list[Any] = []
     X, y = make_data(300)
@@ -140,8 +148,8 @@ def test_scratch_is_told_apart_from_memory() -> None:
             return answer
 
     train(make_job(), make_source(X, y), Looking(SerialExecutor(make_source(X, y), budget=MemoryBudget(0))), EventBus())
-    memory = seen[-1].memory[THIS_PROCESS]
-    assert (memory.cache, memory.scratch > 300 * 8 * 20) == (0, True)
+    memory = seen[0].memory[THIS_PROCESS]
+    assert (memory.cache, memory.scratch >= 300 * 2 * 8) == (0, True)
     assert sum(costs.busy.get(SCRATCH, 0.0) for costs in seen) > 0
 
 

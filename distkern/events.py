@@ -7,7 +7,7 @@ of a run directory and user callbacks are all ordinary subscribers.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from time import time
 from typing import Any
@@ -63,6 +63,10 @@ class RunResumed(Event):
     """Seconds of training that they took."""
 
 
+WAITING = "waiting"
+"""Phase of threads that have nothing to do while an exchange goes on: for messages, for the driver, for others."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExchangeDone(Event):
     """Workers have answered a message."""
@@ -71,6 +75,18 @@ class ExchangeDone(Event):
     """What the message asked for, as in the keys of the tasks."""
     seconds: float
     """Seconds it took."""
+    exchanges: int = 1
+    """Driver-workers-driver exchanges it took."""
+    bytes_read: int = 0
+    """Bytes of the arrays that were read for it."""
+    part: str = "training"
+    """What it belongs to: ``training``, or the ``search`` for settings before it."""
+    busy: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of all workers' threads by what they did (``kernel-columns``, ``projection``, ``update``, ...), and
+    `WAITING` for what is left of them; empty where nothing was measured."""
+    memory: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Now and then, for each worker in bytes: ``resident`` set of its process, row matrices in memory (``cache``) and
+    in ``scratch``, and the ``planned`` peak."""
 
 
 @dataclass(frozen=True, kw_only=True)

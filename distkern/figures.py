@@ -7,7 +7,8 @@ they are made from live events and from the ``events.jsonl`` of a run directory 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from copy import copy
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from distkern.events import Event
@@ -41,7 +42,12 @@ class RunFigures:
     series : dict
         One list a figure of `RoundDone`, all of one length: an entry a round.
     exchange_seconds, exchange_counts : dict
-        Driver's waiting time and number of exchanges, by what the messages asked for.
+        Driver's waiting time and number of messages, by what they asked for.
+    busy : dict
+        Seconds of all workers' threads, by what they did; `WAITING` for what is left of them. Empty where nothing was
+        measured.
+    memory : dict
+        Of each worker, as of the last `ExchangeDone` that told: bytes by kind.
     """
 
     run_id: str = ""
@@ -53,6 +59,18 @@ class RunFigures:
     series: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in _SERIES})
     exchange_seconds: dict[str, float] = field(default_factory=dict)
     exchange_counts: dict[str, int] = field(default_factory=dict)
+    busy: dict[str, float] = field(default_factory=dict)
+    memory: dict[str, dict[str, int]] = field(default_factory=dict)
+    peak_resident: int = 0
+    """Largest resident set of any worker that was told of, in bytes."""
+    bytes_read: int = 0
+    """Bytes of the arrays that the training read from the store."""
+    exchanges: int = 0
+    """Exchanges of the training so far, those that a resumed process did not make again included."""
+    search_exchanges: int = 0
+    """Exchanges of a search for settings before the training."""
+    search_seconds: float = 0.0
+    """Seconds that these took; the seconds by message and by phase hold the search's too."""
     marks: list[Mark] = field(default_factory=list)
     resumed: int = 0
     """Times that another process went on with the run."""
@@ -62,6 +80,10 @@ class RunFigures:
     """Why selection ended; None while it goes on or where it was cut short."""
     seconds: float | None = None
     """Seconds of training at the end."""
+    failure: str | None = None
+    """Kind of the error that cut the training short, where its driver could still tell."""
+    summary: dict[str, Any] = field(default_factory=dict)
+    """What the run came to, once that is known: ``n_centers``, ``lambda``, ``gcv``, ... of the model."""
 
     @classmethod
     def of_records(cls, records: Iterable[Mapping[str, Any]]) -> RunFigures:
@@ -104,9 +126,76 @@ class RunFigures:
         return int(centers[-1]) if centers else 0
 
     @property
-    def exchanges(self) -> int:
-        """Exchanges so far, those that a resumed process did not make again included."""
-        return sum(self.exchange_counts.values())
+    def state(self) -> str:
+        """What the run is at: ``starting``, ``searching``, ``selecting`` centres, ``done``, or ``cut short``."""
+        if self.failure is not None:
+            return "cut short"
+        if self.summary or self.stop_reason is not None:
+            return "done"
+        if self.series["n_centers"]:
+            return "selecting"
+        return "searching" if self.search_exchanges and not self.exchanges else "starting"
+
+    @property
+    def workers_lost(self) -> int:
+        """Times that a worker could not be used any more."""
+        return sum(mark.kind == "WorkerLost" for mark in self.marks)
+
+    def changes(self, rounds: int = 0, marks: int = 0) -> dict[str, Any]:
+        """Return what somebody lacks who knows so many rounds and marks; everything by default.
+
+        Parameters
+        ----------
+        rounds, marks : int
+            How many are known already.
+
+        Returns
+        -------
+        dict
+            JSON values for `apply`; lists are copied.
+        """
+        return {
+            **{name: copy(getattr(self, name)) for name in _SMALL},
+            "first_round": rounds,
+            "series": {name: values[rounds:] for name, values in self.series.items()},
+            "first_mark": marks,
+            "marks": [asdict(mark) for mark in self.marks[marks:]],
+        }
+
+    def apply(self, changes: Mapping[str, Any]) -> bool:
+        """Take what `changes` of another object returned; return whether it joins on to what is known.
+
+        Parameters
+        ----------
+        changes : mapping
+            As it was returned, or through JSON.
+        """
+        first_round, first_mark = changes["first_round"], changes["first_mark"]
+        if first_round > len(self.series["n_centers"]) or first_mark > len(self.marks):
+            return False
+        for name, values in self.series.items():
+            values[first_round:] = changes["series"][name]
+        self.marks[first_mark:] = [Mark(**mark) for mark in changes["marks"]]
+        for name in _SMALL:
+            setattr(self, name, changes[name])
+        return True
+
+    def conclude(self, summary: Mapping[str, Any]) -> None:
+        """Take what the run came to; it stands over what the events added up to.
+
+        Parameters
+        ----------
+        summary : mapping
+            As ``train --json`` prints it, and ``summary.json`` of a run directory has it.
+        """
+        self.summary = {str(name): value for name, value in summary.items()}
+        for name in ("exchanges", "bytes_read"):
+            if isinstance(value := summary.get(name), int):
+                setattr(self, name, value)
+        if isinstance(seconds := summary.get("seconds"), int | float):
+            self.seconds = float(seconds)
+        if summary.get("stop_reason") is not None:
+            self.stop_reason = str(summary["stop_reason"])
 
     @property
     def centers_per_second(self) -> float | None:
@@ -136,7 +225,6 @@ class RunFigures:
         return {
             **asdict(self),
             "n_centers": self.n_centers,
-            "exchanges": self.exchanges,
             "centers_per_second": self.centers_per_second,
             "seconds_left": self.seconds_left,
         }
@@ -145,7 +233,8 @@ class RunFigures:
         self.run_id = str(record.get("run_id", ""))
         self.started = self.updated if self.started is None else self.started
         self.shapes = {name: int(record[name]) for name in _SHAPES if name in record}
-        self.stop_reason = self.seconds = None
+        self.stop_reason = self.seconds = self.failure = None
+        self.summary = {}
 
     def _resume(self, record: Mapping[str, Any]) -> None:
         self.resumed += 1
@@ -155,6 +244,18 @@ class RunFigures:
         name = str(record.get("name", ""))
         self.exchange_seconds[name] = self.exchange_seconds.get(name, 0.0) + float(record.get("seconds", 0.0))
         self.exchange_counts[name] = self.exchange_counts.get(name, 0) + 1
+        if record.get("part") == "search":
+            self.search_exchanges += int(record.get("exchanges", 1))
+            self.search_seconds += float(record.get("seconds", 0.0))
+        else:
+            self.exchanges += int(record.get("exchanges", 1))
+            self.bytes_read += int(record.get("bytes_read", 0))
+        for phase, seconds in (record.get("busy") or {}).items():
+            self.busy[phase] = self.busy.get(phase, 0.0) + seconds
+        if memory := record.get("memory"):
+            self.memory = {worker: dict(found) for worker, found in memory.items()}
+            residents = (found.get("resident", 0) for found in self.memory.values())
+            self.peak_resident = max(self.peak_resident, *residents)
 
     def _round(self, record: Mapping[str, Any]) -> None:
         for name, values in self.series.items():
@@ -176,6 +277,9 @@ class RunFigures:
         self.stop_reason = str(record.get("stop_reason"))
         self.seconds = float(record.get("seconds", 0.0))
 
+
+_SMALL = tuple(f.name for f in fields(RunFigures) if f.name not in ("series", "marks"))
+"""What does not grow with a run."""
 
 _TAKERS = {
     "RunStarted": RunFigures._start,

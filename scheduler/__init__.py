@@ -45,6 +45,7 @@ _EXPORTS = {
     "row_chunks": "dask_arrays",
     "evaluate": "prediction",
     "predict_blocks": "prediction",
+    "published": "publishing",
 }
 
 

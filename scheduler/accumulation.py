@@ -19,6 +19,7 @@ from distkern.scheduler import tiles
 from distkern.scheduler.answers import Answer, ProblemAnswer
 from distkern.scheduler.block import Block, class_codes, encode_targets
 from distkern.scheduler.candidates import Candidates
+from distkern.scheduler.costs import READ, busy
 from distkern.scheduler.loading import BlockRows, require_unchanged
 from distkern.scheduler.messages import Accumulate, Begin, Centers
 from distkern.scheduler.problem_rows import TILE_ROWS, cut_tiles
@@ -52,8 +53,9 @@ def accumulate(block: Block, message: Accumulate, take: Callable[[int], BlockRow
     """
     begin, source, number = block.begin, block.source, block.number
     assert begin is not None
-    rows, features, targets, weights, nbytes, checksum, report = take(number)
-    require_unchanged(source, number, block.checksum, checksum)
+    with busy(READ):
+        rows, features, targets, weights, nbytes, checksum, report = take(number)
+        require_unchanged(source, number, block.checksum, checksum)
     assert features is not None
     answer = Answer(bytes_read=nbytes, report=report)
     roots = None

@@ -87,7 +87,11 @@ def decode(payload: bytes) -> Record:
 
 def _to_tree(value: Any, arrays: list[NDArray[Any]]) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
-        parts = {field.name: _to_tree(getattr(value, field.name), arrays) for field in fields(value)}
+        parts = {
+            field.name: _to_tree(getattr(value, field.name), arrays)
+            for field in fields(value)
+            if field.metadata.get("recorded", True)
+        }
         return {"class": _CLASSES[type(value).__name__].__name__, "fields": parts}
     if isinstance(value, np.ndarray):
         return _array_tree(value, arrays)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.sampling import Shortlist
+from distkern.scheduler.costs import Costs
 from distkern.scheduler.lookahead_answers import CandidateRows, Leaders
 from distkern.statistics import Moments
 from distkern.storage import ReadReport
@@ -217,6 +218,8 @@ class Answer:
     """Bytes that were read from the source (`Accumulate`)."""
     report: ReadReport = field(default_factory=ReadReport)
     """Retries and absent chunks of what was read (`Load`, `Accumulate`)."""
+    costs: Costs = field(default_factory=Costs, compare=False, metadata={"recorded": False})
+    """Time and memory of the workers; no part of what they answer."""
 
     def copy(self) -> Answer:
         """Copy what `merge` would change, with aligned, C-contiguous sums."""
@@ -226,7 +229,9 @@ class Answer:
             )
             for p in self.problems
         ]
-        return Answer(problems, self.load, dict(self.columns), dict(self.rows), self.bytes_read, self.report)
+        return Answer(
+            problems, self.load, dict(self.columns), dict(self.rows), self.bytes_read, self.report, self.costs
+        )
 
     def merge(self, other: Answer) -> Answer:
         """Merge `other` into this answer and return it."""
@@ -242,6 +247,7 @@ class Answer:
         self.rows.update(other.rows)
         self.bytes_read += other.bytes_read
         self.report = self.report.merge(other.report)
+        self.costs = self.costs.merge(other.costs)
         return self
 
 

@@ -7,13 +7,14 @@ the model has the same bits.
 from __future__ import annotations
 
 from dataclasses import replace
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Protocol
 
 import numpy as np
 
-from distkern.events import EventBus, ExchangeDone
+from distkern.events import WAITING, EventBus, ExchangeDone
 from distkern.scheduler.answers import Answer
+from distkern.scheduler.costs import Costs, ProcessMemory
 from distkern.scheduler.executors import Executor, SerialExecutor
 from distkern.scheduler.messages import (
     PASSIVE,
@@ -29,6 +30,9 @@ from distkern.scheduler.time_limit import TimeLimit
 from distkern.storage import ReadReport
 from distkern.storage.source import BlockSource
 
+MEMORY_SECONDS = 2.0
+"""Least time between two events that tell of the memory of workers."""
+
 
 class Backend(Protocol):
     """Runs the messages of one training."""
@@ -36,6 +40,11 @@ class Backend(Protocol):
     @property
     def exchanges(self) -> int:
         """Driver-workers-driver exchanges so far."""
+        ...
+
+    @property
+    def n_threads(self) -> int:
+        """Threads that may work for a message now."""
         ...
 
     def exchange(self, message: Message) -> Answer:
@@ -57,6 +66,11 @@ class WorkerFactors:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self.exchanges = 0
+
+    @property
+    def n_threads(self) -> int:
+        """Threads of the workers."""
+        return self._executor.n_threads
 
     def exchange(self, message: Message) -> Answer:
         """Send the next message."""
@@ -80,28 +94,75 @@ class AnnouncingBackend:
         Where messages go.
     events : EventBus
         Told of exchanges.
+    planned : int
+        Bytes that a process which holds blocks was planned to take at most.
+    part : str
+        What the exchanges belong to: ``training`` or ``search``.
     limit : TimeLimit, optional
         Told how long they take.
     """
 
-    def __init__(self, backend: Backend, events: EventBus, limit: TimeLimit | None = None) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        events: EventBus,
+        planned: int = 0,
+        part: str = "training",
+        limit: TimeLimit | None = None,
+    ) -> None:
         self._backend = backend
         self._events = events
+        self._planned = planned
+        self._part = part
         self._limit = limit or TimeLimit()
+        self._told_of_memory = -MEMORY_SECONDS
+        self._seen: dict[str, ProcessMemory] = {}
 
     @property
     def exchanges(self) -> int:
         """Exchanges so far."""
         return self._backend.exchanges
 
+    @property
+    def n_threads(self) -> int:
+        """Threads that may work for a message now."""
+        return self._backend.n_threads
+
     def exchange(self, message: Message) -> Answer:
         """Send the next message."""
-        started = perf_counter()
+        before, started = self._backend.exchanges, perf_counter()
         answer = self._backend.exchange(message)
         seconds = perf_counter() - started
         self._limit.note_exchange(seconds)
-        self._events.emit(ExchangeDone(name=message_name(message), seconds=seconds))
+        self._events.emit(
+            ExchangeDone(
+                name=message_name(message),
+                seconds=seconds,
+                exchanges=self._backend.exchanges - before,
+                bytes_read=answer.bytes_read + (0 if answer.load is None else answer.load.bytes_read),
+                part=self._part,
+                busy=self._busy(answer.costs, seconds),
+                memory=self._memory(answer.costs),
+            )
+        )
         return answer
+
+    def _busy(self, costs: Costs, seconds: float) -> dict[str, float]:
+        """Seconds of threads by phase, and what is left of them as waiting."""
+        if not costs.busy:
+            return {}  # the answer was on record
+        waiting = self._backend.n_threads * seconds - sum(costs.busy.values())
+        return {phase: round(took, 6) for phase, took in {**costs.busy, WAITING: max(0.0, waiting)}.items()}
+
+    def _memory(self, costs: Costs) -> dict[str, dict[str, int]]:
+        """Bytes of every worker, where it is time to tell of them again."""
+        now = monotonic()
+        self._seen.update(costs.memory)
+        if not self._seen or now - self._told_of_memory < MEMORY_SECONDS:
+            return {}
+        self._told_of_memory = now
+        told, self._seen = self._seen, {}
+        return {worker: {**vars(found), "planned": self._planned} for worker, found in told.items()}
 
     def skip(self, message: Message, answer: Answer) -> None:
         """Take note of the next message."""
@@ -132,6 +193,11 @@ class DriverFactors:
         self._skipped: list[Step] = []
         self.exchanges = 0
 
+    @property
+    def n_threads(self) -> int:
+        """Threads of the workers and of this process; threads that are both count once."""
+        return self._remote.n_threads if self._remote.in_process else self._remote.n_threads + self._local.n_threads
+
     def exchange(self, message: Message) -> Answer:
         """Split the message: kernel columns and features from the workers, the rest here."""
         skipped, self._skipped = self._skipped, []
@@ -150,6 +216,7 @@ class DriverFactors:
                 answer.load = replace(remote.load, bytes_read=remote.load.bytes_read + answer.load.bytes_read)
                 # Absent chunks of y were found on both sides.
                 answer.report = remote.report.merge(ReadReport(retries=answer.report.retries))
+            answer.costs = answer.costs.merge(remote.costs)
         self._fetch_drawn(answer)
         return answer
 
@@ -167,11 +234,14 @@ class DriverFactors:
 
     def _step(self, message: Step) -> Answer:
         wanted: tuple[Columns | None, ...] = tuple(None if p is None else p.columns for p in message.problems)
-        handed_in = None
+        handed_in, costs = None, Costs()
         if any(columns is not None for columns in wanted):
             self.exchanges += 1
-            handed_in = self._remote.query(KernelColumns(wanted)).columns
-        return self._local.exchange(message, handed_in)
+            found = self._remote.query(KernelColumns(wanted))
+            handed_in, costs = found.columns, found.costs
+        answer = self._local.exchange(message, handed_in)
+        answer.costs = answer.costs.merge(costs)
+        return answer
 
     def _fetch_drawn(self, answer: Answer) -> None:
         parts = [part for p in answer.problems for part in (p.drawn, p.leaders)]

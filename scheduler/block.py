@@ -19,6 +19,7 @@ from distkern.sampling import row_uniforms
 from distkern.scheduler import lookahead_tiles, tiles
 from distkern.scheduler.answers import Answer, Labels, LoadAnswer, ProblemAnswer
 from distkern.scheduler.candidates import Candidates, rows_and_widths
+from distkern.scheduler.costs import DRAW, PROJECTION, UPDATE, busy
 from distkern.scheduler.judged_rows import JudgedRows
 from distkern.scheduler.loading import (
     HOLDOUT_STREAM,
@@ -351,12 +352,15 @@ class Block:
         op, state, data = step.problems[problem], self.problems[problem], self.views[problem].data
         candidates, columns = step.candidates[problem], None if handed_in is None else handed_in[problem]
         if isinstance(op, LookaheadStep):
-            lookahead_tiles.apply(data, state, tile, op, self.begin, candidates, columns)
+            with busy(UPDATE):
+                lookahead_tiles.apply(data, state, tile, op, self.begin, candidates, columns)
         elif op is not None:
             if op.append is not None or op.eliminate is not None or op.project is not None:
-                tiles.finish(state, tile, op, step.subtractions[problem], self.begin.panel)
+                with busy(UPDATE):
+                    tiles.finish(state, tile, op, step.subtractions[problem], self.begin.panel)
             if op.form is not None or op.columns is not None:
-                tiles.compute(data, state, tile, op, self.begin, candidates, columns)
+                with busy(UPDATE):
+                    tiles.compute(data, state, tile, op, self.begin, candidates, columns)
 
     def run_strip(
         self,
@@ -372,11 +376,13 @@ class Block:
         for tile in strip:
             if fresh:
                 self.step(step, problem, tile, handed_in)
-            answer = answer.merge(self._tile_answer(step, problem, tile))
+            with busy(PROJECTION):
+                answer = answer.merge(self._tile_answer(step, problem, tile))
         rows, op = joined(strip), step.problems[problem]
         if not rows.held_out and isinstance(op, ProblemStep) and op.draw is not None:
             data, state = self.views[problem].data, self.problems[problem]
-            answer.drawn = tiles.draw(data, state, rows, op.draw, self.source.n_rows)
+            with busy(DRAW):
+                answer.drawn = tiles.draw(data, state, rows, op.draw, self.source.n_rows)
         return answer
 
     def _tile_answer(self, step: PreparedStep, problem: int, tile: Tile) -> ProblemAnswer:

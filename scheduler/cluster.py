@@ -39,6 +39,7 @@ from distkern.scheduler.memo import Fence, Refusal
 from distkern.scheduler.messages import Message, Query, canonical, message_name
 from distkern.scheduler.placement import blocks_of
 from distkern.scheduler.reduction import Node
+from distkern.scheduler.threads import tile_pool
 from distkern.scheduler.versions import AskFacts, process_facts
 from distkern.scheduler.workers import in_process
 from distkern.scheduler.workforce import Workforce
@@ -168,6 +169,16 @@ class DaskExecutor:
     def n_workers(self) -> int:
         """Workers that hold blocks now."""
         return len(self._staff.busy)
+
+    @property
+    def n_threads(self) -> int:
+        """Threads of the workers that hold blocks; those of this process share one pool."""
+        return tile_pool()[1] if self.in_process else self._staff.n_threads
+
+    @property
+    def in_process(self) -> bool:
+        """Whether all workers are threads of this process."""
+        return all(worker.startswith("inproc://") for worker in self._staff.busy)
 
     def exchange(self, message: Message) -> Answer:
         """Send the next message of the log and return the sum of the answers."""

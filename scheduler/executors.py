@@ -9,10 +9,12 @@ from distkern.errors import DistkernError
 from distkern.scheduler import rounds
 from distkern.scheduler.answers import Answer, merge_answers
 from distkern.scheduler.block import Block
+from distkern.scheduler.costs import Costs, MemoryProbe
 from distkern.scheduler.messages import Message, Query, canonical
 from distkern.scheduler.reduction import TreeReducer
 from distkern.scheduler.rounds import HandedIn
 from distkern.scheduler.row_matrix import MemoryBudget
+from distkern.scheduler.threads import tile_pool
 from distkern.storage.source import BlockSource
 
 
@@ -22,6 +24,16 @@ class Executor(Protocol):
     @property
     def n_workers(self) -> int:
         """Workers that hold blocks now."""
+        ...
+
+    @property
+    def n_threads(self) -> int:
+        """Threads that may work for a message."""
+        ...
+
+    @property
+    def in_process(self) -> bool:
+        """Whether they are threads of this process."""
         ...
 
     def exchange(self, message: Message) -> Answer:
@@ -49,6 +61,10 @@ class Executor(Protocol):
         ...
 
 
+THIS_PROCESS = "this process"
+"""Stands for the address of a worker where there is none."""
+
+
 class SerialExecutor:
     """All blocks in this process.
 
@@ -63,20 +79,34 @@ class SerialExecutor:
     """
 
     n_workers = 1
+    in_process = True
 
     def __init__(self, source: BlockSource, *, with_features: bool = True, budget: MemoryBudget | None = None) -> None:
+        self._budget = budget = MemoryBudget() if budget is None else budget
+        self._untold, self._probe = Costs(), MemoryProbe()
         self._blocks = [
             Block(source, number, with_features=with_features, budget=budget)
             for number in range(len(source.boundaries) - 1)
         ]
         self._skipped: list[Message] = []
 
+    @property
+    def n_threads(self) -> int:
+        """Threads of the tile pool."""
+        return tile_pool()[1]
+
     def exchange(self, message: Message, handed_in: HandedIn | None = None) -> Answer:
         """Apply the next message to all blocks and return the sum of the answers."""
         self._catch_up()
         numbers = range(len(self._blocks))
         nodes = rounds.apply_message(self._blocks, canonical(message), numbers, len(numbers), handed_in)
-        return total(nodes, len(numbers))
+        answer = total(nodes, len(numbers))
+        answer.costs = answer.costs.merge(self._tell())
+        return answer
+
+    def _tell(self) -> Costs:
+        told, self._untold = self._untold, Costs()
+        return told.merge(Costs(memory=self._probe.look(THIS_PROCESS, self._budget.used, self._budget.spilled)))
 
     def skip(self, message: Message, answer: Answer | None) -> None:
         """Remember a message; it takes effect before the next exchange."""
@@ -92,7 +122,7 @@ class SerialExecutor:
     def _catch_up(self) -> None:
         if self._skipped:
             skipped, self._skipped = self._skipped, []
-            rounds.replay(self._blocks, skipped)
+            self._untold = self._untold.merge(rounds.replay(self._blocks, skipped))
 
     def expect(self, checksums: Mapping[int, int]) -> None:
         """Have blocks refused that read other than these checksums say."""

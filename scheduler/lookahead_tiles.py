@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from distkern.scheduler import tiles
 from distkern.scheduler.answers import ProblemAnswer
 from distkern.scheduler.candidates import Candidates
+from distkern.scheduler.costs import DRAW, PROJECTION, busy
 from distkern.scheduler.lookahead_answers import CandidateRows, Leaders
 from distkern.scheduler.lookahead_messages import Commit, Enter, FormAhead, Trial, padded_width
 from distkern.scheduler.messages import Begin, LookaheadStep
@@ -33,10 +34,11 @@ def apply(
     handed_in: NDArray[Any] | None,
 ) -> None:
     """Change a tile as `step` says; kernel columns as for `tiles.compute`."""
-    if step.form is not None:
-        _form(state, tile, step.form)
-    if step.trial is not None:
-        _finish(state, tile, step.trial)
+    with busy(PROJECTION):
+        if step.form is not None:
+            _form(state, tile, step.form)
+        if step.trial is not None:
+            _finish(state, tile, step.trial)
     if step.commit is not None:
         _commit(state, tile, step.commit)
     if step.columns is not None:
@@ -105,7 +107,8 @@ def answer(data: TileData, state: ProblemState, tile: Tile, step: LookaheadStep,
         result.sums["gram"] = _float64(formed @ formed.T)
         result.sums["products"] = _float64((formed @ state.residual[tile.rows])[:, :n_targets])
     if step.trial is not None:
-        result.leaders = _leaders(data, state, tile, step.trial)
+        with busy(DRAW):
+            result.leaders = _leaders(data, state, tile, step.trial)
     if step.enter is not None:
         _enter(data, state, tile, step.commit, step.enter, n_targets, result)
     return result

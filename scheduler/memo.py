@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from distkern.scheduler import rounds
 from distkern.scheduler.answers import Answer
 from distkern.scheduler.block import Block
+from distkern.scheduler.costs import Costs, MemoryProbe
 from distkern.scheduler.messages import GENESIS, Message, Query, canonical, chain, digest
 from distkern.scheduler.reduction import Node
 from distkern.scheduler.row_matrix import MemoryBudget
@@ -66,6 +67,9 @@ class _RunMemory:
         self.token: Token = (-1, -1)
         self.held: dict[int, _Held] = {}
         self.budget: MemoryBudget | None = None
+        self.untold = Costs()
+        """Of replays, for the next answer to carry."""
+        self._probe = MemoryProbe()
 
     def admit(self, fence: Fence) -> bool:
         """Check the token; a higher one drops the blocks that are not to be kept."""
@@ -75,6 +79,12 @@ class _RunMemory:
             self.token = fence.token
             self.held = {b: h for b, h in self.held.items() if b in fence.keep}
         return True
+
+    def tell(self, worker: str) -> Costs:
+        """Return what is still untold, and the memory now."""
+        told, self.untold = self.untold, Costs()
+        budget = self.budget or MemoryBudget()
+        return told.merge(Costs(memory=self._probe.look(worker, budget.used, budget.spilled)))
 
     def not_at(self, numbers: Sequence[int], state: bytes, version: int) -> dict[int, int]:
         """Versions of the blocks that are not in the state named `state` at `version`.
@@ -162,6 +172,9 @@ def run_message(
         for number in fresh:
             memory.held[number].version = version + 1
             memory.held[number].hash = after
+        if nodes:
+            first = next(iter(nodes.values()))
+            first.costs = first.costs.merge(memory.tell(fence.worker))
         return nodes
 
 
@@ -181,7 +194,8 @@ def replay_messages(
         if wrong:
             return Refusal(versions=wrong)
         try:
-            rounds.replay([memory.held[n].block for n in numbers], messages)
+            took = rounds.replay([memory.held[n].block for n in numbers], messages)
+            memory.untold = memory.untold.merge(took)
         except BaseException:
             for number in numbers:
                 del memory.held[number]
@@ -202,7 +216,9 @@ def answer_query(fence: Fence, numbers: Sequence[int], version: int, at: bytes, 
         wrong = memory.not_at(numbers, at, version)
         if wrong:
             return Refusal(versions=wrong)
-        return rounds.ask([memory.held[n].block for n in numbers], query)
+        answer = rounds.ask([memory.held[n].block for n in numbers], query)
+        answer.costs = answer.costs.merge(memory.tell(fence.worker))
+        return answer
 
 
 def drop_run(worker: str, run_id: str, incarnation: int | None = None) -> None:

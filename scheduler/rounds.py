@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from distkern.scheduler.accumulation import accumulate
 from distkern.scheduler.answers import Answer, ProblemAnswer, merge_answers, merge_problems
 from distkern.scheduler.block import Block, PreparedStep, prepare_step
+from distkern.scheduler.costs import DRAW, FIT, KERNEL_COLUMNS, OTHER, READ, REPLAY, SCORE, Costs, Stopwatch
 from distkern.scheduler.fold_scoring import score
 from distkern.scheduler.loading import BlockRows, read_block
 from distkern.scheduler.messages import PASSIVE, Accumulate, Begin, KernelColumns, Load, Message, Query, Score, Step
@@ -56,21 +57,39 @@ def apply_message(
     dict
         Complete subtrees of the reduction over `blocks`.
     """
+    watch = Stopwatch()
+    nodes = _apply(blocks, message, fresh, n_blocks, handed_in, watch)
+    if nodes:
+        first = next(iter(nodes.values()))
+        first.costs = first.costs.merge(Costs(watch.seconds))
+    return nodes
+
+
+def _apply(
+    blocks: Sequence[Block],
+    message: Message,
+    fresh: Collection[int],
+    n_blocks: int,
+    handed_in: HandedIn | None,
+    watch: Stopwatch,
+) -> dict[Node, Answer]:
     reducer: TreeReducer[Answer] = TreeReducer(n_blocks, merge_answers)
     with single_threaded_blas():
         if isinstance(message, Load):
             with _reader([block for block in blocks if block.number in fresh], message.classification) as reader:
-                answers = map_tiles(_loader(message, fresh, reader), blocks)
+                answers = map_tiles(watch.timed(_loader(message, fresh, reader), READ), blocks)
                 for block, answer in zip(blocks, answers, strict=True):
                     reducer.add(answer, block.number)
             return reducer.nodes()
         if isinstance(message, Accumulate):
             with _reader(blocks, any(b.begin is not None and b.begin.classes is not None for b in blocks)) as reader:
-                for block, answer in zip(blocks, map_tiles(_accumulator(message, reader), blocks), strict=True):
+                answers = map_tiles(watch.timed(_accumulator(message, reader), FIT), blocks)
+                for block, answer in zip(blocks, answers, strict=True):
                     reducer.add(answer, block.number)
             return reducer.nodes()
         if isinstance(message, Score):
-            for block, answer in zip(blocks, map_tiles(_scorer(message), blocks), strict=True):
+            answers = map_tiles(watch.timed(_scorer(message), SCORE), blocks)
+            for block, answer in zip(blocks, answers, strict=True):
                 reducer.add(answer, block.number)
             return reducer.nodes()
         step: PreparedStep | None = None
@@ -87,7 +106,8 @@ def apply_message(
                 with _overflow_ignored():
                     block.start(message)
         work = _strips(blocks, step)
-        answers = map_tiles(_stepper(message, step, fresh, handed_in), _read_ahead(work))
+        run_strip = watch.timed(_stepper(message, step, fresh, handed_in), DRAW if step is None else OTHER)
+        answers = map_tiles(run_strip, _read_ahead(work))
         for block in blocks:
             parts = []
             for problem, view in enumerate(block.views):
@@ -189,15 +209,22 @@ def _columns_of(query: KernelColumns) -> Any:
     return columns
 
 
-def replay(blocks: Sequence[Block], messages: Sequence[Message]) -> None:
-    """Apply the effects of consecutive log messages to blocks that are all in the same state."""
+def replay(blocks: Sequence[Block], messages: Sequence[Message]) -> Costs:
+    """Apply the effects of consecutive log messages to blocks that are all in the same state; return what it took."""
+    watch = Stopwatch()
+    _replay(blocks, messages, watch)
+    return Costs(watch.seconds)
+
+
+def _replay(blocks: Sequence[Block], messages: Sequence[Message], watch: Stopwatch) -> None:
     messages = [message for message in messages if not isinstance(message, PASSIVE)]
     with single_threaded_blas():
         while messages and not isinstance(messages[0], Step):
             message = messages.pop(0)
             if isinstance(message, Load):
                 with _reader(blocks, message.classification) as reader:
-                    for _ in map_tiles(_loader(message, {b.number for b in blocks}, reader), blocks):
+                    load = watch.timed(_loader(message, {b.number for b in blocks}, reader), REPLAY)
+                    for _ in map_tiles(load, blocks):
                         pass
             else:
                 assert isinstance(message, Begin)
@@ -222,19 +249,21 @@ def replay(blocks: Sequence[Block], messages: Sequence[Message]) -> None:
                     for step in steps:
                         block.step(step, problem, tile, None)
 
-        for _ in map_tiles(replay_strip, _read_ahead(_strips(blocks, None))):
+        for _ in map_tiles(watch.timed(replay_strip, REPLAY), _read_ahead(_strips(blocks, None))):
             pass
 
 
 def ask(blocks: Sequence[Block], query: Query) -> Answer:
     """Answer a question that changes nothing."""
-    answer = Answer()
+    answer, watch = Answer(), Stopwatch()
     with single_threaded_blas():
         if isinstance(query, KernelColumns):
-            columns = map_tiles(_columns_of(query), blocks)
+            columns = map_tiles(watch.timed(_columns_of(query), KERNEL_COLUMNS), blocks)
             for block, value in zip(blocks, columns, strict=True):
                 answer.columns[block.number] = value
         else:
-            for block in blocks:
-                answer.rows.update(block.fetch(query))
+            with watch.running(READ):
+                for block in blocks:
+                    answer.rows.update(block.fetch(query))
+    answer.costs = Costs(watch.seconds)
     return answer

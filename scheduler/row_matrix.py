@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.scheduler.costs import SCRATCH, busy
 from distkern.scheduler.threads import workspace
 from distkern.storage import ScratchFile
 
@@ -27,12 +28,18 @@ class MemoryBudget:
         No limit if not given.
     directory : str, optional
         Where what is beyond the limit goes; the system's temporary directory by default.
+
+    Attributes
+    ----------
+    used, spilled : int
+        Bytes of row matrices in memory, and in scratch.
     """
 
     def __init__(self, limit: int | None = None, directory: str | None = None) -> None:
         self.limit = limit
         self.directory = directory or tempfile.gettempdir()
         self.used = 0
+        self.spilled = 0
         self._lock = threading.RLock()  # a matrix may be collected, and give its bytes back, while it is held
 
     def reserve(self, nbytes: int) -> bool:
@@ -47,6 +54,11 @@ class MemoryBudget:
         """Give `nbytes` back."""
         with self._lock:
             self.used -= nbytes
+
+    def spill(self, nbytes: int) -> None:
+        """Note that `nbytes` go to scratch; fewer than none where they are given up."""
+        with self._lock:
+            self.spilled += nbytes
 
     def scratch(self) -> LazyScratch:
         """Return a scratch file that is opened when it is first needed."""
@@ -105,6 +117,8 @@ class RowMatrix:
         else:
             self._scratch = scratch
             self._offset = scratch.file.allocate(nbytes)
+            budget.spill(nbytes)
+            weakref.finalize(self, budget.spill, -nbytes)
 
     @property
     def in_memory(self) -> bool:
@@ -116,7 +130,8 @@ class RowMatrix:
         if self._array is not None:
             return self._array[rows]
         out = workspace.array(f"borrowed-{self._role}", (rows.stop - rows.start, self.shape[1]), self.dtype)
-        self._scratch.file.read(self._position(rows.start), out)
+        with busy(SCRATCH):
+            self._scratch.file.read(self._position(rows.start), out)
         return out
 
     def blank(self, rows: slice) -> NDArray[Any]:
@@ -128,7 +143,8 @@ class RowMatrix:
     def give_back(self, rows: slice, values: NDArray[Any]) -> None:
         """Keep what was changed in borrowed rows."""
         if self._array is None:
-            self._scratch.file.write(self._position(rows.start), values)
+            with busy(SCRATCH):
+                self._scratch.file.write(self._position(rows.start), values)
 
     def borrow_columns(self, rows: slice, first: int = 0, last: int | None = None) -> NDArray[Any]:
         """Borrow columns ``first:last`` of rows that are kept column after column, shape (last - first, n)."""
@@ -136,7 +152,8 @@ class RowMatrix:
         if self._array is not None:
             return self._array[rows].reshape(self.shape[1], n)[first:last]
         out = workspace.array(f"borrowed-{self._role}", (last - first, n), self.dtype)
-        self._scratch.file.read(self._position(rows.start) + first * n * self.dtype.itemsize, out)
+        with busy(SCRATCH):
+            self._scratch.file.read(self._position(rows.start) + first * n * self.dtype.itemsize, out)
         return out
 
     def put_columns(self, rows: slice, first: int, values: NDArray[Any]) -> None:
@@ -145,21 +162,24 @@ class RowMatrix:
         if self._array is not None:
             self._array[rows].reshape(self.shape[1], n)[first : first + len(values)] = values
         else:
-            self._scratch.file.write(self._position(rows.start) + first * n * self.dtype.itemsize, values)
+            with busy(SCRATCH):
+                self._scratch.file.write(self._position(rows.start) + first * n * self.dtype.itemsize, values)
 
     def fill(self, values: NDArray[Any]) -> None:
         """Set all rows."""
         if self._array is not None:
             self._array[...] = values
         else:
-            self._scratch.file.write(self._offset, values)
+            with busy(SCRATCH):
+                self._scratch.file.write(self._offset, values)
 
     def whole(self) -> NDArray[Any]:
         """Return all rows, a copy unless they are in memory."""
         if self._array is not None:
             return self._array
         out = np.empty(self.shape, dtype=self.dtype)
-        self._scratch.file.read(self._offset, out)
+        with busy(SCRATCH):
+            self._scratch.file.read(self._offset, out)
         return out
 
     def prefetch(self, rows: slice, columns: int | None = None) -> None:

@@ -151,6 +151,11 @@ class RecordingBackend:
         """Exchanges so far, in all processes that drove the run."""
         return self._earlier_exchanges + self._backend.exchanges
 
+    @property
+    def n_threads(self) -> int:
+        """Threads that may work for a message now."""
+        return self._backend.n_threads
+
     def seconds(self) -> float:
         """Seconds of training so far, in all processes that drove the run."""
         return self._earlier_seconds + perf_counter() - self._started

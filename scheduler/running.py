@@ -150,7 +150,7 @@ def _run(
         recording = RecordingBackend(backend, store, events, limit)
         run_id, clock, backend = store.run_id, recording.seconds, recording
     try:
-        announcing = AnnouncingBackend(backend, events, limit)
+        announcing = AnnouncingBackend(backend, events, plan.peak, limit=limit)
         result = train(job, source, announcing, events, executor.n_workers, run_id, clock, limit)
         peak_worker = executor.peak_rss()
     except MemoryError as error:

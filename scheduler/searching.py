@@ -123,7 +123,7 @@ def search_settings(
                     [(group.index(setting), fold) for setting, fold in models],
                     Folds(n_folds, jobs[group[0]].seed),
                     source,
-                    AnnouncingBackend(backend, events, limit),
+                    AnnouncingBackend(backend, events, plan.peak, "search", limit),
                     events,
                     limit,
                 )

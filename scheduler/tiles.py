@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from distkern.sampling import Shortlist, race_keys, residual_keys, uniforms_for_rows
 from distkern.scheduler.answers import Drawn, ProblemAnswer
 from distkern.scheduler.candidates import Candidates, drawable
+from distkern.scheduler.costs import DRAW, KERNEL_COLUMNS, PROJECTION, busy
 from distkern.scheduler.judged_rows import JudgedRows
 from distkern.scheduler.messages import Append, Begin, ProblemStep, Project
 from distkern.scheduler.problems import Draw
@@ -181,7 +182,10 @@ def finish(state: ProblemState, tile: Tile, step: ProblemStep, subtraction: Subt
     append, project = step.append, step.project
     work = borrow_columns(state.work, tile)
     formed, batch = work[:panel], work[panel:]
-    product = None if subtraction is None else times_q(state, tile, subtraction.coefficients)
+    product = None
+    if subtraction is not None:
+        with busy(PROJECTION):
+            product = times_q(state, tile, subtraction.coefficients)
     new = None
     if append is not None:
         new = workspace.array("new", (append.combine.shape[1], work.shape[1]), work.dtype)
@@ -304,6 +308,17 @@ def columns_of(
     candidates : Candidates
         The centres.
     """
+    with busy(KERNEL_COLUMNS):
+        return _columns_of(raw, rows, roots, begin, candidates)
+
+
+def _columns_of(
+    raw: NDArray[Any],
+    rows: NDArray[np.int64],
+    roots: NDArray[np.float64] | None,
+    begin: Begin,
+    candidates: Candidates,
+) -> NDArray[Any]:
     centers, own_rows = candidates.features, candidates.rows
     dtype = centers.dtype
     X = begin.scaling.apply(raw, dtype, out=workspace.array("features", raw.shape, dtype))
@@ -348,7 +363,8 @@ def answer(state: ProblemState, tile: Tile, step: ProblemStep, begin: Begin, n_t
         sums["pool_products"] = _float64((batch @ residual)[:, :n_targets])
     if step.judge is not None and state.judged is not None:
         pool, judge = borrow_columns(state.pool, tile), step.judge
-        counts = state.judged.misclassified(rows, pool, residual, judge.slots, judge.steps, judge.inverse)
+        with busy(DRAW):
+            counts = state.judged.misclassified(rows, pool, residual, judge.slots, judge.steps, judge.inverse)
         sums["misclassified"] = counts
     if step.refresh:
         pool = borrow_columns(state.pool, tile)

@@ -100,6 +100,7 @@ class Workforce:
         self._deaths = dict.fromkeys(range(n_blocks), 0)
         self._leases: dict[str, Any] = {}
         self._status: dict[str, str] = {}
+        self._threads: dict[str, int] = {}
         self._facts: dict[str, Future[Facts]] = {}
         self._refused: dict[str, Difference] = {}
         self._expected: set[str] = set()
@@ -115,6 +116,11 @@ class Workforce:
     def busy(self) -> set[str]:
         """Workers that look after blocks."""
         return set(self.homes.values())
+
+    @property
+    def n_threads(self) -> int:
+        """Threads of those workers, as of the last look."""
+        return sum(self._threads.get(worker, 1) for worker in self.busy)
 
     def start(self) -> None:
         """Wait for workers, compare versions, and give every block a home.
@@ -155,6 +161,7 @@ class Workforce:
         found = workers_of(self._client)
         self._looked = monotonic()
         self._status = {worker: facts["status"] for worker, facts in found.items()}
+        self._threads = {worker: int(facts["nthreads"]) for worker, facts in found.items()}
         self._liveness.look({worker: facts["last_seen"] for worker, facts in found.items()})
         for worker in set(self._facts) - set(found):
             self._forget(worker)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from distkern.events import (
     BlocksReplayed,
@@ -101,3 +104,68 @@ def test_unknown_and_broken_records_are_passed_over() -> None:
     figures = RunFigures.of_records([{}, {"event": "Other"}, {"event": 3, "timestamp": "soon"}])
     assert figures.as_json()["n_centers"] == 0
     assert figures.updated is None
+
+
+def costly(name: str, **changes: Any) -> ExchangeDone:
+    costs: dict[str, Any] = {
+        "busy": {"kernel columns": 0.2, "waiting": 0.3},
+        "memory": {"tcp://a": {"resident": 7, "cache": 3, "scratch": 0, "planned": 9}},
+    }
+    return ExchangeDone(name=name, seconds=0.5, **(costs | changes))
+
+
+def test_costs_add_up_by_phase_and_the_latest_memory_is_kept() -> None:
+    figures = RunFigures()
+    figures(costly("load-blocks", bytes_read=100))
+    figures(costly("form-panel", exchanges=2, busy={"update": 0.5, "waiting": 0.25}, memory={}))
+    assert figures.busy == {"kernel columns": 0.2, "waiting": 0.55, "update": 0.5}
+    assert figures.memory == {"tcp://a": {"resident": 7, "cache": 3, "scratch": 0, "planned": 9}}
+    figures(costly("form-panel", memory={"tcp://b": {"resident": 5}}))
+    assert (figures.memory, figures.peak_resident) == ({"tcp://b": {"resident": 5}}, 7)
+    assert (figures.exchanges, figures.bytes_read) == (4, 100)
+
+
+def test_a_search_counts_for_itself() -> None:
+    figures = RunFigures()
+    assert figures.state == "starting"
+    figures(costly("load-blocks", part="search", bytes_read=50))
+    assert figures.state == "searching"
+    assert (figures.exchanges, figures.bytes_read, figures.search_exchanges) == (0, 0, 1)
+    assert figures.search_seconds == 0.5
+    figures(costly("load-blocks", bytes_read=60))
+    figures(started())
+    assert (figures.state, figures.exchanges, figures.bytes_read) == ("starting", 1, 60)
+    figures(a_round(0, 1.0))
+    assert figures.state == "selecting"
+
+
+def test_what_a_run_came_to_stands_over_its_events() -> None:
+    figures = RunFigures.of_records(event.as_record() for event in a_run())
+    figures.conclude({"n_centers": 20, "gcv": 0.5, "exchanges": 9, "bytes_read": 7, "seconds": 6, "stop_reason": "x"})
+    assert (figures.exchanges, figures.bytes_read, figures.seconds, figures.stop_reason) == (9, 7, 6.0, "x")
+    assert figures.summary["n_centers"] == 20
+    assert figures.n_centers == 32, "the path is longer than the model"
+    figures(started())
+    assert figures.state != "done"
+    assert figures.summary == {}
+
+
+@given(st.data())
+def test_changes_in_any_portions_make_the_same_figures(data: st.DataObject) -> None:
+    ours, theirs = RunFigures(), RunFigures()
+    for event in [*a_run(), costly("form-panel"), a_round(2, 9.0)]:
+        ours(event)
+        if data.draw(st.booleans()):
+            behind = data.draw(st.integers(0, 2))
+            known = (max(0, len(part) - behind) for part in (theirs.series["n_centers"], theirs.marks))
+            assert theirs.apply(json.loads(json.dumps(ours.changes(*known))))
+    theirs.apply(json.loads(json.dumps(ours.changes(len(theirs.series["n_centers"]), len(theirs.marks)))))
+    assert json.loads(json.dumps(theirs.as_json())) == json.loads(json.dumps(ours.as_json()))
+
+
+def test_changes_that_do_not_join_on_are_refused() -> None:
+    figures = RunFigures.of_records(event.as_record() for event in a_run())
+    fresh = RunFigures()
+    assert not fresh.apply(figures.changes(rounds=1))
+    assert not fresh.apply(figures.changes(marks=1))
+    assert fresh == RunFigures()

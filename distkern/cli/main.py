@@ -15,6 +15,7 @@ from distkern.cli.demo import demo
 from distkern.cli.info import info
 from distkern.cli.ingest import ingest
 from distkern.cli.interrupts import terminated_as_interrupted
+from distkern.cli.metrics import metrics
 from distkern.cli.plan import plan
 from distkern.cli.reproduce import reproduce
 from distkern.cli.terminal import Terminal, verbosity_options
@@ -59,7 +60,7 @@ def cli() -> None:
     """
 
 
-for _command in (demo, ingest, info, plan, train, predict, evaluate, reproduce):
+for _command in (demo, ingest, info, plan, train, predict, evaluate, reproduce, metrics):
     cli.add_command(_command)
 
 

@@ -35,6 +35,7 @@ from distkern.scheduler import (
     Workload,
     evaluate,
     plan_job,
+    published,
     run_training,
     search_once,
     search_settings,
@@ -158,17 +159,20 @@ class KernelLeastSquares(Projections, BlockEstimator):
     ) -> SearchResult:
         """Cross-validate settings on the rows that `fit` would take; `jobs` has one a setting."""
         source, client = self._rows_to_train(X, y, sample_weight)
-        return search_settings(
-            jobs,
-            n_folds,
-            source,
-            leave_out=leave_out,
-            client=client,
-            factors=self.factors,
-            memory_limit=byte_count("memory_limit", self.memory_limit),
-            subscribers=self.callbacks or (),
-            limit=limit,
-        )
+        with published(client, f"search for {type(self).__name__}") as shown:
+            found = search_settings(
+                jobs,
+                n_folds,
+                source,
+                leave_out=leave_out,
+                client=client,
+                factors=self.factors,
+                memory_limit=byte_count("memory_limit", self.memory_limit),
+                subscribers=[shown, *(self.callbacks or ())],
+                limit=limit,
+            )
+            shown.conclude({"n_centers": int(found.n_centers.max()), "seconds": found.seconds})
+        return found
 
     def _plain_regularization(self) -> str | float:
         value = getattr(self, "regularization", "none")
@@ -192,9 +196,16 @@ class KernelLeastSquares(Projections, BlockEstimator):
         return TimeLimit(None if self.max_seconds is None else float(self.max_seconds))
 
     def _train(self, source: BlockSource, client: Any) -> None:
-        limit = self._time_limit()
-        subscribers: list[Subscriber] = list(self.callbacks or ())
         run, is_new = self._run_directory()
+        with published(client, type(self).__name__, run) as shown:
+            self._train_shown(source, client, run, is_new, shown)
+            shown.conclude(self._record())
+
+    def _train_shown(
+        self, source: BlockSource, client: Any, run: RunDirectory | None, is_new: bool, shown: Subscriber
+    ) -> None:
+        limit = self._time_limit()
+        subscribers: list[Subscriber] = [shown, *(self.callbacks or ())]
         if run is not None:
             subscribers.append(_Recorder(run))
         where = {
@@ -220,7 +231,12 @@ class KernelLeastSquares(Projections, BlockEstimator):
         if result.classes is not None:
             self._note_classes(result, source, client)
         if run is not None and run is not self.run_dir:
-            run.write_summary(self.summary_ | {"stop_reason": str(self.stop_reason_)})
+            run.write_summary(self._record())
+
+    def _record(self) -> dict[str, Any]:
+        """Return what a training came to, as JSON values."""
+        lambdas = np.asarray(self.lambda_).tolist()
+        return self.summary_ | {"lambda": lambdas, "gcv": self.gcv_, "stop_reason": str(self.stop_reason_)}
 
     def _note_classes(self, result: TrainingResult, source: BlockSource, client: Any) -> None:
         """Set what classifiers add: labels, their shares, and the calibration."""

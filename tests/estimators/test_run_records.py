@@ -47,7 +47,8 @@ def test_a_run_directory_holds_job_events_and_summary(cls: Any, tmp_path: Path) 
     assert summary is not None
     assert summary["stop_reason"] == str(model.stop_reason_)
     assert summary["n_centers"] == model.n_centers_
-    assert summary == json.loads(json.dumps({**model.summary_, "stop_reason": str(model.stop_reason_)}))
+    figures = {"stop_reason": str(model.stop_reason_), "lambda": model.lambda_, "gcv": model.gcv_}
+    assert summary == json.loads(json.dumps({**model.summary_, **figures}))
 
 
 def test_the_run_directory_changes_nothing(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def bits(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [bits(item) for item in value]
     if hasattr(value, "__dataclass_fields__"):
-        return {name: bits(getattr(value, name)) for name in value.__dataclass_fields__}
+        return {name: bits(getattr(value, name)) for name, field in value.__dataclass_fields__.items() if field.compare}
     return value
 
 

@@ -86,6 +86,9 @@ def run_training(
     try:
         executor, backend = make_backend(source, client, events, plan, store)
         return _run(job, source, executor, backend, events, plan, store)
+    except BaseException as error:
+        events.cut_short(error)
+        raise
     finally:
         if store is not None:
             store.close()

@@ -16,6 +16,7 @@ from distkern.cli.info import info
 from distkern.cli.ingest import ingest
 from distkern.cli.interrupts import terminated_as_interrupted
 from distkern.cli.plan import plan
+from distkern.cli.report import report
 from distkern.cli.reproduce import reproduce
 from distkern.cli.terminal import Terminal, verbosity_options
 from distkern.cli.train import train
@@ -57,7 +58,7 @@ def cli() -> None:
     """
 
 
-for _command in (demo, ingest, info, plan, train, predict, evaluate, reproduce):
+for _command in (demo, ingest, info, plan, train, predict, evaluate, report, reproduce):
     cli.add_command(_command)
 
 

@@ -180,6 +180,14 @@ class RunEnded(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DashboardServed(Event):
+    """The training is about to start on a cluster that has a dashboard."""
+
+    address: str
+    """Where a browser finds it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunCutShort(Event):
     """The training ends without a model, since an error or an interrupt ended it; a run directory is kept."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from distkern.cli.terminal import Terminal
 from distkern.events import Event, Subscriber
@@ -14,15 +13,13 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def show_progress(terminal: Terminal, client: Any = None) -> Iterator[Subscriber]:
+def show_progress(terminal: Terminal) -> Iterator[Subscriber]:
     """Yield the subscriber that suits the terminal: a picture, log lines, or nothing where it is quiet.
 
     Parameters
     ----------
     terminal : Terminal
         Says whether standard error can redraw lines and whether anything is wanted on it.
-    client : distributed.Client, optional
-        Whose dashboard to name.
 
     Yields
     ------
@@ -32,11 +29,11 @@ def show_progress(terminal: Terminal, client: Any = None) -> Iterator[Subscriber
     if terminal.quiet:
         yield _ignore
         return
-    from distkern.progress import LineDisplay, RunDisplay, TerminalDisplay, dashboard_address
+    from distkern.progress import LineDisplay, RunDisplay, TerminalDisplay
 
     display = TerminalDisplay(terminal.messages, logger.log) if terminal.live else LineDisplay(logger.log)
     try:
-        yield RunDisplay(display, dashboard_address(client))
+        yield RunDisplay(display)
     finally:
         display.close()
 

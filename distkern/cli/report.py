@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from distkern.cli.terminal import verbosity_options
 from distkern.errors import DistkernError, JobError, StoreError
 
 if TYPE_CHECKING:
+    from distkern.cli.job import Job
     from distkern.cli.rows import PlainArrays
     from distkern.report import RunRecord
     from distkern.storage import Dataset
@@ -57,7 +57,15 @@ def report(run: str, out: str | None, model_store: str | None, test_store: str |
                 evaluation = evaluate_model(model, rows)
             except DistkernError as error:
                 missing.append(f"Predictions on the test data: {error}.")
-        page = render_report(record, model=model, evaluation=evaluation, planned=_planned(record), missing=missing)
+        trained = _open_train(record)
+        page = render_report(
+            record,
+            model=model,
+            evaluation=evaluation,
+            planned=None if trained is None else _planned(record, *trained),
+            feature_names=None if trained is None else _feature_names(trained[1]),
+            missing=missing,
+        )
         written.append(page)
     print_table(pairs([("wrote", place)]))
 
@@ -147,28 +155,38 @@ def locate(record: RunRecord, named: str) -> str:
     return named
 
 
-def _planned(record: RunRecord) -> dict[str, float] | None:
-    """Plan the job again for the shapes that the run had; None where that takes what is not there any more."""
+def _open_train(record: RunRecord) -> tuple[Job, Dataset | PlainArrays] | None:
+    """Open the training data of the job, which say what was planned and what features are called; None without."""
     from distkern.cli.job import parse_job
-    from distkern.cli.plan import planned_estimator
-    from distkern.cli.rows import open_rows, source_of, task_of
-    from distkern.scheduler import TrainingPlan, WorkerFacts
+    from distkern.cli.rows import open_rows
 
     data = record.job.get("data")
     if not isinstance(data, Mapping):
         return None
-    here = {key: locate(record, value) if isinstance(value, str) else value for key, value in data.items()}
-    here = {key: value for key, value in here.items() if not key.startswith("test")}
+    here = {
+        key: locate(record, value) if isinstance(value, str) else value
+        for key, value in data.items()
+        if not key.startswith("test")
+    }
     try:
         job = parse_job({**record.job, "data": here})
-        rows, _ = open_rows(job.data)
+        return job, open_rows(job.data)[0]
+    except DistkernError as error:
+        logger.info("the training data is not looked at: %s", error)
+        return None
+
+
+def _planned(record: RunRecord, job: Job, rows: Dataset | PlainArrays) -> dict[str, float] | None:
+    """Plan the job again for the shapes that the run had; None for methods that are not planned by rounds."""
+    from distkern.cli.plan import planned_estimator
+    from distkern.cli.rows import source_of, task_of
+    from distkern.scheduler import TrainingPlan, WorkerFacts
+
+    on_cluster = job.cluster.workers is not None or job.cluster.scheduler is not None
+    facts = WorkerFacts(record.figures.shapes.get("workers", 1), 1, None, False) if on_cluster else None
+    try:
         estimator = planned_estimator(job, task_of(job.data, rows))
-        workers = record.figures.shapes.get("workers", 1)
-        on_cluster = job.cluster.workers is not None or job.cluster.scheduler is not None
-        facts = WorkerFacts(workers, 1, None, False) if on_cluster else None
-        work = estimator.shapes(source_of(rows))
-        n_targets = record.figures.shapes.get("n_targets", work.n_targets)
-        planned = estimator.plan(work if work.n_targets == n_targets else replace(work, n_targets=n_targets), facts)
+        planned = estimator.plan(estimator.shapes(source_of(rows)), facts)
     except DistkernError as error:
         logger.info("the plan is not made again: %s", error)
         return None
@@ -176,3 +194,8 @@ def _planned(record: RunRecord) -> dict[str, float] | None:
         return None
     names = ("rounds", "exchanges", "kernel_columns", "bytes_read")
     return {name: float(getattr(planned, name)) for name in names}
+
+
+def _feature_names(rows: Dataset | PlainArrays) -> list[str] | None:
+    names = getattr(rows, "feature_names", None)
+    return None if names is None else [str(name) for name in names]

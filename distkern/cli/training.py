@@ -65,7 +65,7 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False, resume: bo
     with (
         open_client(job.cluster) as client,
         _run_directory(job, resumed, overwrite=overwrite) as run,
-        show_progress(terminal, client) as show,
+        show_progress(terminal) as show,
     ):
         surroundings |= {"client": client, "run_dir": run}
         with cancelled_by_signals() as watch:

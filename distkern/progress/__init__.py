@@ -3,7 +3,7 @@
 from distkern.progress.display import Display, RunDisplay
 from distkern.progress.lines import LineDisplay
 from distkern.progress.notebook import NotebookDisplay
-from distkern.progress.subscriber import Progress, dashboard_address
+from distkern.progress.subscriber import Progress
 from distkern.progress.terminal import TerminalDisplay
 
 __all__ = [
@@ -13,5 +13,4 @@ __all__ = [
     "Progress",
     "RunDisplay",
     "TerminalDisplay",
-    "dashboard_address",
 ]

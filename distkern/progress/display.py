@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -58,20 +57,19 @@ class RunDisplay:
     ----------
     display : Display
         Where.
-    dashboard : str, optional
-        Address of dask's dashboard.
 
     Attributes
     ----------
     figures : RunFigures
         The run so far.
+    dashboard : str or None
+        Address of dask's dashboard, where there is one.
     """
 
-    def __init__(self, display: Display, dashboard: str | None = None) -> None:
+    def __init__(self, display: Display) -> None:
         self.display = display
-        self.dashboard = dashboard
+        self.dashboard: str | None = None
         self.figures = RunFigures()
-        self._said_dashboard = False
 
     def __call__(self, event: Event) -> None:
         """Show an event of a training that runs in this process."""
@@ -94,9 +92,8 @@ class RunDisplay:
         said = told(record)
         if said is not None:
             self.display.say(*said)
-        if kind == "RunStarted" and self.dashboard is not None and not self._said_dashboard:
-            self._said_dashboard = True
-            self.display.say(logging.INFO, f"dashboard at {self.dashboard}")
+        if kind == "DashboardServed":
+            self.dashboard = str(record.get("address"))
         if kind in _LAST:
             self.display.close()
         elif show:

@@ -6,15 +6,14 @@ import os
 import sys
 from collections.abc import Callable
 from datetime import datetime
-from typing import IO, Any
+from typing import IO
 
 from distkern.errors import JobError
-from distkern.events import Event, RunStarted
+from distkern.events import Event
 from distkern.progress.display import Display, RunDisplay
 from distkern.progress.lines import LOG_INTERVAL, LineDisplay
 from distkern.progress.notebook import NotebookDisplay
 from distkern.progress.terminal import TerminalDisplay
-from distkern.scheduler import current_client
 
 _PLACES = ("auto", "terminal", "notebook", "lines")
 
@@ -32,8 +31,6 @@ class Progress:
     ----------
     where : {"auto", "terminal", "notebook", "lines"}
         Where it is shown; found out by default.
-    client : distributed.Client, optional
-        Whose dashboard to name; the current one of this process by default.
     interval : float
         Least seconds between two lines on how far the training is, where lines are written.
     file : text stream, optional
@@ -49,14 +46,12 @@ class Progress:
         self,
         where: str = "auto",
         *,
-        client: Any = None,
         interval: float = LOG_INTERVAL,
         file: IO[str] | None = None,
     ) -> None:
         if where not in _PLACES:
             raise JobError(f"where={where!r}: it must be one of {', '.join(_PLACES)}", kind="invalid-parameter")
         self.where = where
-        self.client = client
         self.interval = interval
         self.file = file
         self._shown: RunDisplay | None = None
@@ -64,10 +59,8 @@ class Progress:
     def __call__(self, event: Event) -> None:
         """Show an event of a training."""
         if self._shown is None:
-            # As late as that, since a client or another standard error may come after this object was made.
+            # As late as that, since another standard error may come after this object was made.
             self._shown = RunDisplay(self._display())
-        if isinstance(event, RunStarted):
-            self._shown.dashboard = dashboard_address(current_client() if self.client is None else self.client)
         self._shown(event)
 
     def _display(self) -> Display:
@@ -83,21 +76,6 @@ class Progress:
 
     def __repr__(self) -> str:
         return f"Progress(where={self.where!r})"
-
-
-def dashboard_address(client: Any) -> str | None:
-    """Return the address of a client's dashboard; None where it has none, or there is no client.
-
-    Parameters
-    ----------
-    client : distributed.Client or None
-        Any.
-    """
-    try:
-        link = None if client is None else client.dashboard_link
-    except Exception:  # whatever a deployment does to find out
-        return None
-    return str(link) if link else None
 
 
 def _timed(stream: IO[str]) -> Callable[[int, str], None]:

@@ -87,6 +87,10 @@ def _started(record: Mapping[str, Any]) -> tuple[int, str]:
     )
 
 
+def _dashboard(record: Mapping[str, Any]) -> tuple[int, str]:
+    return logging.INFO, f"dashboard at {record['address']}"
+
+
 def _resumed(record: Mapping[str, Any]) -> tuple[int, str]:
     seconds = duration(float(record["seconds"]))
     return logging.INFO, f"resumed: {record['exchanges']} exchanges, which took {seconds}, are not made again"
@@ -139,6 +143,7 @@ def _cut_short(record: Mapping[str, Any]) -> tuple[int, str]:
 
 _TOLD = {
     "RunStarted": _started,
+    "DashboardServed": _dashboard,
     "RunResumed": _resumed,
     "WorkerLost": _lost,
     "WorkerRefused": _refused,

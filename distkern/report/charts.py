@@ -47,14 +47,14 @@ def curve(
     first, last = pairs[0], pairs[-1]
     pairs = thinned(pairs)
     xs, ys = [x for x, _ in pairs], [y for _, y in pairs]
-    log = min(ys) > 0 and max(ys) / min(ys) > 20
+    log = name != "n_centers" and min(ys) > 0 and max(ys) / min(ys) > 20
     description = (
         f"From {first[1]:.4g} at {first[0]:.4g} to {last[1]:.4g} at {last[0]:.4g} {x_label}; "
         f"lowest {min(ys):.4g}, highest {max(ys):.4g}."
     )
     chart = Chart(title, description, x_label, title)
     x = Axis(0.0 if x_name == "n_centers" else min(0.0, xs[0]), xs[-1] * 1.02 or 1.0, chart.left, chart.right)
-    y = Axis.around(ys, chart.bottom, chart.top, log=log)
+    y = Axis.around(ys, chart.bottom, chart.top, log=log, zero=name == "n_centers")
     chart.axes(x, y)
     for place in _marked(record, x_name):
         chart.add(element("line", class_="mark", x1=x(place), x2=x(place), y1=chart.top, y2=chart.bottom))
@@ -211,7 +211,7 @@ def timeline(record: RunRecord) -> Markup | None:
         f"{span / size:.3g} {unit} from the first event to the last, {len(record.exchanges)} exchanges, in which the "
         f"driver waited {100 * busy:.0f} % of the time; {len(record.incidents)} incidents."
     )
-    chart = Chart("Timeline", description, unit, "share of time", size=(720.0, 210.0), left=48.0)
+    chart = Chart("Timeline", description, unit, "share of time", size=(900.0, 230.0), left=48.0)
     chart.top += 16
     x, y = Axis(0.0, span / size, chart.left, chart.right), Axis(0.0, 1.0, chart.bottom, chart.top)
     chart.axes(x, y, count=4)
@@ -250,8 +250,6 @@ def _shares(exchanges: Sequence[Exchange], phases: list[str], begin: float, span
 def _flags(incidents: Sequence[Incident], chart: Chart, x: Axis, begin: float, size: float) -> list[Markup]:
     shapes = []
     for incident in incidents:
-        if incident.kind == "RunEnded":
-            continue
         at = x(min(max((incident.at - begin) / size, x.low), x.high))
         style = "flag bad" if incident.severe else "flag"
         top = chart.top - 12

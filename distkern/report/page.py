@@ -24,6 +24,7 @@ def render_report(
     model: Any = None,
     evaluation: Evaluation | None = None,
     planned: Mapping[str, float] | None = None,
+    feature_names: Sequence[str] | None = None,
     missing: Sequence[str] = (),
 ) -> str:
     """Return the page of a run.
@@ -38,6 +39,8 @@ def render_report(
         The model on test rows.
     planned : mapping, optional
         Planned rounds, exchanges, kernel columns and bytes read.
+    feature_names : sequence of str, optional
+        Those of the training data.
     missing : sequence of str
         What could not be shown, a sentence each.
     """
@@ -66,12 +69,12 @@ def render_report(
         jobs=sections.job_tables(record),
         curves=sections.curves(record),
         test=test,
-        centers=None if model is None else sections.center_part(model),
+        centers=None if model is None else sections.center_part(model, feature_names),
         planned=sections.planned_part(record, planned),
         terms=[] if model is None else sections.memory_terms(model),
         timeline=charts.timeline(record),
         phases=sections.phase_table(record),
         incidents=sections.incident_rows(record),
-        untold=sum(record.incident_counts.values()) - len([i for i in record.incidents if i.kind != "RunEnded"]),
+        untold=sum(record.incident_counts.values()) - len(record.incidents),
         missing=[redact(text) for text in missing],
     )

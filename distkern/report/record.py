@@ -120,10 +120,9 @@ def _take(record: RunRecord, event: dict[str, Any]) -> None:
     if kind == "RunCutShort":
         record.cut_short = str(event.get("message") or event.get("error"))
     said = told(event)
-    if said is None or kind == "RunStarted":
+    if said is None or kind in ("RunStarted", "RunEnded", "DashboardServed"):
         return
-    if kind != "RunEnded":
-        record.incident_counts[kind] += 1
+    record.incident_counts[kind] += 1
     if len(record.incidents) < MOST_INCIDENTS:
         level, text = said
         record.incidents.append(

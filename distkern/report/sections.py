@@ -67,6 +67,7 @@ class Test:
     residuals: list[Markup] = field(default_factory=list)
     reliability: Markup | None = None
     per_class: list[Markup] = field(default_factory=list)
+    bins: Table | None = None
     calibration_error: float | None = None
     note: str | None = None
 
@@ -107,13 +108,13 @@ class Planned:
 def plain(value: object) -> str:
     """Return a value as a person reads it."""
     if value is None:
-        return "–"
+        return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.6g}" if math.isfinite(value) else "–"
     if isinstance(value, list | tuple):
-        return ", ".join(map(plain, value[:20])) + (", …" if len(value) > 20 else "")
+        return "none" if not value else ", ".join(map(plain, value[:20])) + (", …" if len(value) > 20 else "")
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {plain(item)}" for name, item in value.items())
     return str(value)
@@ -258,6 +259,11 @@ def _classes(score: ClassificationScore, evaluation: Evaluation) -> Test:
         title = f"Reliability, class {labels[1]}" if two else "Reliability, likeliest class"
         part.reliability = charts.reliability_chart(reliability, top, title)
         part.calibration_error = reliability.calibration_error(top)
+        part.bins = Table(
+            f"Bins of the {title.lower()}",
+            ("predicted", "right", "rows"),
+            [(f"{p:.4f}", f"{r:.4f}", grouped(n)) for p, r, n in zip(*reliability.curve(top), strict=True)],
+        )
         if not two and len(labels) <= MOST_CURVES:
             part.per_class = [
                 charts.reliability_chart(reliability, index, f"Reliability, class {label}")
@@ -318,13 +324,21 @@ def _values(score: RegressionScore, evaluation: Evaluation) -> Test:
     return part
 
 
-def center_part(model: Any) -> Centers | None:
-    """Return what is shown of a model's centres; None where it has none."""
+def center_part(model: Any, feature_names: Sequence[str] | None = None) -> Centers | None:
+    """Return what is shown of a model's centres; None where it has none.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        Any.
+    feature_names : sequence of str, optional
+        Those of the training data, where the model knows none.
+    """
     centers = getattr(model, "centers_", None)
     if centers is None or not len(centers):
         return None
-    names = getattr(model, "feature_names_in_", None)
-    names = None if names is None else [str(name) for name in names]
+    names = getattr(model, "feature_names_in_", feature_names)
+    names = None if names is None or len(names) != centers.shape[1] else [str(name) for name in names]
     values = np.asarray(centers, dtype=np.float64)
     m = len(values)
     side = image_side(values, names)
@@ -424,13 +438,17 @@ def phase_table(record: RunRecord) -> list[tuple[str, str, str, str, float, int]
         (
             name,
             grouped(counts.get(name, 0)),
-            duration(taken),
-            f"{1000 * taken / max(1, counts.get(name, 0)):.3g} ms",
+            _brief(taken),
+            _brief(taken / max(1, counts.get(name, 0))),
             taken / longest,
             coloured.index(name) + 1 if name in coloured else 0,
         )
         for name, taken in sorted(seconds.items(), key=lambda item: -item[1])
     ]
+
+
+def _brief(seconds: float) -> str:
+    return duration(seconds) if seconds >= 0.95 else f"{1000 * seconds:.3g} ms"
 
 
 def incident_rows(record: RunRecord) -> list[tuple[str, int, str, bool]]:

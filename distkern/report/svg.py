@@ -120,9 +120,9 @@ def tick_text(value: float) -> str:
     if value == 0:
         return "0"
     if 1e-3 <= abs(value) < 1e5:
-        return f"{value:,.6g}".replace(",", "\u202f")
+        return f"{value:,.6g}".replace(",", "\u202f").replace("-", "\u2212")
     mantissa, exponent = f"{value:.3e}".split("e")
-    digits = mantissa.rstrip("0").rstrip(".")
+    digits = mantissa.rstrip("0").rstrip(".").replace("-", "\u2212")
     power = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
     return f"10{power}" if digits == "1" else f"{digits}·10{power}"
 

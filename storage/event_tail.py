@@ -6,13 +6,12 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
-
-from distkern.storage.json_files import MAX_JSON_BYTES
+from typing import IO, Any, Self
 
 __all__ = ["EventTail"]
 
 _PIECE = 1 << 20
+_LONGEST_LINE = 8 << 20
 
 
 class EventTail:
@@ -60,6 +59,12 @@ class EventTail:
             self._stream.close()
         self._stream, self._rest, self._overlong = None, b"", False
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
     def _is_replaced(self, stream: IO[bytes]) -> bool:
         held = os.fstat(stream.fileno())
         try:
@@ -79,7 +84,7 @@ class EventTail:
                 event = _parsed(line)
                 if event is not None:
                     yield event
-            if len(self._rest) > MAX_JSON_BYTES:
+            if len(self._rest) > _LONGEST_LINE:
                 self._rest, self._overlong = b"", True
 
 

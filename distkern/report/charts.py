@@ -153,7 +153,7 @@ def residual_chart(grid: ResidualGrid, title: str) -> Markup | None:
     description = (
         f"{what}. Predictions from {xs.min():.4g} to {xs.max():.4g}, residuals from {ys.min():.4g} to {ys.max():.4g}."
     )
-    chart = Chart(title, description, "predicted", "truth less prediction", size=(520.0, 320.0))
+    chart = Chart(title, description, "predicted", "truth less prediction", size=(420.0, 270.0))
     x = Axis.around([float(xs.min()), float(xs.max())], chart.left, chart.right)
     y = Axis.around([float(ys.min()), float(ys.max()), 0.0], chart.bottom, chart.top)
     chart.axes(x, y)

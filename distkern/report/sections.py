@@ -397,7 +397,7 @@ def planned_part(record: RunRecord, planned: Mapping[str, float] | None) -> list
         rows.append(Planned("peak memory, driver", size(driver), size(used), used / driver))
     figures: dict[str, float | None] = {
         "rounds": record.number("rounds"),
-        "exchanges": record.number("exchanges") or float(record.figures.exchanges),
+        "exchanges": record.number("exchanges") or float(record.figures.exchanges) or None,
         "kernel_columns": record.number("kernel_columns"),
         "bytes_read": record.number("bytes_read"),
     }

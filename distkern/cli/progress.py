@@ -29,9 +29,14 @@ def show_progress(terminal: Terminal) -> Iterator[Subscriber]:
     if terminal.quiet:
         yield _ignore
         return
-    from distkern.progress import LineDisplay, RunDisplay, TerminalDisplay
+    from distkern.progress import Display, LineDisplay, RunDisplay, TerminalDisplay
 
-    display = TerminalDisplay(terminal.messages, logger.log) if terminal.live else LineDisplay(logger.log)
+    display: Display
+    if terminal.live:
+        display = TerminalDisplay(terminal.messages, logger.log)
+        display.start()
+    else:
+        display = LineDisplay(logger.log)
     try:
         yield RunDisplay(display)
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -38,11 +39,25 @@ class TerminalDisplay(Display):
     def show(self, figures: RunFigures, dashboard: str | None) -> None:
         """Take what is drawn next; starts to redraw once the shapes of the run are known."""
         self._shown = figures, dashboard
-        if self._live is None and figures.shapes:
-            from rich.live import Live
+        if figures.shapes:
+            self.start()
 
-            self._live = Live(console=self._console, get_renderable=self._picture, transient=True, refresh_per_second=4)
-            self._live.start()
+    def start(self) -> None:
+        """Start to redraw, before anything is known of the run too; whoever calls this closes it."""
+        if self._live is not None:
+            return
+        from rich.live import Live
+
+        self._live = Live(
+            console=self._console,
+            get_renderable=self._picture,
+            transient=True,
+            refresh_per_second=4,
+            # What a program writes to a file or a pipe stays out of the terminal.
+            redirect_stdout=sys.stdout.isatty(),
+            redirect_stderr=sys.stderr.isatty(),
+        )
+        self._live.start()
 
     def note(self, text: str | None) -> None:
         """Set a line below the picture, None to take it away."""

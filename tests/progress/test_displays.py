@@ -17,6 +17,7 @@ from distkern.events import (
     DashboardServed,
     Event,
     EventBus,
+    ExchangeDone,
     RoundDone,
     RunCutShort,
     RunEnded,
@@ -142,6 +143,22 @@ def test_the_picture_has_all_figures() -> None:
         assert part in text
     assert "centres/s 5" in text
     assert "dashboard http://h:1/status" in text
+
+
+def test_before_the_first_round_the_rows_are_read() -> None:
+    assert "reading the rows" in drawn()
+    assert "centres" not in drawn(ExchangeDone(name="load-blocks", seconds=1.0))
+
+
+def test_what_a_program_prints_goes_where_it_is_sent(capsys: pytest.CaptureFixture[str]) -> None:
+    """Standard output of `python train.py > results` is no terminal, whatever standard error is."""
+    stream = io.StringIO()
+    show = Progress("terminal", file=Screen(stream))
+    show(START)
+    print("result 1")
+    show(END)
+    assert capsys.readouterr().out == "result 1\n"
+    assert "result 1" not in stream.getvalue()
 
 
 @pytest.mark.parametrize("width", [40, 60, 200])

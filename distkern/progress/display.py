@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from distkern.events import Event
+from distkern.events import Event, RunCutShort
 from distkern.figures import RunFigures
 from distkern.progress.wording import told
 
@@ -73,7 +73,11 @@ class RunDisplay:
 
     def __call__(self, event: Event) -> None:
         """Show an event of a training that runs in this process."""
-        self.take(event.as_record())
+        if isinstance(event, RunCutShort):
+            # The error itself is about to be seen.
+            self.display.close()
+        else:
+            self.take(event.as_record())
 
     def take(self, record: Mapping[str, Any], *, show: bool = True) -> None:
         """Show a recorded event.

@@ -38,7 +38,7 @@ def picture(figures: RunFigures, dashboard: str | None = None, *, now: float | N
     bar = ProgressBar(total=limit or None, completed=count, pulse=not count, width=None)
     left = figures.seconds_left
     times = elapsed if not left else f"{elapsed}, at most {duration(left)} left"
-    doing, done = ("training", f"{count}/{limit} centres") if figures.shapes else ("reading the rows", "")
+    doing, done = ("training", f"{count}/{limit} centres") if figures.shapes else ("getting ready", "")
     head.add_row(Text(doing, style="bold"), bar, Text(done), Text(times, style="cyan"))
     body = Table.grid(padding=(0, 0))
     body.expand = True

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from distkern.redaction import redact, redact_values
 from distkern.report import charts, sections
 from distkern.report.evaluation import Evaluation
+from distkern.report.predictions import test_part
 from distkern.report.record import RunRecord
 
 GENERATOR = "distkern report"
@@ -46,7 +47,7 @@ def render_report(
     """
     # What a run directory holds was hidden when it was written; one that was written by hand may not have been.
     record.job = redact_values(record.job)
-    test = None if evaluation is None else sections.test_part(evaluation, record)
+    test = None if evaluation is None else test_part(evaluation, record)
     environment = Environment(
         loader=PackageLoader("distkern.report"),
         autoescape=True,

@@ -31,8 +31,8 @@ from distkern.events import (
 )
 from distkern.figures import RunFigures
 from distkern.report import read_run, render_report
+from distkern.report.predictions import MOST_CLASSES
 from distkern.report.record import MOST_INCIDENTS
-from distkern.report.sections import MOST_CLASSES
 from distkern.storage import Journal, RunDirectory
 
 Report = Callable[..., tuple[str, Node]]

@@ -43,6 +43,7 @@ _HOMES = {
     "Matern": "distkern.kernels",
     "Wendland": "distkern.kernels",
     "Kernel": "distkern.kernels",
+    "Progress": "distkern.progress",
     "StopReason": "distkern.stopping",
     "DistkernError": "distkern.errors",
     "JobError": "distkern.errors",

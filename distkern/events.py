@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from time import time
 from typing import Any
 
 from distkern.errors import Cancelled, RunError
+from distkern.redaction import redact
 
 logger = logging.getLogger(__name__)
 
@@ -193,6 +195,24 @@ class RunEnded(Event):
     """Seconds since the run started."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class DashboardServed(Event):
+    """The training is about to start on a cluster that has a dashboard."""
+
+    address: str
+    """Where a browser finds it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunCutShort(Event):
+    """The training ends without a model, since an error or an interrupt ended it; a run directory is kept."""
+
+    error: str
+    """Class of the error."""
+    message: str
+    """What it says."""
+
+
 Subscriber = Callable[[Event], None]
 
 
@@ -235,3 +255,16 @@ class EventBus:
             except Exception:
                 logger.exception("subscriber %r failed and gets no more events", subscriber)
                 self._subscribers.remove(subscriber)
+
+    def cut_short(self, error: BaseException) -> None:
+        """Tell every subscriber that `error` ends the training, whatever they make of it.
+
+        Parameters
+        ----------
+        error : BaseException
+            What is about to be raised.
+        """
+        event = RunCutShort(error=type(error).__name__, message=redact(str(error)))
+        for subscriber in tuple(self._subscribers):
+            with suppress(Exception):
+                subscriber(event)

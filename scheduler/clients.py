@@ -54,6 +54,21 @@ def current_client() -> Any | None:
         return None
 
 
+def dashboard_address(client: Any) -> str | None:
+    """Return where a browser finds the dashboard of a client's cluster; None where that cannot be told.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Any.
+    """
+    try:
+        link = client.dashboard_link
+    except Exception:  # a deployment may ask its manager, and a training must not fail for that
+        return None
+    return str(link) if link else None
+
+
 @dataclass(frozen=True)
 class TlsFiles:
     """What proves to the other processes of a cluster that this one belongs to it, and encrypts what they say."""

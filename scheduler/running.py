@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from distkern.errors import JobError
-from distkern.events import EventBus, Subscriber
+from distkern.events import DashboardServed, EventBus, Subscriber
 from distkern.scheduler.backends import AnnouncingBackend, Backend, DriverFactors, WorkerFactors
+from distkern.scheduler.clients import dashboard_address
 from distkern.scheduler.executors import Executor, SerialExecutor
 from distkern.scheduler.kernel_space import SpaceJob
 from distkern.scheduler.memory import BASELINE, SHARE_OF_AVAILABLE, Workload, available_memory
@@ -89,8 +90,14 @@ def run_training(
     plan.require_fit()
     store = None if run is None else RunStore(run, job, source)
     try:
+        dashboard = None if client is None else dashboard_address(client)
+        if dashboard is not None:
+            events.emit(DashboardServed(address=dashboard))
         executor, backend = make_backend(source, client, events, plan, store)
         return _run(job, source, executor, backend, events, plan, store, limit or TimeLimit())
+    except BaseException as error:
+        events.cut_short(error)
+        raise
     finally:
         if store is not None:
             store.close()

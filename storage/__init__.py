@@ -12,8 +12,9 @@ from distkern.storage.checks import (
 )
 from distkern.storage.checksums import differing_arrays, rows_checksum
 from distkern.storage.dataset import Dataset, open_dataset
+from distkern.storage.event_tail import EventTail
 from distkern.storage.ingest import ingest
-from distkern.storage.journal import Journal, recorded
+from distkern.storage.journal import Driver, Journal, driver_of, recorded
 from distkern.storage.kinds import describe
 from distkern.storage.labels import as_targets, plain_labels
 from distkern.storage.model_store import check_model_destination, read_model, write_model
@@ -36,6 +37,8 @@ __all__ = [
     "Dataset",
     "DatasetSource",
     "DatasetWriter",
+    "Driver",
+    "EventTail",
     "Fault",
     "FaultyStore",
     "Journal",
@@ -59,6 +62,7 @@ __all__ = [
     "column_name",
     "describe",
     "differing_arrays",
+    "driver_of",
     "ingest",
     "is_run",
     "is_url",

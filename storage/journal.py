@@ -2,18 +2,21 @@
 
 A driver that starts or resumes a run claims the next number, which older drivers see before they write again. Its
 file says how many records of the files before it still count; so neither a torn record at the end of a file nor an
-older driver that goes on writing harms what a newer one has recorded.
+older driver that goes on writing harms what a newer one has recorded. While a driver lives it holds a lock on its file.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import shutil
+import socket
 import struct
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +25,7 @@ from distkern.errors import RunError
 from distkern.storage.formats import require_version
 from distkern.storage.publish import is_disk_full, sync_folder
 
-__all__ = ["Journal", "Place", "recorded"]
+__all__ = ["Driver", "Journal", "Place", "driver_of", "recorded"]
 
 FORMAT_VERSION = 1
 _FRAME = struct.Struct("<8sQ16s")
@@ -50,6 +53,52 @@ class Place:
         except OSError:
             return None
         return payload if len(payload) == self.size and _digest((payload,)) == self.digest else None
+
+
+@dataclass(frozen=True)
+class Driver:
+    """The process that drives a run, or drove it last."""
+
+    host: str | None
+    """Name of its machine; None where it has recorded nothing yet."""
+    pid: int | None
+    """Number of the process there."""
+    holds_lock: bool | None
+    """Whether its file is locked; None where the file system has no locks."""
+
+    @property
+    def alive(self) -> bool | None:
+        """Whether it still runs; None where that cannot be told, since locks may not reach from machine to machine."""
+        if self.holds_lock or self.holds_lock is None:
+            return self.holds_lock
+        return False if self.host == socket.gethostname() else None
+
+
+def driver_of(folder: Path) -> Driver | None:
+    """Tell who drives the run in a directory, or drove it last; None before the first driver.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Directory of the run.
+    """
+    number = max(_numbers(folder), default=0)
+    try:
+        stream = _file(folder, number).open("rb")
+    except OSError:
+        return None
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            holds_lock: bool | None = False
+        except BlockingIOError:
+            holds_lock = True
+        except OSError:
+            holds_lock = None
+    places = _scan(_file(folder, number), most=1)
+    said = (_header(places[0]) or {}).get("driver") if places else None
+    host, pid = (said.get("host"), said.get("pid")) if isinstance(said, dict) else (None, None)
+    return Driver(host if isinstance(host, str) else None, pid if isinstance(pid, int) else None, holds_lock)
 
 
 def recorded(folder: Path) -> tuple[list[Place], list[dict[str, Any]]]:
@@ -111,6 +160,9 @@ class Journal:
         self._folder = folder
         self._end = 0
         self._file = os.open(_file(folder, incarnation), os.O_WRONLY)
+        # Nothing but the end of this process gives it back, however that ends; a file system may have no locks.
+        with suppress(OSError):
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # Syncing takes as long as an exchange of a small run, and another exchange can be under way meanwhile.
         self._syncer = ThreadPoolExecutor(1, thread_name_prefix="distkern-sync")
         self._syncing: Future[None] | None = None
@@ -155,7 +207,8 @@ class Journal:
         RunError
             As for `append`.
         """
-        header = {"format_version": FORMAT_VERSION, "continues": continues, "note": note}
+        driver = {"host": socket.gethostname(), "pid": os.getpid()}
+        header = {"format_version": FORMAT_VERSION, "continues": continues, "note": note, "driver": driver}
         self.append((json.dumps(header).encode(),))
 
     def append(self, payload: Sequence[bytes | memoryview]) -> None:
@@ -226,14 +279,14 @@ def _numbers(folder: Path) -> list[int]:
     return sorted(int(name[4:-4]) for name in names if name[4:-4].isascii() and name[4:-4].isdigit())
 
 
-def _scan(path: Path) -> list[Place]:
-    """Find the frames of a file up to the first that is not whole."""
+def _scan(path: Path, most: int | None = None) -> list[Place]:
+    """Find the frames of a file up to the first that is not whole, or as many as are wanted."""
     places: list[Place] = []
     try:
         size = path.stat().st_size
         with path.open("rb") as stream:
             position = 0
-            while position + _FRAME.size <= size:
+            while position + _FRAME.size <= size and len(places) != most:
                 stream.seek(position)
                 magic, length, digest = _FRAME.unpack(stream.read(_FRAME.size))
                 position += _FRAME.size

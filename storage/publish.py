@@ -21,7 +21,15 @@ from time import time
 from distkern.errors import DistkernError
 from distkern.redaction import redact
 
-__all__ = ["check_destination", "disk_full", "is_disk_full", "publish_directory", "sync_file", "sync_folder"]
+__all__ = [
+    "check_destination",
+    "disk_full",
+    "is_disk_full",
+    "publish_directory",
+    "publish_text",
+    "sync_file",
+    "sync_folder",
+]
 
 _YOUNG_SECONDS = 60.0
 _SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")
@@ -144,6 +152,55 @@ def publish_directory(
         shutil.rmtree(partial, ignore_errors=True)
         if lock is not None:
             os.close(lock)
+
+
+@contextmanager
+def publish_text(
+    path: str | os.PathLike[str],
+    overwrite: bool,
+    error: type[DistkernError],
+    replaceable: Callable[[Path], bool],
+) -> Iterator[list[str]]:
+    """Yield a list of texts to fill; write them to a file in one step if the body succeeds.
+
+    Parameters
+    ----------
+    path : path-like
+        Name of the file; missing parent directories are made.
+    overwrite, error, replaceable
+        As for `check_destination`, which runs first.
+
+    Yields
+    ------
+    list of str
+        What is written, one after another.
+
+    Raises
+    ------
+    DistkernError
+        Of class `error`: what `check_destination` raises, ``not-writable`` or ``disk-full``.
+    """
+    final = check_destination(path, overwrite, error, replaceable)
+    texts: list[str] = []
+    yield texts
+    content = "".join(texts).encode()
+    aside = final.with_name(f".{final.name}.{secrets.token_hex(4)}")
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        check_destination(path, overwrite, error, replaceable)
+        aside.write_bytes(content)
+        sync_file(aside)
+        os.replace(aside, final)
+        sync_folder(final.parent)
+    except OSError as cause:
+        if isinstance(cause, DistkernError):
+            raise
+        if is_disk_full(cause):
+            raise disk_full(error, path, final.parent, cause, len(content)) from cause
+        raise error(f"cannot write {path}: {cause.strerror}", kind="not-writable") from cause
+    finally:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
 
 
 def is_disk_full(cause: OSError) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from distkern.errors import DistkernError, RunError
 from distkern.redaction import redact_values
+from distkern.storage.event_tail import EventTail
 from distkern.storage.formats import appearance, has_kind, require_version
 from distkern.storage.json_files import MAX_JSON_BYTES, dump_json, read_json, write_json
 from distkern.storage.publish import disk_full, is_disk_full, publish_directory
@@ -244,6 +245,10 @@ class RunDirectory:
                     continue
                 if isinstance(event, dict):
                     yield event
+
+    def tail(self) -> EventTail:
+        """Return what reads the events now and those that are recorded later, each once."""
+        return EventTail(self.path / _EVENTS)
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write how the run ended, in one step.

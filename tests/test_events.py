@@ -12,10 +12,12 @@ from distkern.errors import Cancelled
 from distkern.events import (
     BlocksReplayed,
     ChunksAbsent,
+    DashboardServed,
     Event,
     EventBus,
     ExchangeDone,
     RoundDone,
+    RunCutShort,
     RunEnded,
     RunResumed,
     RunStarted,
@@ -39,6 +41,8 @@ EVENTS = [
     RunResumed(run_id="a1", exchanges=12, seconds=3.5),
     StorageRetried(array="X", count=2),
     ChunksAbsent(array="X", count=3, chunks=((0, 0), (1, 0))),
+    DashboardServed(address="http://here:8787/status"),
+    RunCutShort(error="MemoryError", message="no room"),
     RunEnded(n_centers=8, stop_reason="max-centers", seconds=0.3),
 ]
 

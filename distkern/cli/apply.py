@@ -13,7 +13,7 @@ from distkern.errors import DataError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from distkern.cli.scoring import ClassificationScore, Score
+    from distkern.estimators.scoring import ClassificationScore, Score
 
 _LARGEST_CONFUSION = 30
 
@@ -68,7 +68,7 @@ def evaluate(
     """Compare the predictions of MODEL with the targets of STORE."""
     from distkern.cli.job import cluster_of_flags
     from distkern.cli.render import print_json
-    from distkern.cli.scoring import score_model
+    from distkern.estimators.scoring import score_model
 
     cluster = cluster_of_flags(scheduler=scheduler, scheduler_file=scheduler_file, workers=workers, memory=memory)
     model, data = open_pair(model_store, store)
@@ -104,7 +104,7 @@ def open_pair(model_store: str, store: str) -> tuple[Any, Any]:
 def show_score(score: Score) -> None:
     """Print a score: figures, and for classes a table of each and the confusion counts."""
     from distkern.cli.render import columns, pairs, print_table
-    from distkern.cli.scoring import ClassificationScore
+    from distkern.estimators.scoring import ClassificationScore
 
     if not isinstance(score, ClassificationScore):
         print_table(pairs(score.as_record().items()))

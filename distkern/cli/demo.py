@@ -52,8 +52,8 @@ def run_demo(folder: Path, terminal: Terminal, *, keep: bool, overwrite: bool) -
     from distkern.cli.job import parse_job
     from distkern.cli.predicting import write_predictions
     from distkern.cli.render import pairs, print_table
-    from distkern.cli.scoring import ClassificationScore
     from distkern.cli.training import run_job
+    from distkern.estimators.scoring import ClassificationScore
     from distkern.storage import open_dataset
 
     paths = {name: folder / name for name in ("digits.zarr", "digits-test.zarr", "digits.model", "digits.run")}

@@ -7,17 +7,32 @@ from typing import Any
 
 import click
 
-from distkern.cli.terminal import verbosity_options
+from distkern.cli.terminal import terminal_of, verbosity_options
 
 _SIZES = ("bytes", "rss_driver", "rss_worker")
 
 
 @click.command()
 @click.argument("store", metavar="STORE|MODEL|RUN")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object; with --follow one an event.")
+@click.option(
+    "--follow",
+    "followed",
+    is_flag=True,
+    help="Show a run while another process trains it, from its beginning until it ends.",
+)
 @verbosity_options
-def info(store: str, as_json: bool) -> None:
-    """Describe a dataset store, a model store or a run directory."""
+@click.pass_context
+def info(context: click.Context, store: str, as_json: bool, followed: bool) -> None:
+    """Describe a dataset store, a model store or a run directory.
+
+    With --follow the exit code is 0 when the run has ended, 6 where its process is gone and no other goes on with it
+    within a minute, and 130 after Ctrl-C, which leaves the run alone.
+    """
+    if followed:
+        from distkern.cli.follow import follow
+
+        context.exit(follow(store, terminal_of(context), as_json=as_json))
     from distkern.cli.render import pairs, print_json, print_table
     from distkern.storage import describe
 

@@ -17,6 +17,7 @@ from distkern.cli.ingest import ingest
 from distkern.cli.interrupts import terminated_as_interrupted
 from distkern.cli.metrics import metrics
 from distkern.cli.plan import plan
+from distkern.cli.report import report
 from distkern.cli.reproduce import reproduce
 from distkern.cli.terminal import Terminal, verbosity_options
 from distkern.cli.train import train
@@ -60,7 +61,7 @@ def cli() -> None:
     """
 
 
-for _command in (demo, ingest, info, plan, train, predict, evaluate, reproduce, metrics):
+for _command in (demo, ingest, info, plan, train, predict, evaluate, report, reproduce, metrics):
     cli.add_command(_command)
 
 

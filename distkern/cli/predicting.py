@@ -6,8 +6,8 @@ from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from distkern.cli.scoring import is_classifier
 from distkern.errors import JobError
+from distkern.estimators.scoring import is_classifier
 
 if TYPE_CHECKING:
     from distkern.storage import Dataset

@@ -6,7 +6,7 @@ from typing import Any
 
 from distkern.cli.job import Job
 from distkern.cli.render import bytes_shown, pairs, print_table
-from distkern.cli.scoring import Score
+from distkern.estimators.scoring import Score
 from distkern.stopping import StopReason
 
 _COSTS = (

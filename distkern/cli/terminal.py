@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from time import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -58,7 +58,7 @@ class Terminal:
     @property
     def live(self) -> bool:
         """True where standard error is a terminal that can redraw a line."""
-        return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        return can_redraw(sys.stderr)
 
     @cached_property
     def messages(self) -> Console:
@@ -109,6 +109,11 @@ class Terminal:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         return handler
+
+
+def can_redraw(stream: IO[str]) -> bool:
+    """Tell whether a stream is a terminal that can redraw a line."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def _logged(otherwise: Callable[..., None]) -> Callable[..., None]:

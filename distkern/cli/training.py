@@ -19,9 +19,9 @@ from distkern.cli.progress import show_progress
 from distkern.cli.render import plain
 from distkern.cli.result import TrainingResult
 from distkern.cli.rows import PlainArrays, open_rows, source_of, task_of
-from distkern.cli.scoring import score_model
 from distkern.cli.terminal import Terminal
 from distkern.errors import BudgetError, Cancelled, DataError, JobError, RunError
+from distkern.estimators.scoring import score_model
 
 if TYPE_CHECKING:
     from distkern.storage import RunDirectory

@@ -123,7 +123,7 @@ PARAMETERS = {
             Key of the row draws.""",
     "callbacks": """
         sequence of callable
-            Called with each event of `distkern.events`.""",
+            Called with each event of `distkern.events`; `distkern.Progress` shows them while the training goes on.""",
 }
 
 _SEARCHED = {

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distkern.errors import RunError
-from distkern.storage import Journal, recorded
+from distkern.storage import Journal, driver_of, recorded
+from distkern.storage.journal import _scan
 
 FIRST = [b"one", b"two" * 100, b"", b"four" * 1000]
 
@@ -164,3 +169,66 @@ def test_closing_twice(tmp_path: Path) -> None:
     journal = write(tmp_path, FIRST)
     journal.close()
     journal.close()
+
+
+# Who drives a run.
+
+
+def test_a_driver_is_seen_to_live_and_to_have_ended(tmp_path: Path) -> None:
+    assert driver_of(tmp_path) is None
+    journal = write(tmp_path, FIRST)
+    driver = driver_of(tmp_path)
+    assert driver is not None
+    assert (driver.host, driver.pid, driver.holds_lock) == (socket.gethostname(), os.getpid(), True)
+    assert driver.alive
+    journal.close()
+    after = driver_of(tmp_path)
+    assert after is not None
+    assert after.alive is False
+
+
+def test_the_newest_driver_counts(tmp_path: Path) -> None:
+    write(tmp_path, FIRST).close()
+    journal = Journal.claim(tmp_path)
+    driver = driver_of(tmp_path)
+    assert driver is not None
+    assert (driver.host, driver.alive) == (None, True)  # it has said nothing yet
+    journal.close()
+
+
+def test_of_a_driver_on_another_machine_only_a_lock_tells(tmp_path: Path) -> None:
+    write(tmp_path, []).close()
+    path = tmp_path / "log-0001.bin"
+    here = socket.gethostname().encode()
+    elsewhere = b"x" * len(here)
+    content = path.read_bytes()
+    (place,) = _scan(path)
+    payload = content[place.offset :].replace(here, elsewhere)
+    path.unlink()
+    journal = Journal.claim(tmp_path)
+    journal.append((payload,))
+    driver = driver_of(tmp_path)
+    assert driver is not None
+    assert (driver.host, driver.alive) == (elsewhere.decode(), True)
+    journal.close()
+    left = driver_of(tmp_path)
+    assert left is not None
+    assert left.alive is None
+
+
+def test_a_driver_that_is_killed_holds_no_lock(tmp_path: Path) -> None:
+    code = (
+        "import sys, time; from pathlib import Path; from distkern.storage import Journal; "
+        "j = Journal.claim(Path(sys.argv[1])); j.begin(0, {}); print('ready', flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    driver = driver_of(tmp_path)
+    assert driver is not None
+    assert (driver.pid, driver.alive) == (process.pid, True)
+    process.kill()
+    process.communicate()
+    after = driver_of(tmp_path)
+    assert after is not None
+    assert after.alive is False

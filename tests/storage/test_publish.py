@@ -2,9 +2,10 @@ import os
 from pathlib import Path
 
 import pytest
+from file_limits import largest_file
 
 from distkern.errors import DataError, StoreError
-from distkern.storage.publish import check_destination, publish_directory
+from distkern.storage.publish import check_destination, publish_directory, publish_text
 
 
 def is_marked(path: Path) -> bool:
@@ -140,3 +141,58 @@ def test_disk_full_is_told(tmp_path: Path) -> None:
 
 def test_destination_is_made_absolute(tmp_path: Path) -> None:
     assert check_destination(tmp_path / "a" / ".." / "b", False, StoreError, is_marked) == tmp_path / "b"
+
+
+# One file.
+
+
+def is_mine(path: Path) -> bool:
+    return path.read_text().startswith("mine")
+
+
+def test_a_file_appears_only_at_the_end_and_whole(tmp_path: Path) -> None:
+    place = tmp_path / "new" / "file.html"
+    with publish_text(place, False, StoreError, is_mine) as texts:
+        texts += ["mine ", "é"]
+        assert not place.exists()
+    assert place.read_text(encoding="utf-8") == "mine é"
+    assert os.listdir(place.parent) == ["file.html"]
+
+
+def test_a_file_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
+    place = tmp_path / "file.html"
+    place.write_text("mine, old")
+    with pytest.raises(ZeroDivisionError), publish_text(place, True, StoreError, is_mine) as texts:
+        texts.append(f"mine, {1 / 0}")
+    assert place.read_text() == "mine, old"
+    with publish_text(place, True, StoreError, is_mine) as texts:
+        texts.append("mine, new")
+    assert place.read_text() == "mine, new"
+    assert os.listdir(tmp_path) == ["file.html"]
+
+
+def test_a_file_is_refused_before_the_body_runs(tmp_path: Path) -> None:
+    place = tmp_path / "file.html"
+    place.write_text("mine, old")
+    with pytest.raises(StoreError) as caught, publish_text(place, False, StoreError, is_mine):
+        pytest.fail("the body ran")
+    assert caught.value.kind == "exists"
+    place.write_text("somebody else's")
+    with pytest.raises(StoreError) as caught, publish_text(place, True, StoreError, is_mine):
+        pytest.fail("the body ran")
+    assert caught.value.kind == "foreign"
+
+
+def test_a_file_for_which_there_is_no_room(tmp_path: Path) -> None:
+    place = tmp_path / "file.html"
+    place.write_text("mine, old")
+    with (
+        pytest.raises(StoreError) as caught,
+        largest_file(1000),
+        publish_text(place, True, StoreError, is_mine) as texts,
+    ):
+        texts.append("mine" * 1000)
+    assert caught.value.kind == "disk-full"
+    assert "4000 bytes are needed" in str(caught.value)
+    assert place.read_text() == "mine, old"
+    assert os.listdir(tmp_path) == ["file.html"]

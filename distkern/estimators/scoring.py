@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.cli.rows import PlainArrays
-
-if TYPE_CHECKING:
-    from distkern.storage import Dataset
-
+from distkern.storage import Dataset
 
 SMALLEST_PROBABILITY = 1e-15
 """What a true class counts at least as likely as in the log loss, so that one row does not make it infinite."""
@@ -123,7 +119,7 @@ class RegressionScore:
         self._mean: NDArray[np.float64] = np.zeros(1)
         self._spread: NDArray[np.float64] = np.zeros(1)
 
-    def update(self, truth: NDArray[Any], predicted: NDArray[Any]) -> None:
+    def update(self, truth: NDArray[Any], predicted: NDArray[Any], probabilities: None = None) -> None:
         """Count a block in."""
         truth = np.asarray(truth, dtype=np.float64).reshape(len(truth), -1)
         wrong = truth - np.asarray(predicted, dtype=np.float64).reshape(truth.shape)
@@ -157,6 +153,17 @@ class RegressionScore:
             return float("nan")
         return float(np.mean(1.0 - self._squares / self._spread))
 
+    def per_target(self) -> Iterator[dict[str, float]]:
+        """Yield the root mean square error, the mean absolute error and R² of each target."""
+        if not self.n_rows:
+            return
+        for squares, absolutes, spread in zip(self._squares, self._absolutes, self._spread, strict=True):
+            yield {
+                "rmse": float(np.sqrt(squares / self.n_rows)),
+                "mae": float(absolutes / self.n_rows),
+                "r2": float(1.0 - squares / spread) if spread else float("nan"),
+            }
+
     def headline(self) -> dict[str, float]:
         """Return the one figure that ``train --json`` reports."""
         return {"rmse": self.rmse}
@@ -174,28 +181,45 @@ Score: TypeAlias = ClassificationScore | RegressionScore
 """Either kind of score."""
 
 
-def score_model(model: Any, data: Dataset | PlainArrays) -> Score:
+class Rows(Protocol):
+    """Rows with targets: a `Dataset`, or arrays that a user keeps apart."""
+
+    X: Any
+
+    def targets(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the targets of some rows as the user gave them."""
+        ...
+
+
+class Judge(Protocol):
+    """Looks at predictions beside the score."""
+
+    def update(self, truth: NDArray[Any], predicted: NDArray[Any], probabilities: NDArray[np.float64] | None) -> None:
+        """Take a block."""
+        ...
+
+
+def score_model(model: Any, data: Rows, judges: Sequence[Judge] = ()) -> Score:
     """Predict all rows of a data set and compare them with its targets, block by block.
 
     Parameters
     ----------
     model : fitted estimator
         Yields blocks from ``iter_predictions``.
-    data : Dataset or PlainArrays
+    data : Rows
         With targets.
+    judges : sequence of Judge
+        Get every block too.
     """
-    rows = data.X if isinstance(data, PlainArrays) else data
-    if is_classifier(model):
-        classes = ClassificationScore(model.classes_)
-        with closing(model.iter_predictions(rows, proba=True)) as blocks:
-            for start, predicted, probabilities in blocks:
-                classes.update(data.targets(start, start + len(predicted)), predicted, probabilities)
-        return classes
-    values = RegressionScore()
-    with closing(model.iter_predictions(rows)) as blocks:
-        for start, predicted, _ in blocks:
-            values.update(data.targets(start, start + len(predicted)), predicted)
-    return values
+    rows = data if isinstance(data, Dataset) else data.X
+    classifies = is_classifier(model)
+    score: Score = ClassificationScore(model.classes_) if classifies else RegressionScore()
+    with closing(model.iter_predictions(rows, proba=classifies)) as blocks:
+        for start, predicted, probabilities in blocks:
+            truth = data.targets(start, start + len(predicted))
+            for taker in (score, *judges):
+                taker.update(truth, predicted, probabilities)
+    return score
 
 
 def is_classifier(model: Any) -> bool:

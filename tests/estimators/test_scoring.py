@@ -7,7 +7,7 @@ import pytest
 from sklearn import metrics
 
 from distkern.cli.render import plain
-from distkern.cli.scoring import ClassificationScore, RegressionScore
+from distkern.estimators.scoring import ClassificationScore, RegressionScore
 
 
 def fed(score: Any, truth: Any, predicted: Any, blocks: int) -> Any:

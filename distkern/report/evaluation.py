@@ -1,0 +1,235 @@
+"""What a report shows of predictions on test rows, gathered block by block in memory that does not grow with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.estimators.scoring import ClassificationScore, Rows, Score, is_classifier, score_model
+
+Array = NDArray[np.float64]
+
+BINS = 10
+"""Bins of a reliability diagram."""
+
+POINTS = 2000
+"""Rows that are kept one by one; with more of them they are counted on a grid."""
+
+GRID = (64, 40)
+"""Cells of that grid: along the predictions, along the residuals."""
+
+LARGEST_TARGETS = 6
+"""Targets whose residuals are looked at."""
+
+_OUTSIDE = 0.01
+_ABSURD = 1e100
+
+
+class Reliability:
+    """How often classes are right that are predicted with some probability.
+
+    Parameters
+    ----------
+    classes : array, shape (n_classes,)
+        Labels of the model.
+    n_bins : int
+        Bins of equal width.
+
+    Attributes
+    ----------
+    counts, sums, hits : array, shape (n_classes, n_bins)
+        Rows, sum of their probabilities, and rows of the class, by the probability of each class.
+    top_counts, top_sums, top_hits : array, shape (n_bins,)
+        The same by the probability of the likeliest class.
+    """
+
+    def __init__(self, classes: NDArray[Any], n_bins: int = BINS) -> None:
+        self.classes = np.asarray(classes)
+        self.edges = np.linspace(0.0, 1.0, n_bins + 1)
+        shape = (len(self.classes), n_bins)
+        self.counts: Array = np.zeros(shape)
+        self.sums: Array = np.zeros(shape)
+        self.hits: Array = np.zeros(shape)
+        self.top_counts: Array = np.zeros(n_bins)
+        self.top_sums: Array = np.zeros(n_bins)
+        self.top_hits: Array = np.zeros(n_bins)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows so far."""
+        return int(self.top_counts.sum())
+
+    def update(self, truth: NDArray[Any], predicted: NDArray[Any], probabilities: Array | None) -> None:
+        """Take a block; without probabilities there is nothing to take."""
+        del predicted
+        if probabilities is None or not len(probabilities):
+            return
+        is_class = np.asarray(truth).ravel()[:, None] == self.classes[None, :]
+        for index in range(len(self.classes)):
+            found = self._binned(probabilities[:, index], is_class[:, index])
+            for total, part in zip((self.counts, self.sums, self.hits), found, strict=True):
+                total[index] += part
+        top = probabilities.argmax(axis=1)
+        where = np.arange(len(top))
+        found = self._binned(probabilities[where, top], is_class[where, top])
+        for total, part in zip((self.top_counts, self.top_sums, self.top_hits), found, strict=True):
+            total += part
+
+    def _binned(self, probability: Array, hit: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+        numbers = np.searchsorted(self.edges[1:-1], probability)
+        n_bins = len(self.edges) - 1
+        counts, sums, hits = (
+            np.bincount(numbers, weights, n_bins).astype(np.float64) for weights in (None, probability, hit)
+        )
+        return counts, sums, hits
+
+    def curve(self, index: int | None = None) -> tuple[Array, Array, Array]:
+        """Return predicted probability, fraction that is right and rows of every bin that holds any.
+
+        Parameters
+        ----------
+        index : int, optional
+            A class; the likeliest class of every row by default.
+        """
+        counts, sums, hits = (
+            (self.top_counts, self.top_sums, self.top_hits)
+            if index is None
+            else (self.counts[index], self.sums[index], self.hits[index])
+        )
+        some = counts > 0
+        return sums[some] / counts[some], hits[some] / counts[some], counts[some]
+
+    def calibration_error(self, index: int | None = None) -> float:
+        """Return the expected calibration error: the mean distance of the curve from the diagonal."""
+        predicted, right, counts = self.curve(index)
+        return float(np.sum(counts * np.abs(predicted - right)) / counts.sum()) if len(counts) else float("nan")
+
+
+class ResidualGrid:
+    """Residuals of one target against its predictions: single points while they are few, then counts on a grid.
+
+    Attributes
+    ----------
+    points : array, shape (n, 2) or None
+        Prediction and residual of every row; None once they are counted.
+    counts : array, shape `GRID` or None
+        Rows of every cell.
+    x_edges, y_edges : array
+        Edges of the cells.
+    outside : int
+        Rows beyond the grid.
+    """
+
+    def __init__(self) -> None:
+        self.points: Array | None = np.empty((0, 2))
+        self.counts: NDArray[np.int64] | None = None
+        self.x_edges: Array = np.empty(0)
+        self.y_edges: Array = np.empty(0)
+        self.outside = 0
+
+    def update(self, predicted: Array, residual: Array) -> None:
+        """Take a block."""
+        rows = np.column_stack([predicted, residual])
+        kept = rows[(np.abs(rows) < _ABSURD).all(axis=1)]
+        self.outside += len(rows) - len(kept)
+        rows = kept
+        if self.points is not None:
+            self.points = np.concatenate([self.points, rows])
+            if len(self.points) <= POINTS:
+                return
+            rows, self.points = self.points, None
+            self.counts = np.zeros(GRID, dtype=np.int64)
+            self.x_edges, self.y_edges = (_edges(values, cells) for values, cells in zip(rows.T, GRID, strict=True))
+        self._count(rows)
+
+    def _count(self, rows: Array) -> None:
+        assert self.counts is not None
+        while True:
+            counted = np.histogram2d(rows[:, 0], rows[:, 1], bins=[self.x_edges, self.y_edges])[0].astype(np.int64)
+            beyond = len(rows) - int(counted.sum())
+            if beyond <= _OUTSIDE * len(rows):
+                break
+            self._widen(rows)
+        self.counts += counted
+        self.outside += beyond
+
+    def _widen(self, rows: Array) -> None:
+        """Double the width of the cells along every axis that too many rows are beyond of."""
+        assert self.counts is not None
+        for axis in (0, 1):
+            edges = self.y_edges if axis else self.x_edges
+            values = rows[:, axis]
+            low, high = np.count_nonzero(values < edges[0]), np.count_nonzero(values > edges[-1])
+            if low + high <= _OUTSIDE * len(rows) / 2:
+                continue
+            width = edges[-1] - edges[0]
+            counts = np.moveaxis(self.counts, axis, 0)
+            halved = counts.reshape(len(counts) // 2, 2, -1).sum(axis=1)
+            empty = np.zeros_like(halved)
+            start = edges[0] - width if low > high else edges[0]
+            merged = np.concatenate([empty, halved] if low > high else [halved, empty])
+            self.counts = np.ascontiguousarray(np.moveaxis(merged, 0, axis))
+            widened = start + 2 * width * np.linspace(0.0, 1.0, len(edges))
+            self.x_edges, self.y_edges = (self.x_edges, widened) if axis else (widened, self.y_edges)
+
+
+def _edges(values: Array, cells: int) -> Array:
+    low, high = np.quantile(values, [0.002, 0.998])
+    room = 0.05 * (high - low) or max(abs(high), 1.0) * 0.05
+    return np.asarray(np.linspace(low - room, high + room, cells + 1))
+
+
+class Residuals:
+    """Residual grids of the first few targets."""
+
+    def __init__(self) -> None:
+        self.grids: list[ResidualGrid] = []
+        self.n_targets = 0
+
+    def update(self, truth: NDArray[Any], predicted: NDArray[Any], probabilities: object) -> None:
+        """Take a block."""
+        del probabilities
+        truth = np.asarray(truth, dtype=np.float64).reshape(len(truth), -1)
+        predicted = np.asarray(predicted, dtype=np.float64).reshape(truth.shape)
+        self.n_targets = truth.shape[1]
+        while len(self.grids) < min(self.n_targets, LARGEST_TARGETS):
+            self.grids.append(ResidualGrid())
+        for index, grid in enumerate(self.grids):
+            grid.update(predicted[:, index], truth[:, index] - predicted[:, index])
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A model on test rows."""
+
+    score: Score
+    reliability: Reliability | None
+    """Where there are probabilities."""
+    residuals: Residuals | None
+    """Of a regression."""
+
+    @property
+    def is_classification(self) -> bool:
+        """Whether classes were predicted."""
+        return isinstance(self.score, ClassificationScore)
+
+
+def evaluate_model(model: Any, rows: Rows) -> Evaluation:
+    """Predict all test rows.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        Any.
+    rows : Rows
+        With targets.
+    """
+    if not is_classifier(model):
+        residuals = Residuals()
+        return Evaluation(score_model(model, rows, [residuals]), None, residuals)
+    reliability = Reliability(model.classes_)
+    score = score_model(model, rows, [reliability])
+    return Evaluation(score, reliability if reliability.n_rows else None, None)

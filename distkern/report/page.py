@@ -1,0 +1,81 @@
+"""A report as one HTML file: no script, no request to any host, light and dark, from a phone's width to paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from distkern.redaction import redact, redact_values
+from distkern.report import charts, sections
+from distkern.report.evaluation import Evaluation
+from distkern.report.predictions import test_part
+from distkern.report.record import RunRecord
+
+GENERATOR = "distkern report"
+"""What the page names as its maker, so that a report is told from other files."""
+
+
+def render_report(
+    record: RunRecord,
+    *,
+    model: Any = None,
+    evaluation: Evaluation | None = None,
+    planned: Mapping[str, float] | None = None,
+    feature_names: Sequence[str] | None = None,
+    missing: Sequence[str] = (),
+) -> str:
+    """Return the page of a run.
+
+    Parameters
+    ----------
+    record : RunRecord
+        The run.
+    model : fitted estimator, optional
+        What it led to.
+    evaluation : Evaluation, optional
+        The model on test rows.
+    planned : mapping, optional
+        Planned rounds, exchanges, kernel columns and bytes read.
+    feature_names : sequence of str, optional
+        Those of the training data.
+    missing : sequence of str
+        What could not be shown, a sentence each.
+    """
+    # What a run directory holds was hidden when it was written; one that was written by hand may not have been.
+    record.job = redact_values(record.job)
+    test = None if evaluation is None else test_part(evaluation, record)
+    environment = Environment(
+        loader=PackageLoader("distkern.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    template = environment.get_template("report.html")
+    # The style sheet is a file of this package.
+    style = Markup(environment.get_template("style.css").render())  # noqa: S704
+    return template.render(
+        generator=GENERATOR,
+        style=style,
+        title=record.path.name,
+        record=record,
+        now=f"{datetime.now().astimezone():%Y-%m-%d %H:%M %Z}",
+        headline=sections.headline(record, test),
+        advice=sections.advice(record),
+        facts=[(name, redact(text)) for name, text in sections.run_facts(record)],
+        jobs=sections.job_tables(record),
+        curves=sections.curves(record),
+        test=test,
+        centers=None if model is None else sections.center_part(model, feature_names),
+        planned=sections.planned_part(record, planned),
+        terms=[] if model is None else sections.memory_terms(model),
+        timeline=charts.timeline(record),
+        phases=sections.phase_table(record),
+        incidents=sections.incident_rows(record),
+        untold=sum(record.incident_counts.values()) - len(record.incidents),
+        missing=[redact(text) for text in missing],
+    )

@@ -1,0 +1,149 @@
+"""What a report shows of predictions on test rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from markupsafe import Markup
+
+from distkern.estimators.scoring import ClassificationScore, RegressionScore
+from distkern.report import charts
+from distkern.report.evaluation import Evaluation
+from distkern.report.formats import Figure, Table, fixed, grouped, rate
+from distkern.report.record import RunRecord
+
+MOST_CLASSES = 40
+"""Classes up to which all confusions are shown."""
+
+MOST_CONFUSIONS = 15
+"""Confusions that are listed where there are more classes."""
+
+MOST_CURVES = 12
+"""Classes up to which each has its reliability diagram."""
+
+
+@dataclass
+class Test:
+    """A model on test rows."""
+
+    figures: list[Figure]
+    classes: Table | None = None
+    confusion: Confusion | None = None
+    confusions: Table | None = None
+    targets: Table | None = None
+    residuals: list[Markup] = field(default_factory=list)
+    reliability: Markup | None = None
+    per_class: list[Markup] = field(default_factory=list)
+    bins: Table | None = None
+    calibration_error: float | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Counts by true class (rows) and predicted class (columns)."""
+
+    labels: list[str]
+    rows: list[tuple[str, list[tuple[int, str, float]]]]
+    """Of every cell the count, "hit" or "miss", and how strongly it is coloured, from 0 to 1."""
+
+
+def test_part(evaluation: Evaluation, record: RunRecord) -> Test:
+    """Return what is shown of the predictions on test rows."""
+    score = evaluation.score
+    part = _classes(score, evaluation) if isinstance(score, ClassificationScore) else _values(score, evaluation)
+    recorded = (record.summary or {}).get("test")
+    for name, value in score.headline().items():
+        before = recorded.get(name) if isinstance(recorded, Mapping) else None
+        if isinstance(before, int | float) and not math.isclose(before, value, rel_tol=1e-6, abs_tol=1e-12):
+            part.note = (
+                f"When the run ended, the test {name} was {before:.6g}; with the model and the test data that are "
+                f"there now it is {value:.6g}."
+            )
+    return part
+
+
+def _classes(score: ClassificationScore, evaluation: Evaluation) -> Test:
+    figures = [Figure("test error", rate(score.error), score.error), Figure("test rows", grouped(score.n_rows))]
+    for name, value in (("log loss", score.log_loss), ("Brier score", score.brier)):
+        if math.isfinite(value):
+            figures.append(Figure(name, f"{value:.4f}", value))
+    rows = [
+        (str(item["label"]), grouped(item["rows"]), *(fixed(item[name]) for name in ("precision", "recall", "f1")))
+        for item in score.per_class()
+    ]
+    part = Test(figures, classes=Table("Classes", ("class", "rows", "precision", "recall", "F1"), rows))
+    if len(score.labels) <= MOST_CLASSES:
+        part.confusion = _confusion(score)
+    else:
+        part.confusions = _worst(score)
+    reliability = evaluation.reliability
+    if reliability is not None:
+        labels = [str(label) for label in reliability.classes]
+        two = len(labels) == 2
+        top = 1 if two else None
+        title = f"Reliability, class {labels[1]}" if two else "Reliability, likeliest class"
+        part.reliability = charts.reliability_chart(reliability, top, title)
+        part.calibration_error = reliability.calibration_error(top)
+        part.bins = Table(
+            f"Bins of the {title.lower()}",
+            ("predicted", "right", "rows"),
+            [(f"{p:.4f}", f"{r:.4f}", grouped(n)) for p, r, n in zip(*reliability.curve(top), strict=True)],
+        )
+        if not two and len(labels) <= MOST_CURVES:
+            part.per_class = [
+                charts.reliability_chart(reliability, index, f"Reliability, class {label}")
+                for index, label in enumerate(labels)
+            ]
+    return part
+
+
+def _confusion(score: ClassificationScore) -> Confusion:
+    counts = score.confusion
+    wrong = counts - np.diag(np.diag(counts))
+    tallest, worst = int(np.diag(counts).max(initial=0)) or 1, int(wrong.max(initial=0)) or 1
+    labels = [str(label) for label in score.labels]
+    rows = []
+    for i, label in enumerate(labels):
+        cells = []
+        for j, count in enumerate(counts[i].tolist()):
+            most = tallest if i == j else worst
+            cells.append((count, "hit" if i == j else "miss", math.sqrt(count / most)))
+        rows.append((label, cells))
+    return Confusion(labels, rows)
+
+
+def _worst(score: ClassificationScore) -> Table:
+    wrong = score.confusion - np.diag(np.diag(score.confusion))
+    order = np.argsort(-wrong, axis=None, kind="stable")[:MOST_CONFUSIONS]
+    pairs = [np.unravel_index(int(i), wrong.shape) for i in order]
+    rows = [(str(score.labels[i]), str(score.labels[j]), grouped(wrong[i, j])) for i, j in pairs if wrong[i, j]]
+    return Table("Most frequent confusions", ("true class", "predicted", "rows"), rows)
+
+
+def _values(score: RegressionScore, evaluation: Evaluation) -> Test:
+    figures = [
+        Figure("test RMSE", f"{score.rmse:.4g}", score.rmse),
+        Figure("test rows", grouped(score.n_rows)),
+        Figure("mean absolute error", f"{score.mae:.4g}", score.mae),
+        Figure("R²", fixed(score.r2), score.r2),
+    ]
+    part = Test(figures)
+    each = list(score.per_target())
+    if len(each) > 1:
+        rows = [
+            (f"target {i}", f"{item['rmse']:.4g}", f"{item['mae']:.4g}", fixed(item["r2"]))
+            for i, item in enumerate(each)
+        ]
+        part.targets = Table("Targets, counted from 0", ("target", "RMSE", "mean absolute error", "R²"), rows)
+    residuals = evaluation.residuals
+    if residuals is not None:
+        drawn = (
+            charts.residual_chart(grid, "Residuals" if len(each) == 1 else f"Residuals of target {i}")
+            for i, grid in enumerate(residuals.grids)
+        )
+        part.residuals = [chart for chart in drawn if chart is not None]
+    return part

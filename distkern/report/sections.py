@@ -1,0 +1,274 @@
+"""What each part of a report shows, as plain values, tables and drawings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from distkern.progress.wording import duration
+from distkern.report import charts
+from distkern.report.formats import Figure, Table, brief, grouped, moment, plain, rate, size
+from distkern.report.images import image_address, image_side
+from distkern.report.predictions import Test
+from distkern.report.record import RunRecord
+from distkern.stopping import StopReason
+
+MOST_IMAGES = 60
+"""Centres that are drawn."""
+
+MOST_FEATURES = 60
+"""Features that have a row in the table of centres."""
+
+
+@dataclass
+class Centers:
+    """The centres of a model."""
+
+    text: str
+    images: list[tuple[str, str, str]] = field(default_factory=list)
+    """Address of the image, what it shows, and its caption."""
+    side: int = 0
+    features: list[tuple[str, list[str], Markup]] = field(default_factory=list)
+    """Name of a feature, least value, quartiles and largest value, and their drawing."""
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A quantity that was planned, and what it came to."""
+
+    name: str
+    planned: str
+    measured: str
+    share: float | None
+    """Measured against planned."""
+
+
+def headline(record: RunRecord, test: Test | None) -> list[Figure]:
+    """Return the few figures that matter most."""
+    shapes, summary = record.figures.shapes, record.summary or {}
+    figures = list(test.figures[:1]) if test is not None else _summary_test(summary)
+    figures.append(Figure("centres", grouped(record.n_centers), record.n_centers))
+    for name, series in (("lambda", "lambda_"), ("gcv", "gcv")):
+        values = record.figures.series.get(series) or [None]
+        value = summary.get(name, values[-1])
+        if isinstance(value, int | float):
+            figures.append(Figure("λ" if name == "lambda" else "GCV", f"{value:.4g}", value))
+        elif isinstance(value, list) and value:
+            figures.append(Figure("λ, largest", f"{max(value):.4g}", max(value)))
+    seconds = record.number("seconds") or record.figures.seconds
+    if seconds is None and record.figures.series["seconds"]:
+        seconds = record.figures.series["seconds"][-1]
+    if seconds is not None:
+        figures.append(Figure("training", duration(float(seconds)), seconds))
+    if "n_rows" in shapes:
+        figures.append(Figure("rows × features", f"{grouped(shapes['n_rows'])} × {grouped(shapes['n_features'])}"))
+    return figures
+
+
+def _summary_test(summary: Mapping[str, Any]) -> list[Figure]:
+    test = summary.get("test")
+    if not isinstance(test, Mapping):
+        return []
+    return [
+        Figure(f"test {name}", rate(value) if name == "error" else f"{value:.4g}", value)
+        for name, value in test.items()
+        if isinstance(value, int | float)
+    ]
+
+
+def advice(record: RunRecord) -> str | None:
+    """Return what the reason why selection ended means."""
+    reason = record.stop_reason
+    return StopReason(reason).advice if reason in set(StopReason) else None
+
+
+def job_tables(record: RunRecord) -> list[Table]:
+    """Return what was asked for, and what decided the model."""
+    tables = [
+        Table(name, ("setting", "value"), [(key, plain(value)) for key, value in section.items()])
+        for name, section in _sections(record.job)
+        if section
+    ]
+    for name, section in (("data", "data as read"), ("software", "software")):
+        facts = record.identity.get(name)
+        if isinstance(facts, Mapping):
+            tables.append(Table(section, ("fact", "value"), [(key, plain(value)) for key, value in facts.items()]))
+    return tables
+
+
+def _sections(job: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    loose = {name: value for name, value in job.items() if not isinstance(value, Mapping)}
+    if loose:
+        yield "job", loose
+    for name, value in job.items():
+        if isinstance(value, Mapping):
+            yield name, value
+
+
+def curves(record: RunRecord) -> list[Markup]:
+    """Return the curves of the run, those that there are."""
+    wanted = (
+        ("gcv", "generalised cross validation", "n_centers", "centres"),
+        ("lambda_", "λ", "n_centers", "centres"),
+        ("residual_max", "largest residual", "n_centers", "centres"),
+        ("validation", "held-out squared residual", "n_centers", "centres"),
+        ("n_centers", "centres", "seconds", "seconds of training"),
+    )
+    drawn = (charts.curve(record, name, title, x, label) for name, title, x, label in wanted)
+    return [chart for chart in drawn if chart is not None]
+
+
+def center_part(model: Any, feature_names: Sequence[str] | None = None) -> Centers | None:
+    """Return what is shown of a model's centres; None where it has none.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        Any.
+    feature_names : sequence of str, optional
+        Those of the training data, where the model knows none.
+    """
+    centers = getattr(model, "centers_", None)
+    if centers is None or not len(centers):
+        return None
+    names = getattr(model, "feature_names_in_", feature_names)
+    names = None if names is None or len(names) != centers.shape[1] else [str(name) for name in names]
+    values = np.asarray(centers, dtype=np.float64)
+    m = len(values)
+    side = image_side(values, names)
+    if side is None:
+        return _feature_table(values, names)
+    part = Centers(
+        f"The first {min(m, MOST_IMAGES)} of {m} centres in the order of their selection, {side} × {side} pixels each.",
+        side=side,
+    )
+    low, high = float(values.min()), float(values.max())
+    classes = model.predict(centers[:MOST_IMAGES]) if getattr(model, "classes_", None) is not None else None
+    rows = getattr(model, "center_indices_", np.full(m, -1))
+    for index in range(min(m, MOST_IMAGES)):
+        label = "" if classes is None else str(classes[index])
+        where = f", row {rows[index]}" if rows[index] >= 0 else ""
+        said = f", predicted as {label}" if label else ""
+        part.images.append(
+            (image_address(values[index], side, low, high), f"centre {index + 1}{where}{said}", label or str(index + 1))
+        )
+    return part
+
+
+def _feature_table(values: Any, names: Sequence[str] | None) -> Centers:
+    m, d = values.shape
+    part = Centers(
+        f"How the {m} centres are spread along each feature: least value, quartiles, largest value.",
+        left_out=max(0, d - MOST_FEATURES),
+    )
+    for index in range(min(d, MOST_FEATURES)):
+        quartiles = np.quantile(values[:, index], [0.0, 0.25, 0.5, 0.75, 1.0]).tolist()
+        name = f"feature {index}" if names is None else names[index]
+        texts = [f"{value:.4g}" for value in quartiles]
+        strip = charts.box_strip(quartiles, quartiles[0], quartiles[-1], f"{name}: {', '.join(texts)}")
+        part.features.append((name, texts, strip))
+    return part
+
+
+def planned_part(record: RunRecord, planned: Mapping[str, float] | None) -> list[Planned]:
+    """Return what was planned beside what was measured.
+
+    Parameters
+    ----------
+    record : RunRecord
+        The run.
+    planned : mapping or None
+        Planned rounds, exchanges, kernel columns and bytes read, where the plan could be made again.
+    """
+    rows = []
+    peak = record.number("planned_peak_bytes")
+    measured = max(record.number("peak_rss_worker") or 0.0, 0.0) or record.number("peak_rss_driver")
+    if peak is not None and measured is not None:
+        who = "largest worker" if record.number("peak_rss_worker") else "this process"
+        rows.append(Planned(f"peak memory, {who}", size(peak), size(measured), measured / peak if peak else None))
+    driver, used = record.number("planned_peak_driver"), record.number("peak_rss_driver")
+    if driver and used and record.number("peak_rss_worker"):
+        rows.append(Planned("peak memory, driver", size(driver), size(used), used / driver))
+    figures: dict[str, float | None] = {
+        "rounds": record.number("rounds"),
+        "exchanges": record.number("exchanges") or float(record.figures.exchanges) or None,
+        "kernel_columns": record.number("kernel_columns"),
+        "bytes_read": record.number("bytes_read"),
+    }
+    for name, value in figures.items():
+        most = None if planned is None else planned.get(name)
+        if value is None and most is None:
+            continue
+        show = size if name.startswith("bytes") else grouped
+        share = value / most if value is not None and most else None
+        rows.append(
+            Planned(
+                name.replace("_", " "),
+                "–" if most is None else show(most),
+                "–" if value is None else show(value),
+                share,
+            )
+        )
+    return rows
+
+
+def memory_terms(model: Any) -> list[tuple[str, str, float]]:
+    """Return name, size and share of every planned buffer of the process that holds most rows, largest first."""
+    plan = getattr(model, "plan_", None)
+    if not isinstance(plan, Mapping):
+        return []
+    terms = {name: value for name, value in plan.items() if isinstance(value, int) and value > 0}
+    largest = max(terms.values(), default=1)
+    ordered = sorted(terms.items(), key=lambda item: -item[1])
+    return [(name.replace("_", " "), size(value), value / largest) for name, value in ordered]
+
+
+def phase_table(record: RunRecord) -> list[tuple[str, str, str, str, float, int]]:
+    """Return name, exchanges, seconds, mean, share of the longest, and colour of every phase, longest first."""
+    seconds, counts = record.figures.exchange_seconds, record.figures.exchange_counts
+    coloured = charts.phases_of(record.exchanges)
+    longest = max(seconds.values(), default=0.0) or 1.0
+    return [
+        (
+            name,
+            grouped(counts.get(name, 0)),
+            brief(taken),
+            brief(taken / max(1, counts.get(name, 0))),
+            taken / longest,
+            coloured.index(name) + 1 if name in coloured else 0,
+        )
+        for name, taken in sorted(seconds.items(), key=lambda item: -item[1])
+    ]
+
+
+def incident_rows(record: RunRecord) -> list[tuple[str, int, str, bool]]:
+    """Return time, centres, text and severity of what befell the run."""
+    begin = record.first or 0.0
+    return [(duration(max(0.0, i.at - begin)), i.n_centers, i.text, i.severe) for i in record.incidents]
+
+
+def run_facts(record: RunRecord) -> list[tuple[str, str]]:
+    """Return when the run was, and what carried it."""
+    figures, shapes = record.figures, record.figures.shapes
+    facts = [("first event", moment(record.first)), ("last event", moment(record.last))]
+    if record.away > 1.0:
+        facts.append(("between processes", duration(record.away)))
+    for name, label in (("workers", "workers at the start"), ("n_blocks", "blocks"), ("n_problems", "factor sets")):
+        if name in shapes:
+            facts.append((label, str(shapes[name])))
+    for count, label in (
+        (figures.resumed, "resumed"),
+        (figures.replayed_blocks, "blocks rebuilt"),
+        (figures.storage_retries, "reads tried again"),
+        (record.incident_counts["WorkerLost"], "workers lost"),
+    ):
+        if count:
+            facts.append((label, grouped(count)))
+    facts.append(("directory", os.fspath(record.path)))
+    return facts

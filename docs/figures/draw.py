@@ -101,7 +101,9 @@ def chosen() -> Figure:
 def box(axis: Axes, x: float, y: float, width: float, height: float, text: str, colour: str) -> None:
     """Draw a box with text."""
     axis.add_patch(
-        FancyBboxPatch((x, y), width, height, boxstyle="round,pad=0.02", facecolor="none", edgecolor=colour, linewidth=1.5)
+        FancyBboxPatch(
+            (x, y), width, height, boxstyle="round,pad=0.02", facecolor="none", edgecolor=colour, linewidth=1.5
+        )
     )
     axis.text(x + width / 2, y + height / 2, text, ha="center", va="center", color=colour)
 

@@ -7,6 +7,7 @@ before a block say more:
 * ``<!-- example: REASON -->``: it cannot be run here, only checked.
 * ``<!-- file: NAME -->``: it is the content of a file that later blocks use.
 * ``<!-- data: NAME -->``: later blocks need this published set; without it the page is not run.
+* ``<!-- output: COMMAND -->``: it is a text block that shows what a command prints.
 * ``<!-- command: NAME -->``: another test or ``.ci/run`` runs it, since it installs distkern.
 """
 
@@ -31,7 +32,7 @@ SHELL = ("bash", "console")
 CHECKED = ("toml", "yaml", "json")
 """Languages that are no programs, and are parsed."""
 
-MARK = re.compile(r"<!-- (example|file|data|command): (.*?) -->")
+MARK = re.compile(r"<!-- (example|file|data|output|command): (.*?) -->")
 NUMBER = re.compile(r"-?\d+(?:\.\d*)?(?:e[-+]?\d+)?")
 VARYING = re.compile(r"^(seconds|peak memory)\b.*$", re.MULTILINE)
 """Lines whose numbers say nothing about the product."""
@@ -53,7 +54,8 @@ class Block:
     @property
     def runs(self) -> bool:
         """Whether the block is a program that can be run here."""
-        return self.language in ("python", *SHELL) and not self.marks.keys() & {"example", "command", "file"}
+        program = self.language in ("python", *SHELL) or "output" in self.marks
+        return program and not self.marks.keys() & {"example", "command", "file"}
 
     def commands(self) -> list[tuple[str, str]]:
         """Return the commands of a console block, each with what it prints."""
@@ -159,8 +161,10 @@ def _outputs(block: Block, page: Path, directory: Path, namespace: dict[str, Any
     if block.language == "python":
         with contextlib.redirect_stdout(io.StringIO()) as output:
             # Lines of the page, so that a traceback names them.
-            exec(compile("\n" * block.line + block.text, str(page), "exec"), namespace)
+            exec(compile("\n" * block.line + block.text, str(page), "exec", dont_inherit=True), namespace)
         yield output.getvalue(), block.shown or ""
+    elif "output" in block.marks:
+        yield _shell(block.marks["output"], directory, fails=False), block.text
     elif block.language == "bash":
         printed = _shell(block.text, directory, fails=False)
         if block.shown is not None:
@@ -184,4 +188,5 @@ def _shell(script: str, directory: Path, *, fails: bool) -> str:
         check=False,
     )
     assert (done.returncode != 0) == fails, f"{script}\nexit code {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done.stdout + (done.stderr[done.stderr.index("distkern: error:") :] if fails else "")
+    printed = done.stdout + (done.stderr[done.stderr.index("distkern: error:") :] if fails else "")
+    return printed.replace(f"{directory}{os.sep}", "")

@@ -93,7 +93,8 @@ def test_blocks_are_found_with_their_marks_and_outputs(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "```python\nprint(1)\n```\n\n```text\n1\n```\n\n<!-- example: needs a cluster -->\n"
-        "```bash\nls\n```\n\nWords.\n\n```text\n2\n```\n\n* A list\n\n  ```console\n  $ echo a \\\n    b\n  a b\n  $ true\n  ```\n"
+        "```bash\nls\n```\n\nWords.\n\n```text\n2\n```\n\n"
+        "* A list\n\n  ```console\n  $ echo a \\\n    b\n  a b\n  $ true\n  ```\n"
     )
     python, output, bash, text, console = blocks_of(page)
     assert (python.shown, output.output_of, python.runs) == ("1\n", "python", True)

@@ -172,7 +172,7 @@ class LSSVMRegressor(BlockRegressor, LeastSquaresSVM):
     """Least-squares support vector regression: every row is a centre, and errors count squared.
 
     Minimises |w|^2 / 2 + gamma / 2 sum_i r_i e_i^2 with e_i = y_i - w'phi(x_i) - b (Suykens and Vandewalle, 1999; named
-    in thesis 3.3.1), f(x) = sum_i a_i k(x, x_i) + b. Solves [0 1'; 1 K + D][b; a] = [0; y] with D = diag(1 / (gamma
+    in thesis 3.3.1), f(x) = sum_i a_i k(x, x_i) + b. Solves ``[0 1'; 1 K + D][b; a] = [0; y]`` with D = diag(1 / (gamma
     r_i)) for row weights r.
     """
 
@@ -209,7 +209,7 @@ class LSSVMClassifier(BlockClassifier, LeastSquaresSVM):
     """Least-squares support vector classification on targets of +-1, one a class for more than two classes.
 
     Minimises |w|^2 / 2 + gamma / 2 sum_i r_i e_i^2 with e_i = y_i - w'phi(x_i) - b (Suykens and Vandewalle, 1999; named
-    in thesis 3.3.1), f(x) = sum_i a_i k(x, x_i) + b. Solves [0 1'; 1 K + D][b; a] = [0; y] with D = diag(1 / (gamma
+    in thesis 3.3.1), f(x) = sum_i a_i k(x, x_i) + b. Solves ``[0 1'; 1 K + D][b; a] = [0; y]`` with D = diag(1 / (gamma
     r_i)) for row weights r. All classes share one matrix.
     """
 

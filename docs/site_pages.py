@@ -1,0 +1,146 @@
+"""What the site is made of beside the pages in this folder, and how links reach it; a hook of mkdocs.
+
+Pages keep the links that are right in the repository. Pages that lie outside this folder join the site,
+files that pages link to are copied, and all links are brought to where their targets are on the site. Tables of the
+job file's keys come from its schema.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[1]
+LINK = re.compile(r"\]\((?!\w+:|#)([^)\s#]+)(#[^)\s]*)?\)")
+KEYS = re.compile(r"^<!-- keys: (\w+) -->$", re.MULTILINE)
+OUTSIDE = ("README.md", "CHANGELOG.md", "deploy/**/*.md", "examples/**/*.md")
+"""Pages of the repository that are not in ``docs``."""
+
+
+def site_place(path: str) -> str:
+    """Return where a file of the repository is on the site."""
+    if path == "README.md":
+        return "index.md"
+    return path.removeprefix("docs/")
+
+
+def repository_place(src_uri: str) -> str:
+    """Return which file of the repository a page of the site is; the inverse of `site_place`."""
+    if src_uri == "index.md":
+        return "README.md"
+    return src_uri if src_uri.startswith(("deploy/", "examples/")) or src_uri == "CHANGELOG.md" else f"docs/{src_uri}"
+
+
+def outside_pages() -> list[str]:
+    """Return the pages outside ``docs``, as paths in the repository."""
+    return sorted({path.relative_to(ROOT).as_posix() for pattern in OUTSIDE for path in ROOT.glob(pattern)})
+
+
+def target_of(page: str, link: str) -> str | None:
+    """Return the file of the repository that a link on a page leads to, or None if there is none."""
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(page), link))
+    if (ROOT / path).is_dir():
+        path = posixpath.join(path, "README.md")
+    return path if not path.startswith("..") and (ROOT / path).is_file() else None
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Add to the navigation what nobody lists: design notes by number, and how-to pages that have no place yet."""
+    assert config.nav is not None
+    docs = ROOT / "docs"
+    notes = sorted(path.relative_to(docs).as_posix() for path in docs.glob("design/0*.md"))
+    listed = set(_leaves(config.nav))
+    others = sorted(path.name for path in docs.glob("*.md") if path.name not in listed)
+    others += [page for page in outside_pages() if site_place(page) not in listed]
+    for section in config.nav:
+        for title, entries in section.items() if isinstance(section, dict) else ():
+            if title == "Design":
+                entries.extend(notes)
+            elif title == "How to":
+                entries.extend(others)
+    return config
+
+
+def _leaves(nav: Any) -> Iterator[str]:
+    if isinstance(nav, str):
+        yield nav
+    else:
+        for entry in nav.values() if isinstance(nav, dict) else nav:
+            yield from _leaves(entry)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages outside ``docs``, and files of the repository that pages link to."""
+    pages = outside_pages()
+    for path in pages:
+        files.append(File.generated(config, site_place(path), abs_src_path=str(ROOT / path)))
+    for file in list(files.documentation_pages()):
+        page = repository_place(file.src_uri)
+        for link, _ in LINK.findall(file.content_string):
+            target = target_of(page, link)
+            if target is not None and files.get_file_from_path(site_place(target)) is None:
+                files.append(File.generated(config, site_place(target), abs_src_path=str(ROOT / target)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Bring links to where their targets are on the site, and fill in the tables of keys."""
+    here = posixpath.dirname(page.file.src_uri)
+    origin = repository_place(page.file.src_uri)
+
+    def moved(match: re.Match[str]) -> str:
+        target = target_of(origin, match[1])
+        if target is None:
+            return match[0]
+        return f"]({posixpath.relpath(site_place(target), here or '.')}{match[2] or ''})"
+
+    return KEYS.sub(lambda match: table_of_keys(match[1]), LINK.sub(moved, markdown))
+
+
+def table_of_keys(section: str) -> str:
+    """Return a section of the job file as a Markdown table."""
+    from distkern.cli import job
+    from distkern.cli.parameters import METHODS, model_fields
+
+    if section == "model":
+        rows = {name: (field.description, []) for name, (_, field) in _all_model_fields().items()}
+        for method in METHODS:
+            for name in model_fields(method):
+                rows[name][1].append(method)
+        lines = ["| key | value | methods |", "|---|---|---|"]
+        for name, (description, methods) in rows.items():
+            which = "all" if len(methods) == len(METHODS) else ", ".join(f"`{method}`" for method in methods)
+            lines.append(f"| `{name}` | {_cell(description)} | {which} |")
+        return "\n".join(lines)
+    schema = {
+        "data": job.DataSection,
+        "cluster": job.ClusterSection,
+        "output": job.OutputSection,
+    }.get(section)
+    if schema is None:
+        raise PluginError(f"there is no section [{section}] in a job file")
+    lines = ["| key | value |", "|---|---|"]
+    for name, field in schema.model_fields.items():
+        lines.append(f"| `{name}` | {_cell(field.description)} |")
+    return "\n".join(lines)
+
+
+def _all_model_fields() -> dict[str, Any]:
+    from distkern.cli.parameters import METHODS, model_fields
+
+    fields: dict[str, Any] = {}
+    for method in METHODS:
+        fields = model_fields(method) | fields
+    return fields
+
+
+def _cell(description: str | None) -> str:
+    return (description or "see the estimator").replace("|", "\\|")

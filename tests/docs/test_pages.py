@@ -119,9 +119,10 @@ def test_calls_in_scripts_are_found_and_checked() -> None:
     script = (
         'srun .venv/bin/distkern train "$JOB" --resume && python -m distkern info RUN  # distkern no\n'
         "echo distkern.log\n"
+        "distkern info RUN --json | python3 -c '\nimport json'\n"
     )
     calls = list(distkern_calls(script))
-    assert calls == [["train", "$JOB", "--resume"], ["info", "RUN"]]
+    assert calls == [["train", "$JOB", "--resume"], ["info", "RUN"], ["info", "RUN", "--json"]]
     for call in calls:
         check_call(call)
     for wrong in (["tain"], ["train", "job.toml", "--worker", "2"], ["plan", "-x"]):

@@ -106,16 +106,19 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def table_of_keys(section: str) -> str:
-    """Return a section of the job file as a Markdown table."""
+    """Return a section of the job file, or the stop reasons, as a Markdown table."""
     from distkern.cli import job
     from distkern.cli.parameters import METHODS, model_fields
 
+    if section == "stop_reasons":
+        return table_of_reasons()
     if section == "model":
         rows = {name: (field.description, []) for name, (_, field) in _all_model_fields().items()}
         for method in METHODS:
             for name in model_fields(method):
                 rows[name][1].append(method)
         lines = ["| key | value | methods |", "|---|---|---|"]
+        lines.append(f"| `method` | {_cell(job.ModelSection.model_fields['method'].description)} | all |")
         for name, (description, methods) in rows.items():
             which = "all" if len(methods) == len(METHODS) else ", ".join(f"`{method}`" for method in methods)
             lines.append(f"| `{name}` | {_cell(description)} | {which} |")
@@ -133,12 +136,20 @@ def table_of_keys(section: str) -> str:
     return "\n".join(lines)
 
 
+def table_of_reasons() -> str:
+    """Return the reasons why selection ends as a Markdown table."""
+    from distkern.stopping import StopReason
+
+    rows = (f"| `{reason}` | {_cell(reason.advice)} |" for reason in StopReason)
+    return "\n".join(["| `stop_reason_` | advice |", "|---|---|", *rows])
+
+
 def _all_model_fields() -> dict[str, Any]:
     from distkern.cli.parameters import METHODS, model_fields
 
     fields: dict[str, Any] = {}
     for method in METHODS:
-        fields = model_fields(method) | fields
+        fields |= {name: field for name, field in model_fields(method).items() if name not in fields}
     return fields
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import json
 import shlex
@@ -75,8 +76,11 @@ def distkern_calls(script: str) -> Iterator[list[str]]:
     for line in script.replace("\\\n", " ").splitlines():
         lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
         lexer.whitespace_split = True
+        words = []
+        with contextlib.suppress(ValueError):  # a quotation that ends on another line
+            words.extend(lexer)
         call: list[str] | None = None
-        for word in lexer:
+        for word in words:
             if set(word) <= OPERATORS:
                 if call is not None:
                     yield call

@@ -15,6 +15,9 @@ from tests.docs.spelling import check, check_call, check_job, check_python, dist
 PATTERNS = ("README.md", "docs/**/*.md", "deploy/**/*.md", "examples/**/*.md")
 PAGES = sorted(path for pattern in PATTERNS for path in ROOT.glob(pattern))
 
+UNMARKED = {"README.md": "its comments before blocks are still to come"}
+"""Pages whose blocks are not told apart yet, and why."""
+
 STARTS_WORKERS = {"README.md", "docs/clusters.md"}
 
 LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)[^)]*\)")
@@ -31,7 +34,13 @@ def of_page(page: Path) -> object:
         marks.append(pytest.mark.slow)
     if place(page) in STARTS_WORKERS:
         marks.append(pytest.mark.cluster)
-    return pytest.param(page, id=place(page), marks=marks)
+    return pytest.param(page, id=place(page), marks=[*marks, *pending(page)])
+
+
+def pending(page: Path) -> list[pytest.MarkDecorator]:
+    """The expectation that a page fails whose comments are still to come."""
+    reason = UNMARKED.get(place(page))
+    return [] if reason is None else [pytest.mark.xfail(reason=reason, strict=True)]
 
 
 all_pages = pytest.mark.parametrize("page", PAGES, ids=place)
@@ -48,7 +57,7 @@ def test_blocks_print_what_the_page_shows(page: Path, tmp_path: Path, monkeypatc
     run_page(page, tmp_path)
 
 
-@all_pages
+@pytest.mark.parametrize("page", [pytest.param(page, id=place(page), marks=pending(page)) for page in PAGES])
 def test_every_block_is_run_or_says_why_not(page: Path) -> None:
     silent = [
         f"line {block.line}: {block.language or 'no language'}"
@@ -119,9 +128,10 @@ def test_calls_in_scripts_are_found_and_checked() -> None:
     script = (
         'srun .venv/bin/distkern train "$JOB" --resume && python -m distkern info RUN  # distkern no\n'
         "echo distkern.log\n"
+        "distkern info RUN --json | python3 -c '\nimport json'\n"
     )
     calls = list(distkern_calls(script))
-    assert calls == [["train", "$JOB", "--resume"], ["info", "RUN"]]
+    assert calls == [["train", "$JOB", "--resume"], ["info", "RUN"], ["info", "RUN", "--json"]]
     for call in calls:
         check_call(call)
     for wrong in (["tain"], ["train", "job.toml", "--worker", "2"], ["plan", "-x"]):

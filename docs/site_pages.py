@@ -15,7 +15,7 @@ from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,6 +23,9 @@ LINK = re.compile(r"\]\((?!\w+:|#)([^)\s#]+)(#[^)\s]*)?\)")
 KEYS = re.compile(r"^<!-- keys: (\w+) -->$", re.MULTILINE)
 OUTSIDE = ("README.md", "CHANGELOG.md", "deploy/**/*.md", "examples/**/*.md")
 """Pages of the repository that are not in ``docs``."""
+
+origins: dict[str, str] = {}
+"""Which file of the repository each file of the site is."""
 
 
 def site_place(path: str) -> str:
@@ -32,31 +35,29 @@ def site_place(path: str) -> str:
     return path.removeprefix("docs/")
 
 
-def repository_place(src_uri: str) -> str:
-    """Return which file of the repository a page of the site is; the inverse of `site_place`."""
-    if src_uri == "index.md":
-        return "README.md"
-    return src_uri if src_uri.startswith(("deploy/", "examples/")) or src_uri == "CHANGELOG.md" else f"docs/{src_uri}"
-
-
 def outside_pages() -> list[str]:
     """Return the pages outside ``docs``, as paths in the repository."""
     return sorted({path.relative_to(ROOT).as_posix() for pattern in OUTSIDE for path in ROOT.glob(pattern)})
 
 
 def target_of(page: str, link: str) -> str | None:
-    """Return the file of the repository that a link on a page leads to, or None if there is none."""
+    """Return the file of the repository that a link on a page leads to, or None if there is none.
+
+    A folder is its README.md, whether there is one or not.
+    """
     path = posixpath.normpath(posixpath.join(posixpath.dirname(page), link))
+    if path.startswith(".."):
+        return None
     if (ROOT / path).is_dir():
-        path = posixpath.join(path, "README.md")
-    return path if not path.startswith("..") and (ROOT / path).is_file() else None
+        return posixpath.join(path, "README.md")
+    return path if (ROOT / path).is_file() or (path.endswith("/README.md") and (ROOT / path).parent.is_dir()) else None
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Add to the navigation what nobody lists: design notes by number, and how-to pages that have no place yet."""
     assert config.nav is not None
     docs = ROOT / "docs"
-    notes = sorted(path.relative_to(docs).as_posix() for path in docs.glob("design/0*.md"))
+    notes = sorted(path.relative_to(docs).as_posix() for path in docs.glob("design/[0-9]*.md"))
     listed = set(_leaves(config.nav))
     others = sorted(path.name for path in docs.glob("*.md") if path.name not in listed)
     others += [page for page in outside_pages() if site_place(page) not in listed]
@@ -78,23 +79,43 @@ def _leaves(nav: Any) -> Iterator[str]:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages outside ``docs``, and files of the repository that pages link to."""
-    pages = outside_pages()
-    for path in pages:
-        files.append(File.generated(config, site_place(path), abs_src_path=str(ROOT / path)))
-    for file in list(files.documentation_pages()):
-        page = repository_place(file.src_uri)
+    """Add the pages outside ``docs``, and what pages link to: files as they are, folders as lists of their files."""
+    origins.clear()
+    origins.update({file.src_uri: f"docs/{file.src_uri}" for file in files})
+    for path in outside_pages():
+        _add(files, config, path)
+    waiting = [file for file in files.documentation_pages() if file.src_uri in origins]
+    while waiting:
+        file = waiting.pop()
         for link, _ in LINK.findall(file.content_string):
-            target = target_of(page, link)
+            target = target_of(origins[file.src_uri], link)
             if target is not None and files.get_file_from_path(site_place(target)) is None:
-                files.append(File.generated(config, site_place(target), abs_src_path=str(ROOT / target)))
+                added = _add(files, config, target)
+                if added.is_documentation_page():
+                    waiting.append(added)
     return files
+
+
+def _add(files: Files, config: MkDocsConfig, path: str) -> File:
+    """Add a file of the repository to the site."""
+    place = site_place(path)
+    source = ROOT / path
+    if source.exists():
+        file = File.generated(config, place, abs_src_path=str(source))
+    else:
+        names = sorted(item.name for item in source.parent.iterdir() if item.is_file())
+        listing = "".join(f"* [{name}]({name})\n" for name in names)
+        content = f"# {posixpath.dirname(path)}\n\n{listing}"
+        file = File.generated(config, place, content=content, inclusion=InclusionLevel.NOT_IN_NAV)
+    files.append(file)
+    origins[place] = path
+    return file
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Bring links to where their targets are on the site, and fill in the tables of keys."""
     here = posixpath.dirname(page.file.src_uri)
-    origin = repository_place(page.file.src_uri)
+    origin = origins[page.file.src_uri]
 
     def moved(match: re.Match[str]) -> str:
         target = target_of(origin, match[1])

@@ -16,6 +16,7 @@ _EXPORTS = {
     "PassPlan": "pass_plan",
     "count_targets": "running",
     "plan_job": "running",
+    "Finish": "cross_validation",
     "SearchResult": "searching",
     "problem_counts": "running",
     "search_once": "search_record",

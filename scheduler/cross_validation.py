@@ -6,15 +6,17 @@ the same blocks. The features are scaled by the statistics of all rows, which no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.errors import DataError
 from distkern.events import EventBus
 from distkern.kernels import Kernel, kernel_of_centers
+from distkern.scaling import FeatureScaling
 from distkern.scheduler.answers import LoadAnswer
 from distkern.scheduler.backends import Backend
 from distkern.scheduler.kernel_space import (
@@ -47,6 +49,20 @@ VARIED = frozenset({"kernel", "sigma", "max_centers", "regularization", "stop", 
 """Settings that may differ between the jobs of one group; all others decide what the blocks do."""
 
 
+WeighPrefix = Callable[[Path, int], Array]
+"""Gives the weights of a path's first centres, shape (count + 1, T), the intercept on centred targets first."""
+
+
+@dataclass(frozen=True)
+class Finish:
+    """What becomes of the paths of a job: the model that a fold is predicted with."""
+
+    multiclass: str
+    """How outputs are decided on, see `distkern.decisions.decide`."""
+    weigh: Callable[[Kernel, FeatureScaling], WeighPrefix] | None = None
+    """From a kernel and a scaling to what weighs; None for the weights of the paths themselves."""
+
+
 @dataclass(frozen=True)
 class FoldErrors:
     """What a cross-validation found."""
@@ -68,6 +84,7 @@ def cross_validate(
     source: BlockSource,
     backend: Backend,
     events: EventBus,
+    finishes: Sequence[Finish] | None = None,
     limit: TimeLimit | None = None,
 ) -> FoldErrors:
     """Train jobs outside folds, in one pass over the rows.
@@ -88,6 +105,8 @@ def cross_validate(
         Where blocks and factors live.
     events : EventBus
         Told of reads; the rounds of so many problems say nothing.
+    finishes : sequence of Finish, optional
+        What becomes of the paths of each job; by default their own weights, and decisions as they were trained.
     limit : TimeLimit, optional
         When the search must have ended.
 
@@ -98,8 +117,9 @@ def cross_validate(
     DataError
         The rows cannot be trained on, or those outside some fold cannot.
     """
+    finishes = finishes or [Finish(job.multiclass) for job in jobs]
     with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):
-        return _cross_validate(jobs, models, folds, source, backend, events, limit or TimeLimit())
+        return _cross_validate(jobs, models, folds, source, backend, events, finishes, limit or TimeLimit())
 
 
 def _cross_validate(
@@ -109,6 +129,7 @@ def _cross_validate(
     source: BlockSource,
     backend: Backend,
     events: EventBus,
+    finishes: Sequence[Finish],
     limit: TimeLimit,
 ) -> FoldErrors:
     limit.begin()
@@ -134,8 +155,8 @@ def _cross_validate(
     spaces = [fit_kernel_space(all_rows, job, job.sigma_factor) for job in jobs]
     scaling = spaces[0][0]
     outside = [_outside(loaded, fold) for fold in range(folds.count)]
-    for rest in outside:
-        check_statistics(rest, source, first)
+    for fold in sorted({fold for _, fold in models}):
+        _check_outside(outside[fold], fold, folds, source, first)
     problems_of: list[list[Posed]] = []
     for index, fold in models:
         job, rest, kernel = jobs[index], outside[fold], spaces[index][1]
@@ -156,8 +177,10 @@ def _cross_validate(
     scored = []
     for (index, fold), problems in zip(models, problems_of, strict=True):
         parts = [(next(waiting), next(paths)) for _ in problems]
+        kernel, finish = spaces[index][1], finishes[index]
+        weigh = Path.weights if finish.weigh is None else finish.weigh(kernel, scaling)
         held = OtherFolds(folds, fold)
-        scored.append(_fold_model(held, spaces[index][1], parts, jobs[index].multiclass, source.n_features))
+        scored.append(_fold_model(held, kernel, parts, weigh, finish.multiclass, source.n_features))
     answers = backend.exchange(Score(tuple(scored))).problems
     backend.finish()
     errors = np.full(len(models), np.nan)
@@ -184,8 +207,24 @@ def _widened(posed: Posed, pool: int, batch: int, panel: int) -> Posed:
     return replace(posed, settings=settings, problem=replace(posed.problem, draw=settings.draw(0)))
 
 
+def _check_outside(rest: LoadAnswer, fold: int, folds: Folds, source: BlockSource, job: TrainingJob) -> None:
+    try:
+        check_statistics(rest, source, job)
+    except DataError as error:
+        raise DataError(
+            f"the rows outside fold {fold + 1} of {folds.count} cannot be trained on: {error.message}; ask for other "
+            "folds (folds), or give more rows",
+            kind=error.kind,
+        ) from error
+
+
 def _fold_model(
-    held: OtherFolds, kernel: Kernel, parts: Sequence[tuple[Posed, Path]], multiclass: str, n_features: int
+    held: OtherFolds,
+    kernel: Kernel,
+    parts: Sequence[tuple[Posed, Path]],
+    weigh: WeighPrefix,
+    multiclass: str,
+    n_features: int,
 ) -> FoldModel:
     """Put the kept prefixes of a model's paths side by side."""
     n_outputs = sum(len(posed.outputs) for posed, _ in parts)
@@ -196,7 +235,7 @@ def _fold_model(
     widths = [path.widths[:count] for (_, path), count in zip(parts, counts, strict=True)]
     start = 0
     for (posed, path), count in zip(parts, counts, strict=True):
-        weights, columns = path.weights(count), list(posed.outputs)
+        weights, columns = weigh(path, count), list(posed.outputs)
         coef[start : start + count, columns] = weights[1:]
         intercept[columns] = weights[0] + posed.problem.target_means
         features.append(path.features[:count])

@@ -248,8 +248,9 @@ class _Training:
             if job.classification and classes is None:
                 classes = self._find_classes()
         if classes is not None and len(classes) < 2:
+            only = np.asarray(classes).tolist()[0]
             raise DataError(
-                f"the target holds one class only ({classes[0]!r}); a classifier needs at least two classes: give all "
+                f"the target holds one class only ({only!r}); a classifier needs at least two classes: give all "
                 "of them to the first partial_fit (classes)",
                 kind="one-class",
             )

@@ -11,6 +11,7 @@ import numpy as np
 
 from distkern.errors import JobError
 from distkern.kernels import kernel_from_parameters
+from distkern.scheduler.cross_validation import Finish
 from distkern.scheduler.identity import EXTENSIBLE, identity_of
 from distkern.scheduler.searching import SearchResult, search_settings
 from distkern.scheduler.training import TrainingJob
@@ -34,7 +35,7 @@ def search_once(
     """
     if run is None:
         return search_settings(jobs, n_folds, source, **how)
-    name = _name(jobs, n_folds, source)
+    name = _name(jobs, n_folds, source, how.get("finishes"))
     kept = run.search
     found = None if kept is None or kept.get("of") != name else _restored(kept, (len(jobs), n_folds))
     if found is None:
@@ -43,10 +44,11 @@ def search_once(
     return found
 
 
-def _name(jobs: Sequence[TrainingJob], n_folds: int, source: BlockSource) -> str:
+def _name(jobs: Sequence[TrainingJob], n_folds: int, source: BlockSource, finishes: Sequence[Finish] | None) -> str:
     """Name a search by what decides its result."""
     identities = [(identity_of(job, source), getattr(job, EXTENSIBLE)) for job in jobs]
-    facts = [identities[0][0]["data"], n_folds, [(identity["model"], most) for identity, most in identities]]
+    decided = None if finishes is None else [finish.multiclass for finish in finishes]
+    facts = [identities[0][0]["data"], n_folds, [(identity["model"], most) for identity, most in identities], decided]
     text = json.dumps(facts, sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.errors import DataError
 from distkern.events import EventBus, Subscriber
 from distkern.kernels import Kernel
 from distkern.scheduler.backends import AnnouncingBackend
-from distkern.scheduler.cross_validation import VARIED, cross_validate
+from distkern.scheduler.cross_validation import VARIED, Finish, cross_validate
 from distkern.scheduler.memory import Workload
 from distkern.scheduler.pass_plan import out_of_memory
 from distkern.scheduler.plan import TrainingPlan
@@ -65,6 +66,7 @@ def search_settings(
     n_folds: int,
     source: BlockSource,
     *,
+    finishes: Sequence[Finish] | None = None,
     leave_out: bool = True,
     client: Any = None,
     factors: str = "auto",
@@ -82,6 +84,8 @@ def search_settings(
         Folds, at least 2.
     source : BlockSource
         Training rows.
+    finishes : sequence of Finish, optional
+        What becomes of the paths of each setting, as for `cross_validate`.
     leave_out : bool
         Whether a setting that cannot win any more loses its other folds, if they do not fit beside those before.
     client, factors, memory_limit, subscribers
@@ -102,6 +106,8 @@ def search_settings(
     RunError
         ``time-limit``.
     """
+    if n_folds > source.n_rows:
+        raise DataError(f"folds={n_folds}: there are {source.n_rows} rows only", kind="too-few-rows")
     started = perf_counter()
     limit = limit or TimeLimit()
     events = EventBus(subscribers)
@@ -125,6 +131,7 @@ def search_settings(
                     source,
                     AnnouncingBackend(backend, events, plan.peak, "search", limit),
                     events,
+                    None if finishes is None else [finishes[i] for i in group],
                     limit,
                 )
             except MemoryError as error:

@@ -73,8 +73,8 @@ def train(
     """Train the model that JOB.toml describes.
 
     The job file has the sections [data] (train and test, or x and y), [model] (method and any parameter of
-    the estimator), [cluster] (workers, memory and what starts them, or scheduler) and [output] (model and run). Texts in
-    it may refer to environment variables, as in ${NAME} or ${NAME:-default}.
+    the estimator), [cluster] (workers, memory and what starts them, or scheduler) and [output] (model and run). Texts
+    in it may refer to environment variables, as in ${NAME} or ${NAME:-default}.
 
     Ctrl-C or SIGTERM ends the training after the exchange under way, and a second one at once; where the job names
     a run, --resume then goes on.

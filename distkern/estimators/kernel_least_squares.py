@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
@@ -18,14 +19,16 @@ from distkern.errors import BudgetError, DataError, JobError, RunError
 from distkern.estimators.assembly import Weigh, assemble, path_weights, prefix_lengths
 from distkern.estimators.block_estimator import BY_REFERENCE, BlockEstimator
 from distkern.estimators.norm_refit import NormRefit
-from distkern.estimators.parameters import byte_count, check_parameters, width_values
+from distkern.estimators.parameters import byte_count, check_parameters, refuse, width_values
 from distkern.estimators.projections import Projections, projection_arrays, restore_projections
 from distkern.estimators.widths import sigma_results, width_jobs
 from distkern.events import Event, Subscriber
 from distkern.factors import PER_TARGET
-from distkern.kernels import kernel_of_centers
+from distkern.kernels import Kernel, kernel_of_centers
 from distkern.model import KernelModel
+from distkern.scaling import FeatureScaling
 from distkern.scheduler import (
+    Finish,
     SearchResult,
     TimeLimit,
     TrainingJob,
@@ -42,6 +45,7 @@ from distkern.scheduler import (
     workload,
 )
 from distkern.scheduler.calibrating import draw_rows, outputs_left_out
+from distkern.scheduler.cross_validation import WeighPrefix
 from distkern.scheduler.threads import single_threaded_blas
 from distkern.stopping import StopReason
 from distkern.storage import (
@@ -148,7 +152,7 @@ class KernelLeastSquares(Projections, BlockEstimator):
 
     def _search(
         self,
-        jobs: Sequence[TrainingJob],
+        trials: Sequence[KernelLeastSquares],
         n_folds: int,
         X: Any,
         y: Any,
@@ -157,13 +161,14 @@ class KernelLeastSquares(Projections, BlockEstimator):
         leave_out: bool,
         limit: TimeLimit,
     ) -> SearchResult:
-        """Cross-validate settings on the rows that `fit` would take; `jobs` has one a setting."""
+        """Cross-validate settings on the rows that `fit` would take; `trials` are estimators that have them."""
         source, client = self._rows_to_train(X, y, sample_weight)
         with published(client, f"search for {type(self).__name__}") as shown:
             found = search_settings(
-                jobs,
+                [trial.training_job() for trial in trials],
                 n_folds,
                 source,
+                finishes=[trial._finish() for trial in trials],
                 leave_out=leave_out,
                 client=client,
                 factors=self.factors,
@@ -182,12 +187,21 @@ class KernelLeastSquares(Projections, BlockEstimator):
         value = getattr(self, "refit", None)
         return None if value == "none" else value
 
-    def _weigh(self, result: TrainingResult) -> Weigh:
+    def _weigh(self, kernel: Kernel, scaling: FeatureScaling) -> Weigh:
         """Return what gives a prefix of a path its weights."""
         if self._plain_refit() is None:
             return path_weights
         per_target = str(self._plain_regularization()).endswith(PER_TARGET)
-        return NormRefit(result.kernel, result.scaling, float(self.epsilon), per_target)
+        return NormRefit(kernel, scaling, float(self.epsilon), per_target)
+
+    def _finish(self) -> Finish:
+        """What a search makes of the paths of this setting."""
+
+        def weigh(kernel: Kernel, scaling: FeatureScaling) -> WeighPrefix:
+            weighed = self._weigh(kernel, scaling)
+            return lambda path, count: weighed(path, count).weights
+
+        return Finish(getattr(self, "multiclass", "shared"), None if self._plain_refit() is None else weigh)
 
     def _check_parameters(self) -> None:
         check_parameters(self)
@@ -219,7 +233,8 @@ class KernelLeastSquares(Projections, BlockEstimator):
             job = self.training_job()
             if isinstance(self.sigma, str) and self.sigma == "cv":
                 tried = width_jobs(job)
-                found = search_once(run, tried, int(self.folds), source, **where)
+                finishes = [self._finish()] * len(tried)
+                found = search_once(run, tried, int(self.folds), source, finishes=finishes, **where)
                 self.cv_results_ = sigma_results(found)
                 job = tried[found.best]
             result = run_training(job, source, run=run, **where)
@@ -284,6 +299,8 @@ class KernelLeastSquares(Projections, BlockEstimator):
         """Make or reopen the run directory, and tell which; a caller that gives one as it is looks after it."""
         if self.run_dir is None or isinstance(self.run_dir, RunDirectory):
             return self.run_dir, False
+        if not isinstance(self.run_dir, (str, os.PathLike)):
+            raise refuse("run_dir", self.run_dir, "a path, or None")
         parameters = {
             name: value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
             for name, value in self.get_params(deep=False).items()
@@ -299,7 +316,9 @@ class KernelLeastSquares(Projections, BlockEstimator):
     def _take(self, result: TrainingResult, n_centers: list[int]) -> None:
         """Set the fitted attributes from one prefix of every path."""
         started = perf_counter()
-        assembled = assemble(result.paths, result.outputs, result.target_means, n_centers, self._weigh(result))
+        assembled = assemble(
+            result.paths, result.outputs, result.target_means, n_centers, self._weigh(result.kernel, result.scaling)
+        )
         seconds = perf_counter() - started if self._plain_refit() else 0.0
         self._result = result
         self._prefixes = n_centers

@@ -220,7 +220,8 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
     def log_likelihood(self, X: Any) -> Any:
         """Return log p(x | class) up to a number that all classes share: emission scores of hidden Markov models.
 
-        By Bayes' rule, log P(class | x) - log P(class) with the shares of the training rows as P(class).
+        By Bayes' rule, log P(class | x) - log P(class) with the shares of the training rows as P(class); minus infinity
+        for a class that no training row had, as a stream may name one.
 
         Parameters
         ----------

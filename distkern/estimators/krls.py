@@ -14,7 +14,7 @@ from distkern.estimators.calibrated import class_weights_of
 from distkern.estimators.containers import open_rows, require_names
 from distkern.estimators.documentation import described
 from distkern.estimators.kinds import BlockClassifier, BlockRegressor
-from distkern.estimators.parameters import DTYPES, byte_count, check_kernel_space, integer, number, one_of
+from distkern.estimators.parameters import DTYPES, byte_count, check_kernel_space, integer, number, one_of, refuse
 from distkern.kernels import Kernel
 from distkern.krls import Dictionary, ReducedSums, packed_size
 from distkern.model import KernelModel
@@ -192,6 +192,9 @@ class KernelRecursiveLeastSquares(BlockEstimator):
         if client is None and not isinstance(source, ArraySource):
             client = current_client()
         given = None if classes is None else np.unique(plain_labels(np.asarray(classes)))
+        known = None if before is None else before.classes
+        if given is not None and known is not None and not np.array_equal(given, known):
+            raise refuse("classes", given.tolist(), f"as in the first call, {np.asarray(known).tolist()}")
         self._advance(source, client, before, given, checked=False)
 
     def _so_far(self) -> Recursion | None:

@@ -16,9 +16,6 @@ Array = NDArray[np.float64]
 
 SMALLEST_PROBABILITY = 1e-6
 
-SMALLEST_PRIOR = 1e-12
-"""Share that a class without training rows is given."""
-
 
 def all_targets(values: Array) -> Array:
     """Return every target, shape (n, T)."""
@@ -51,9 +48,10 @@ def probabilities(values: Array, calibration: AnyCalibration | None = None) -> A
 
 
 def log_likelihoods(values: Array, probabilities: Finish[Array], priors: Array) -> Array:
-    """Return log P(class | x) - log P(class), shape (n, n_classes)."""
+    """Return log P(class | x) - log P(class), shape (n, n_classes); minus infinity where P(class) is 0."""
     logs = np.log(np.maximum(probabilities(values), np.finfo(np.float64).tiny))
-    return np.asarray(logs - np.log(np.maximum(priors, SMALLEST_PRIOR)))
+    scores = logs - np.log(np.where(priors > 0, priors, 1.0))
+    return np.where(priors > 0, scores, -np.inf)
 
 
 def labels_and_probabilities(

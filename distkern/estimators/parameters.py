@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -145,7 +145,15 @@ def check_parameters(estimator: Any) -> None:
         integer("selection_rows", estimator.selection_rows, 2)
     if estimator.max_seconds is not None:
         number("max_seconds", estimator.max_seconds, open_interval=True)
+    check_callbacks(estimator.callbacks)
     check_kernel_space(estimator)
+
+
+def check_callbacks(callbacks: Any) -> None:
+    """Check that `callbacks` are callables, or None."""
+    listed = callbacks is None or (isinstance(callbacks, Iterable) and not isinstance(callbacks, (str, bytes)))
+    if not listed or not all(callable(callback) for callback in callbacks or ()):
+        raise refuse("callbacks", callbacks, "a list of functions that take an event")
 
 
 def check_surroundings(estimator: Any) -> None:

@@ -27,7 +27,8 @@ class GridSearch(BaseEstimator):
     into memory: rows are read once for as many settings and folds as memory holds, and a fold of a row depends on its
     number alone. Features are scaled once, by the statistics of all rows. Where several reads are made, a setting whose
     errors already add up to more than those of another on all folds is not trained outside its other folds: errors are
-    not negative, so it cannot be the best.
+    not negative, so it cannot be the best. With `selection_rows` the search is one on the sample alone: models are
+    tested on its rows, with weights that are fitted on its rows.
 
     Parameters
     ----------
@@ -99,12 +100,18 @@ class GridSearch(BaseEstimator):
                 kind="invalid-parameter",
             )
         settings = [dict(setting) for setting in ParameterGrid(self.param_grid)]
-        for name in (*BY_REFERENCE, "factors", "memory_limit", "max_seconds", "run_dir", "refit"):
+        for name in (*BY_REFERENCE, "factors", "memory_limit", "max_seconds", "run_dir"):
             if any(name in setting for setting in settings):
                 raise JobError(
                     f"param_grid names {name}, which the search cannot tell apart: set it on the estimator",
                     kind="invalid-parameter",
                 )
+        if any("selection_rows" in setting for setting in settings):
+            raise JobError(
+                "param_grid names selection_rows: a search tests on the rows that it selects on, so errors for "
+                "different numbers of them cannot be compared; set it on the estimator",
+                kind="invalid-parameter",
+            )
         trials = [clone(self.estimator).set_params(**setting) for setting in settings]
         for trial in trials:
             trial._check_parameters()
@@ -114,8 +121,7 @@ class GridSearch(BaseEstimator):
                     kind="invalid-parameter",
                 )
         limit = trials[0]._time_limit()
-        jobs = [trial.training_job() for trial in trials]
-        found = trials[0]._search(jobs, self.folds, X, y, sample_weight, leave_out=not self.complete, limit=limit)
+        found = trials[0]._search(trials, self.folds, X, y, sample_weight, leave_out=not self.complete, limit=limit)
         results = summarise(found)
         self.cv_results_ = {"params": settings, **results}
         self.best_index_ = found.best

@@ -19,6 +19,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
 import distkern as dk
+from distkern.errors import JobError
 from distkern.scheduler import Workload
 from distkern.storage import ArraySource
 
@@ -339,3 +340,13 @@ def test_published_sets(name: str, error_below: float, shared_data: Any) -> None
     data = shared_data(name)
     model = dk.KRLSClassifier(nu=0.02).fit(data["X_train"], data["y_train"])
     assert 100 * np.mean(model.predict(data["X_test"]) != data["y_test"]) < error_below
+
+
+def test_a_class_that_no_row_had_has_no_likelihood() -> None:
+    X, y = np.random.default_rng(0).normal(size=(40, 2)), np.zeros(40, dtype=int)
+    model = dk.KRLSClassifier(sigma=1.0).partial_fit(X, y, classes=[0, 1])
+    scores = model.log_likelihood(X)
+    assert (scores[:, 1] == -np.inf).all()
+    assert np.isfinite(scores[:, 0]).all()
+    with pytest.raises(JobError, match=r"classes.*as in the first call, \[0, 1\]"):
+        model.partial_fit(X, y, classes=[0, 1, 2])

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
 
 import distkern as dk
-from distkern.errors import JobError
+from distkern.errors import DataError, JobError
 from distkern.estimators.widths import SIGMA_FACTORS
 from distkern.scheduler.problems import Folds
 
@@ -66,6 +66,44 @@ def test_the_grid_agrees_with_scikit_learns_on_the_same_folds() -> None:
         np.testing.assert_allclose(short.cv_results_[name][whole], ours.cv_results_[name][whole])
 
 
+@pytest.mark.parametrize(
+    ("estimator", "grid"),
+    [
+        (dk.OROLSRegressor(refit="rkhs", stop=None, max_centers=60), {"sigma": [0.1, 0.3, 1.0]}),
+        (dk.OROLSRegressor(sigma=0.2, stop=None, max_centers=60), {"refit": [None, "rkhs"]}),
+        (
+            dk.OROLSClassifier(multiclass="dag", max_centers=8),
+            {"sigma": [0.2, 1.0], "multiclass": ["dag", "one-vs-one"]},
+        ),
+    ],
+)
+def test_a_fold_is_predicted_as_the_estimator_would(estimator: Any, grid: Any) -> None:
+    X, y = ring(300)
+    if isinstance(estimator, dk.OROLSRegressor):
+        y = np.sin(3 * X[:, 0]) + 0.3 * np.random.default_rng(0).normal(size=len(X))
+    else:
+        y = np.where(X[:, 0] + 0.4 * X[:, 1] > 0.2, y, "left")
+    estimator = estimator.set_params(sampler="all", standardize=False)
+    ours = dk.GridSearch(estimator, grid, folds=3, complete=True).fit(X, y)
+    scoring = "accuracy" if hasattr(estimator, "predict_proba") else "neg_mean_squared_error"
+    folds = PredefinedSplit(Folds(3, 0).numbers(0, len(X)))
+    theirs = GridSearchCV(estimator, grid, cv=folds, scoring=scoring, refit=False).fit(X, y).cv_results_
+    expected = np.column_stack([theirs[f"split{k}_test_score"] for k in range(3)])
+    expected = 1 - expected if scoring == "accuracy" else -expected
+    tolerance = {"atol": 0.011} if scoring == "accuracy" else {"rtol": 1e-6}
+    np.testing.assert_allclose(ours.cv_results_["errors"], expected, **tolerance)
+    assert ours.best_index_ == int(np.argmin(expected.mean(axis=1)))
+
+
+def test_a_fold_that_leaves_one_class_is_named() -> None:
+    X, y = ring(90)
+    alone = np.where(np.arange(90) == 89, "rare", "common")
+    with pytest.raises(DataError, match=r"outside fold \d of 3 .* one class only \('common'\)"):
+        dk.GridSearch(dk.OROLSClassifier(max_centers=9), {"sigma": [0.3, 1.0]}, folds=3).fit(X, alone)
+    with pytest.raises(DataError, match="folds=91: there are 90 rows only"):
+        dk.OROLSClassifier(sigma="cv", folds=91).fit(X, y)
+
+
 def test_regression_from_a_store(tmp_path: Any) -> None:
     rng = np.random.default_rng(0)
     X = rng.uniform(-3, 3, (500, 1))
@@ -84,6 +122,7 @@ def test_regression_from_a_store(tmp_path: Any) -> None:
         ({"sigma": ["cv"]}, "searches by itself"),
         ({"sigma": [-1.0]}, "sigma"),
         ({"client": [None]}, "set it on the estimator"),
+        ({"selection_rows": [50, None]}, "cannot be compared"),
         ({"sigma": [1.0], "memory_limit": ["1GiB"]}, "set it on the estimator"),
     ],
 )

@@ -22,9 +22,16 @@ REQUEST = re.compile(
 STYLE_REQUEST = re.compile(r"""(?:url\(|@import)\s*["']?(?:https?:)?//""")
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("site")
+def test_the_site_is_built_without_a_warning_and_complete(tmp_path: Path) -> None:
+    """One test, since a build takes half a minute, and tests of a module may run in several processes."""
+    build(tmp_path)
+    every_page_is_there(tmp_path)
+    every_public_name_is_in_the_reference(tmp_path)
+    nothing_is_asked_of_another_host(tmp_path)
+    links_of_the_readme_stay_on_the_site(tmp_path)
+
+
+def build(directory: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(directory)],
         cwd=ROOT,
@@ -36,10 +43,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WARNING" not in done.stdout + done.stderr
-    return directory
 
 
-def test_every_page_is_on_the_site(site: Path) -> None:
+def every_page_is_there(site: Path) -> None:
     pages = [path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
     found = [
         site / (page.parent / ("index" if page.name == "README.md" else page.stem)).with_suffix(".html")
@@ -49,13 +55,13 @@ def test_every_page_is_on_the_site(site: Path) -> None:
     assert not [path for path in found if not path.exists()]
 
 
-def test_every_public_name_is_in_the_reference(site: Path) -> None:
+def every_public_name_is_in_the_reference(site: Path) -> None:
     reference = "".join(path.read_text() for path in (site / "reference").glob("*.html"))
     anchors = {name.rsplit(".", 1)[-1] for name in re.findall(r'id="(distkern\.[\w.]+)"', reference)}
     assert set(distkern.__all__) - {"__version__"} <= anchors
 
 
-def test_nothing_is_asked_of_another_host(site: Path) -> None:
+def nothing_is_asked_of_another_host(site: Path) -> None:
     html, css = list(site.rglob("*.html")), list(site.rglob("*.css"))
     assert html
     assert css
@@ -63,7 +69,7 @@ def test_nothing_is_asked_of_another_host(site: Path) -> None:
     assert not [path.name for path in css if STYLE_REQUEST.search(path.read_text())]
 
 
-def test_links_of_the_readme_stay_on_the_site(site: Path) -> None:
+def links_of_the_readme_stay_on_the_site(site: Path) -> None:
     home = (site / "index.html").read_text()
     assert 'href="methods/index.html"' in home
     assert 'href="design/index.html"' in home

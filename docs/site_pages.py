@@ -11,7 +11,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
@@ -20,7 +20,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"\]\((?!\w+:|#)([^)\s#]+)(#[^)\s]*)?\)")
-KEYS = re.compile(r"^<!-- keys: (\w+) -->$", re.MULTILINE)
+KEYS = re.compile(r"^<!-- keys: ([\w.]+) -->$", re.MULTILINE)
 OUTSIDE = ("README.md", "CHANGELOG.md", "deploy/**/*.md", "examples/**/*.md")
 """Pages of the repository that are not in ``docs``."""
 
@@ -128,7 +128,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def table_of_keys(section: str) -> str:
     """Return a section of the job file, or the stop reasons, as a Markdown table."""
-    from distkern.cli import job
     from distkern.cli.parameters import METHODS, model_fields
 
     if section == "stop_reasons":
@@ -139,22 +138,29 @@ def table_of_keys(section: str) -> str:
             for name in model_fields(method):
                 rows[name][1].append(method)
         lines = ["| key | value | methods |", "|---|---|---|"]
-        lines.append(f"| `method` | {_cell(job.ModelSection.model_fields['method'].description)} | all |")
+        lines.append(f"| `method` | {_cell(_schema('model').model_fields['method'].description)} | all |")
         for name, (description, methods) in rows.items():
             which = "all" if len(methods) == len(METHODS) else ", ".join(f"`{method}`" for method in methods)
             lines.append(f"| `{name}` | {_cell(description)} | {which} |")
         return "\n".join(lines)
-    schema = {
-        "data": job.DataSection,
-        "cluster": job.ClusterSection,
-        "output": job.OutputSection,
-    }.get(section)
-    if schema is None:
-        raise PluginError(f"there is no section [{section}] in a job file")
     lines = ["| key | value |", "|---|---|"]
-    for name, field in schema.model_fields.items():
+    for name, field in _schema(section).model_fields.items():
         lines.append(f"| `{name}` | {_cell(field.description)} |")
     return "\n".join(lines)
+
+
+def _schema(section: str) -> Any:
+    """Return the schema of a section of the job file, such as ``cluster`` or ``cluster.security``."""
+    from distkern.cli.job import Job, Section
+
+    schema: Any = Job
+    for name in section.split("."):
+        if name not in schema.model_fields:
+            raise PluginError(f"there is no section [{section}] in a job file")
+        kind = schema.model_fields[name].annotation
+        kinds = (kind, *get_args(kind))
+        schema = next(item for item in kinds if isinstance(item, type) and issubclass(item, Section))
+    return schema
 
 
 def table_of_reasons() -> str:

@@ -204,6 +204,8 @@ async def _keep(cluster: Any, jobs: int, after: float) -> None:
         ended = [name for name in cluster.worker_spec if name in last and now - last[name] > after]
         if ended:
             logger.warning("%d of %d worker jobs ended: submitting others in their place", len(ended), jobs)
+            for name in ended:
+                del last[name]  # the next job may be given that name
             with suppress(OSError, RuntimeError, ValueError):  # the queue may take them later
                 await cluster.scale_down(ended)
             cluster.scale(jobs=jobs)

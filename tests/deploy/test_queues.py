@@ -183,8 +183,8 @@ def test_workers_that_do_not_come_are_counted(make_queue: MakeQueue) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.slow
-@pytest.mark.parametrize("workers_per_job", [1, 2])
-def test_a_job_that_ends_is_replaced(make_queue: MakeQueue, workers_per_job: int) -> None:
+@pytest.mark.parametrize(("workers_per_job", "killed"), [(1, 1), (1, 2), (2, 1)])
+def test_a_job_that_ends_is_replaced(make_queue: MakeQueue, workers_per_job: int, killed: int) -> None:
 
     def settings() -> tuple[Any, ...]:
         import os
@@ -202,13 +202,14 @@ def test_a_job_that_ends_is_replaced(make_queue: MakeQueue, workers_per_job: int
         await_workers(client, size.workers, seconds=120)
         assert queue.submitted() == {1, 2}
         sleep(1.0)  # jobs that ended before they were seen to have a worker are left alone
-        queue.kill(2)
+        queue.kill(killed)
         wait_until(lambda: queue.submitted() == {1, 2, 3}, 120)
         await_workers(client, size.workers, seconds=120)
         limits = {worker["memory_limit"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()}
         assert all(limit >= BASELINE + 256 * MIB for limit in limits)
         assert set(client.run(settings).values()) == {(False, False, False, False, None)}
-    wait_until(lambda: queue.cancelled() >= {1, 3})
+    wait_until(lambda: queue.cancelled() >= {1, 2, 3} - {killed})
+    assert queue.submitted() == {1, 2, 3}
 
 
 @pytest.mark.cluster

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any, NamedTuple
 
-from distkern.errors import ClusterError, JobError
+from distkern.errors import ClusterError
 from distkern.scheduler.clients import TlsFiles, require_address
 from distkern.scheduler.extras import required
 from distkern.scheduler.worker_settings import WORKER_SETTINGS, WorkerSize, hold_memory, inherited_settings
@@ -103,10 +103,8 @@ def queue_client(
 
     Raises
     ------
-    JobError
-        dask-jobqueue does not know what to do with these options.
     ClusterError
-        dask-jobqueue is missing; the queue refuses a job, or there is none on this machine.
+        dask-jobqueue is missing, the scheduler does not start, the queue refuses a job, or there is none here.
     """
     import dask
     from distributed import Client
@@ -137,9 +135,7 @@ def queue_client(
                 scheduler_options={**listen, "dashboard_address": f"{host or ''}:0"},
                 **{name: value for name, value in named.items() if value is not None},
             )
-        except (ValueError, TypeError) as error:
-            raise JobError(f'[cluster.job] does not suit kind = "{kind}": {error}', kind="invalid-job") from error
-        except (OSError, RuntimeError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             raise ClusterError(
                 f"the scheduler did not start: {error}; look at host under [cluster] and interface under [cluster.job]",
                 kind="no-scheduler",
@@ -201,13 +197,15 @@ async def _keep(cluster: Any, jobs: int, after: float) -> None:
     while True:
         await asyncio.sleep(after / 10)
         now = monotonic()
-        here = {worker["name"] for worker in cluster.scheduler_info["workers"].values()}
+        here = {worker.name for worker in cluster.scheduler.workers.values()}
         for name, spec in cluster.worker_spec.items():
             if here & {f"{name}{suffix}" for suffix in spec.get("group", [""])}:
                 last[name] = now
         ended = [name for name in cluster.worker_spec if name in last and now - last[name] > after]
         if ended:
             logger.warning("%d of %d worker jobs ended: submitting others in their place", len(ended), jobs)
+            for name in ended:
+                del last[name]  # the next job may be given that name
             with suppress(OSError, RuntimeError, ValueError):  # the queue may take them later
                 await cluster.scale_down(ended)
             cluster.scale(jobs=jobs)

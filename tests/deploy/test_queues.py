@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic, sleep
@@ -13,7 +15,7 @@ import pytest
 from conftest import model_bits, write_job
 from programs import DEPLOY, Finished, distkern_command, environment, program, run
 
-from distkern.errors import ClusterError, JobError
+from distkern.errors import ClusterError
 from distkern.scheduler import TlsFiles, WorkerSize, await_workers, queue_client
 from distkern.scheduler.memory import BASELINE
 from distkern.scheduler.queues import QUEUE_SYSTEMS
@@ -181,8 +183,8 @@ def test_workers_that_do_not_come_are_counted(make_queue: MakeQueue) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.slow
-@pytest.mark.parametrize("workers_per_job", [1, 2])
-def test_a_job_that_ends_is_replaced(make_queue: MakeQueue, workers_per_job: int) -> None:
+@pytest.mark.parametrize(("workers_per_job", "killed"), [(1, 1), (1, 2), (2, 1)])
+def test_a_job_that_ends_is_replaced(make_queue: MakeQueue, workers_per_job: int, killed: int) -> None:
 
     def settings() -> tuple[Any, ...]:
         import os
@@ -199,13 +201,15 @@ def test_a_job_that_ends_is_replaced(make_queue: MakeQueue, workers_per_job: int
     with queue_client("slurm", size, **options) as client:
         await_workers(client, size.workers, seconds=120)
         assert queue.submitted() == {1, 2}
-        queue.kill(2)
+        sleep(1.0)  # jobs that ended before they were seen to have a worker are left alone
+        queue.kill(killed)
         wait_until(lambda: queue.submitted() == {1, 2, 3}, 120)
         await_workers(client, size.workers, seconds=120)
         limits = {worker["memory_limit"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()}
         assert all(limit >= BASELINE + 256 * MIB for limit in limits)
         assert set(client.run(settings).values()) == {(False, False, False, False, None)}
-    wait_until(lambda: queue.cancelled() >= {1, 3})
+    wait_until(lambda: queue.cancelled() >= {1, 2, 3} - {killed})
+    assert queue.submitted() == {1, 2, 3}
 
 
 @pytest.mark.cluster
@@ -244,10 +248,28 @@ def test_the_pbs_script_trains_and_goes_on(make_queue: MakeQueue, here: Path) ->
     assert model_bits(here / "waves.model") == model_bits(here / "whole")
 
 
-def test_options_that_dask_does_not_know(make_queue: MakeQueue) -> None:
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_jobs_are_cancelled_when_the_driver_is_told_to_end_before_they_begin(make_queue: MakeQueue, here: Path) -> None:
+    queue = make_queue("slurm")
+    cluster = {"kind": "slurm", "workers": 2, "memory": "256MiB", "host": "127.0.0.1", "job": {"setup": ["sleep 600"]}}
+    command = [sys.executable, "-m", "distkern", "train", str(write_job(here, cluster=cluster))]
+    with subprocess.Popen(
+        command, cwd=here, env=environment(here / "bin"), stderr=subprocess.PIPE, text=True
+    ) as driver:
+        assert driver.stderr is not None
+        assert "waiting up to 3600 s for 2 workers, 0 are here" in driver.stderr.readline()
+        driver.terminate()
+        assert driver.wait(60) == 130
+    assert queue.cancelled() == {1, 2}
+    assert not (here / "waves.run").exists()
+
+
+def test_a_network_interface_that_is_not_here(make_queue: MakeQueue) -> None:
     make_queue("slurm")
     with (
-        pytest.raises(JobError, match=r"\[cluster.job\] does not suit"),
-        queue_client("slurm", WorkerSize(2, 256 * MIB), workers_per_job=0),
+        pytest.raises(ClusterError, match=r"nosuch0.*interface under \[cluster\.job\]") as error,
+        queue_client("slurm", WorkerSize(2, 256 * MIB), interface="nosuch0"),
     ):
         pass
+    assert error.value.kind == "no-scheduler"

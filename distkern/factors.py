@@ -10,12 +10,14 @@ Notation follows the paper (Andelic et al., IJCAI-07, eqs 10, 17-20) and the the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import hypot
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from distkern.regularization import gcv, reestimate_by_evidence, reestimate_lambda
+from distkern.regularization import charged_gcv, gcv, reestimate_by_evidence, reestimate_lambda
+from distkern.scores import path_score
 
 Array = NDArray[np.float64]
 
@@ -190,6 +192,10 @@ class Factors:
         n_lambdas = n_targets if rule.endswith(PER_TARGET) else 1
         fixed = 0.0 if isinstance(regularization, str) else float(regularization)
         self.lambdas = np.full((capacity + 1, n_lambdas), fixed)
+        # Targets that share lambda enter its choice through the sums of their squares alone.
+        self._per_target = n_lambdas == n_targets
+        self._sizes = np.zeros((capacity + 1, n_lambdas))
+        self._norms = target_norms if self._per_target else target_norms.sum(keepdims=True)
 
     @property
     def s(self) -> Array:
@@ -245,7 +251,20 @@ class Factors:
         self._u[m, m] = 1.0
         self.n_columns = m + 1
         self._residual_products[m] = z - s * step
-        return step, float(gcv(self.s, self.z, self.target_norms, self.lambdas[m], self.weight_sum).sum())
+        return step, float(gcv(self.s, self._sizes[: m + 1], self._norms, self.lambdas[m], self.weight_sum).sum())
+
+    def score(self, stop: str | None) -> float | None:
+        """Return what a stop rule watches after the last step, None if it watches something else.
+
+        Parameters
+        ----------
+        stop : str or None
+            Name of the rule.
+        """
+        if stop == "gcv":
+            sizes = self._sizes[: self.n_columns]
+            return float(charged_gcv(self.s, sizes, self._norms, self.lambda_, self.weight_sum).sum())
+        return path_score(stop, self.s, self.z, self.target_norms, self.lambda_, self.weight_sum)
 
     def preview(self, ahead: int, s: float, z: Array) -> Array:
         """Return the residual step of a column that may be added, without adding it.
@@ -260,9 +279,10 @@ class Factors:
         m = self.n_columns + ahead
         self._s[m] = s
         self._z[m] = z
+        self._sizes[m] = np.abs(z) if self._per_target else hypot(*z.tolist())
         if self._reestimate is not None:
             self.lambdas[m] = self._reestimate(
-                self._s[: m + 1], self._z[: m + 1], self.target_norms, self.lambdas[m - 1], self.weight_sum
+                self._s[: m + 1], self._sizes[: m + 1], self._norms, self.lambdas[m - 1], self.weight_sum
             )
         return np.asarray(z / (self.lambdas[m] + s))
 

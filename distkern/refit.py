@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack, solve_triangular
 
 from distkern.factors import Factors, skipping_ldl
-from distkern.scores import path_score
 
 Array = NDArray[np.float64]
 
@@ -203,7 +202,7 @@ def regularise(
     scores: list[float] = []
     for j in range(1, m + 1):
         _, gcv[j - 1] = factors.append(fitted.u[:j, j], fitted.s[j], fitted.z[j])
-        score = path_score(stop, factors.s, factors.z, target_norms, factors.lambda_, weight_sum)
+        score = factors.score(stop)
         if score is not None:
             scores.append(score)
     return factors, gcv, np.array(scores) if len(scores) == m else None

@@ -51,11 +51,7 @@ def residual_sum_of_squares(s: FloatArray, z: FloatArray, yy: FloatArray, lam: F
     array, shape (T,)
         Weighted sums of squared residuals, at least 0 however much the sums cancel.
     """
-    inverse = _inverse(s, lam)
-    weights = np.ascontiguousarray(z) * inverse
-    # Both sums in one, z^2/(l+s) (1 + l/(l+s)): every term is positive, and one subtraction remains.
-    explained = (weights * z * (1.0 + lam * inverse)).sum(axis=0)
-    return np.asarray(np.maximum(yy - explained, 0.0))
+    return _residuals(z, yy, lam, _shrinkage(s, lam)[0])
 
 
 def effective_trace(s: FloatArray, lam: FloatArray, W: float, charge: float = 1.0) -> FloatArray:
@@ -81,9 +77,7 @@ def effective_trace(s: FloatArray, lam: FloatArray, W: float, charge: float = 1.
     array, shape of `lam`
         The trace, possibly 0 or less.
     """
-    if charge == 1.0:
-        return np.asarray(W - _shares(s, lam).sum(axis=0))
-    return np.asarray(W - 1.0 - charge * effective_centers(s, lam))
+    return _trace(_shrinkage(s, lam)[1], W, charge)
 
 
 def effective_centers(s: FloatArray, lam: FloatArray) -> FloatArray:
@@ -101,7 +95,7 @@ def effective_centers(s: FloatArray, lam: FloatArray) -> FloatArray:
     array, shape of `lam`
         Between 0 and m.
     """
-    return np.asarray(_shares(s, lam)[1:].sum(axis=0))
+    return np.asarray(_shrinkage(s, lam)[1][1:].sum(axis=0))
 
 
 def gcv(s: FloatArray, z: FloatArray, yy: FloatArray, lam: FloatArray, W: float) -> FloatArray:
@@ -141,8 +135,9 @@ def charged_gcv(
     array, shape of `lam`
         The score; infinite where the trace is not above 0.
     """
-    trace = effective_trace(s, lam, W, charge)
-    ss = _over_targets(residual_sum_of_squares(s, z, yy, lam), lam)
+    inverse, shares = _shrinkage(s, lam)
+    trace = _trace(shares, W, charge)
+    ss = _over_targets(_residuals(z, yy, lam, inverse), lam)
     score = np.full(lam.shape, np.inf)
     free = trace > 0.0
     # A quotient at a time: W ss would overflow long before the score does.
@@ -168,10 +163,10 @@ def reestimate_lambda(s: FloatArray, z: FloatArray, yy: FloatArray, lam: FloatAr
         The new lambda, between 0 and 10^6 max s. The old one stays where the step is undefined: the trace is
         not above 0, or no column has a product with the targets.
     """
-    inverse = _inverse(s, lam)
+    inverse, shares = _shrinkage(s, lam)
     weights = np.ascontiguousarray(z) * inverse
-    trace = effective_trace(s, lam, W)
-    ss = _over_targets(residual_sum_of_squares(s, z, yy, lam), lam)
+    trace = _trace(shares, W)
+    ss = _over_targets(_residuals(z, yy, lam, inverse), lam)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         trace_slope = (s[:, np.newaxis] * inverse * inverse).sum(axis=0)
         curvature = _over_targets((weights * weights * inverse).sum(axis=0), lam)
@@ -203,9 +198,10 @@ def reestimate_by_evidence(s: FloatArray, z: FloatArray, yy: FloatArray, lam: Fl
         The new lambda, between 0 and 10^6 max s. The old one stays where the step is undefined: the trace is
         not above 0, or no column has a product with the targets.
     """
-    weights = np.ascontiguousarray(z) * _inverse(s, lam)
-    trace = effective_trace(s, lam, W)
-    ss = _over_targets(residual_sum_of_squares(s, z, yy, lam), lam)
+    inverse, shares = _shrinkage(s, lam)
+    weights = np.ascontiguousarray(z) * inverse
+    trace = _trace(shares, W)
+    ss = _over_targets(_residuals(z, yy, lam, inverse), lam)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         size = _over_targets((weights * weights).sum(axis=0), lam)
         step = ((W - trace) / trace) * (ss / size)
@@ -213,21 +209,29 @@ def reestimate_by_evidence(s: FloatArray, z: FloatArray, yy: FloatArray, lam: Fl
     return np.where(defined, np.clip(step, 0.0, _LAMBDA_LIMIT * s.max()), lam)
 
 
-def _shares(s: FloatArray, lam: FloatArray) -> FloatArray:
-    total = _denominators(s, lam)
-    # A quotient, not a product with the inverse: without lambda every share is exactly 1.
-    return np.divide(s[:, np.newaxis], total, out=np.zeros_like(total), where=total > 0.0)
-
-
-def _denominators(s: FloatArray, lam: FloatArray) -> FloatArray:
-    # A column of squared norm 0 has z = 0 too: without lambda its 0/0 counts as 0, marked by a total of 0.
+def _shrinkage(s: FloatArray, lam: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """1/(lambda + s) and s/(lambda + s), both of shape (m + 1, len(lam))."""
     total = s[:, np.newaxis] + lam
-    return np.where(total < np.finfo(np.float64).tiny, 0.0, total)
+    if total.min() >= np.finfo(np.float64).tiny:
+        # The share is a quotient, not a product with the inverse: without lambda every share is exactly 1.
+        return 1.0 / total, s[:, np.newaxis] / total
+    # A column of squared norm 0 has z = 0 too: without lambda its 0/0 counts as 0.
+    present = total >= np.finfo(np.float64).tiny
+    inverse = np.divide(1.0, total, out=np.zeros_like(total), where=present)
+    return inverse, np.divide(s[:, np.newaxis], total, out=np.zeros_like(total), where=present)
 
 
-def _inverse(s: FloatArray, lam: FloatArray) -> FloatArray:
-    total = _denominators(s, lam)
-    return np.asarray(np.divide(1.0, total, out=np.zeros_like(total), where=total > 0.0))
+def _residuals(z: FloatArray, yy: FloatArray, lam: FloatArray, inverse: FloatArray) -> FloatArray:
+    weights = np.ascontiguousarray(z) * inverse
+    # Both sums in one, z^2/(l+s) (1 + l/(l+s)): every term is positive, and one subtraction remains.
+    explained = (weights * z * (1.0 + lam * inverse)).sum(axis=0)
+    return np.asarray(np.maximum(yy - explained, 0.0))
+
+
+def _trace(shares: FloatArray, W: float, charge: float = 1.0) -> FloatArray:
+    if charge == 1.0:
+        return np.asarray(W - shares.sum(axis=0))
+    return np.asarray(W - 1.0 - charge * shares[1:].sum(axis=0))
 
 
 def _over_targets(values: FloatArray, lam: FloatArray) -> FloatArray:

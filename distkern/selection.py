@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import dger
 
 Array = NDArray[np.float64]
 
@@ -194,8 +195,8 @@ class Pool:
             picked_products.append(products[j].copy())
             factor = gram[j] / gram[j, j]
             factor[~available] = 0.0
-            products -= np.outer(factor, products[j])
-            gram -= np.outer(factor, gram[j])
+            _subtract_outer(products, factor, products[j])
+            _subtract_outer(gram, factor, gram[j])
             available[j] = False
             picked.append(j)
             multipliers.append(factor)
@@ -254,6 +255,11 @@ class Pool:
         """
         self.gram += restored.T @ (panel.pivots[:, None] * restored)
         self.products += restored.T @ panel.products
+
+
+def _subtract_outer(matrix: Array, column: Array, row: Array) -> None:
+    """Take an outer product from a C-ordered matrix in place; `row` may be one of its rows."""
+    dger(-1.0, row.copy(), column, a=matrix.T, overwrite_a=True)
 
 
 def _reductions(products: Array, diagonal: Array) -> Array:

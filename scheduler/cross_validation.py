@@ -51,9 +51,9 @@ class FoldErrors:
     """What a cross-validation found."""
 
     errors: Array
-    """(n_jobs, n_folds): fraction of wrong labels, or mean squared error summed over targets."""
+    """(n_models,): fraction of wrong labels, or mean squared error summed over targets."""
     n_centers: NDArray[np.int64]
-    """(n_jobs, n_folds): centres of each model."""
+    """(n_models,): centres of each model."""
     kernels: list[Kernel]
     """Of each job."""
     bytes_read: int
@@ -62,12 +62,13 @@ class FoldErrors:
 
 def cross_validate(
     jobs: Sequence[TrainingJob],
+    models: Sequence[tuple[int, int]],
     folds: Folds,
     source: BlockSource,
     backend: Backend,
     events: EventBus,
 ) -> FoldErrors:
-    """Train every job outside every fold, in one pass over the rows.
+    """Train jobs outside folds, in one pass over the rows.
 
     With `selection_rows` the folds are of the sample, and nothing is fitted over all rows.
 
@@ -75,6 +76,8 @@ def cross_validate(
     ----------
     jobs : sequence of TrainingJob
         Differ in the settings that `VARIED` names only; all of them hold rows out for the stop rule, or none.
+    models : sequence of (int, int)
+        Which job to train outside which fold.
     folds : Folds
         Partition of the rows.
     source : BlockSource
@@ -90,11 +93,16 @@ def cross_validate(
         The rows cannot be trained on, or those outside some fold cannot.
     """
     with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):
-        return _cross_validate(jobs, folds, source, backend, events)
+        return _cross_validate(jobs, models, folds, source, backend, events)
 
 
 def _cross_validate(
-    jobs: Sequence[TrainingJob], folds: Folds, source: BlockSource, backend: Backend, events: EventBus
+    jobs: Sequence[TrainingJob],
+    models: Sequence[tuple[int, int]],
+    folds: Folds,
+    source: BlockSource,
+    backend: Backend,
+    events: EventBus,
 ) -> FoldErrors:
     first = jobs[0]
     load = Load(
@@ -120,14 +128,13 @@ def _cross_validate(
     outside = [_outside(loaded, fold) for fold in range(folds.count)]
     for rest in outside:
         check_statistics(rest, source, first)
-    models: list[tuple[int, int, list[Posed]]] = []
-    for index, (job, (_, kernel)) in enumerate(zip(jobs, spaces, strict=True)):
-        for fold, rest in enumerate(outside):
-            settings = job.selection(rest.n_fit)
-            within = (OtherFolds(folds, fold),)
-            problems = pose(job.multiclass, settings, rest, classes, are_codes, kernel, within, job.intercept)
-            models.append((index, fold, problems))
-    posed = [p for _, _, problems in models for p in problems]
+    problems_of: list[list[Posed]] = []
+    for index, fold in models:
+        job, rest, kernel = jobs[index], outside[fold], spaces[index][1]
+        settings = job.selection(rest.n_fit)
+        within = (OtherFolds(folds, fold),)
+        problems_of.append(pose(job.multiclass, settings, rest, classes, are_codes, kernel, within, job.intercept))
+    posed = [p for problems in problems_of for p in problems]
     widest = max((p.settings for p in posed), key=lambda settings: settings.pool)
     posed = [_widened(p, widest.pool, widest.batch, widest.panel) for p in posed]
     begin = begin_of(first, scaling, classes, posed)
@@ -138,18 +145,18 @@ def _cross_validate(
     paths = iter([make_path(selector, source.n_rows, source.n_features) for selector in selectors])
     waiting = iter(posed)
     scored = []
-    for index, fold, problems in models:
+    for (index, fold), problems in zip(models, problems_of, strict=True):
         parts = [(next(waiting), next(paths)) for _ in problems]
         held = OtherFolds(folds, fold)
         scored.append(_fold_model(held, spaces[index][1], parts, jobs[index].multiclass, source.n_features))
     answers = backend.exchange(Score(tuple(scored))).problems
     backend.finish()
-    errors = np.zeros((len(jobs), folds.count))
-    n_centers = np.zeros((len(jobs), folds.count), dtype=np.int64)
-    for (index, fold, _), model, part in zip(models, scored, answers, strict=True):
+    errors = np.full(len(models), np.nan)
+    for number, part in enumerate(answers):
         weight = float(part.sums["weight"][0])
-        errors[index, fold] = part.sums["error"][0] / weight if weight > 0 else np.nan
-        n_centers[index, fold] = len(model.features)
+        if weight > 0:
+            errors[number] = part.sums["error"][0] / weight
+    n_centers = np.array([len(model.features) for model in scored], dtype=np.int64)
     return FoldErrors(errors, n_centers, [kernel for _, kernel in spaces], loaded.bytes_read)
 
 

@@ -17,7 +17,7 @@ from distkern.scheduler.training import TrainingJob
 from distkern.scheduler.versions import difference, process_facts
 from distkern.storage.source import BlockSource
 
-NUMERICS = 2
+NUMERICS = 3
 """Counts the changes of distkern that changed a model's bits, or the messages of a training."""
 
 EXTENSIBLE = "max_centers"

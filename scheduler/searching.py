@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from time import perf_counter
@@ -18,6 +19,7 @@ from distkern.scheduler.memory import Workload
 from distkern.scheduler.pass_plan import out_of_memory
 from distkern.scheduler.plan import TrainingPlan
 from distkern.scheduler.problems import Folds
+from distkern.scheduler.race import Race
 from distkern.scheduler.running import make_backend, plan_job, problem_counts, target_count
 from distkern.scheduler.training import TrainingJob
 from distkern.scheduler.workers import WorkerFacts, worker_facts
@@ -35,9 +37,14 @@ class SearchResult:
     """Errors of all settings on all folds."""
 
     errors: Array
-    """(n_settings, n_folds): fraction of wrong labels, or mean squared error summed over targets."""
+    """(n_settings, n_folds): fraction of wrong labels, or mean squared error summed over targets; NaN for folds that a
+    setting was not trained outside of, since it could not win any more."""
     n_centers: NDArray[np.int64]
-    """(n_settings, n_folds): centres of each model."""
+    """(n_settings, n_folds): centres of each model, 0 where there is none."""
+    trained: NDArray[np.bool_]
+    """(n_settings, n_folds): which models there are."""
+    mean_errors: Array
+    """(n_settings,): over the folds there are; that of a setting that could not win any more is above the lowest."""
     kernels: list[Kernel]
     """Of each setting."""
     passes: int
@@ -49,7 +56,7 @@ class SearchResult:
     @property
     def best(self) -> int:
         """The first of the settings with the lowest mean error."""
-        return int(np.argmin(self.errors.mean(axis=1)))
+        return int(np.nanargmin(self.mean_errors))
 
 
 def search_settings(
@@ -57,6 +64,7 @@ def search_settings(
     n_folds: int,
     source: BlockSource,
     *,
+    leave_out: bool = True,
     client: Any = None,
     factors: str = "auto",
     memory_limit: int | None = None,
@@ -72,6 +80,8 @@ def search_settings(
         Folds, at least 2.
     source : BlockSource
         Training rows.
+    leave_out : bool
+        Whether a setting that cannot win any more loses its other folds, if they do not fit beside those before.
     client, factors, memory_limit, subscribers
         As for `run_training`.
 
@@ -89,30 +99,44 @@ def search_settings(
     started = perf_counter()
     events = EventBus(subscribers)
     facts = None if client is None else worker_facts(client)
-    errors = np.zeros((len(jobs), n_folds))
-    n_centers = np.zeros((len(jobs), n_folds), dtype=np.int64)
+    race = Race(len(jobs), n_folds, leave_out=leave_out)
+    n_centers = np.zeros(race.errors.shape, dtype=np.int64)
     kernels: dict[int, Kernel] = {}
     passes = bytes_read = 0
     for members in _alike(jobs):
-        while members:
-            group, plan = _largest_group([jobs[i] for i in members], n_folds, source, facts, factors, memory_limit)
-            now, members = members[: len(group)], members[len(group) :]
+        room = _Room([jobs[i] for i in members], n_folds, source, facts, factors, memory_limit)
+        while models := race.next_models(members, room.most):
+            plan = room.plan(len(models))
             plan.require_fit()
+            group = sorted({setting for setting, _ in models})
             executor, backend = make_backend(source, client, events, plan)
             try:
                 found = cross_validate(
-                    group, Folds(n_folds, group[0].seed), source, AnnouncingBackend(backend, events), events
+                    [jobs[i] for i in group],
+                    [(group.index(setting), fold) for setting, fold in models],
+                    Folds(n_folds, jobs[group[0]].seed),
+                    source,
+                    AnnouncingBackend(backend, events),
+                    events,
                 )
             except MemoryError as error:
                 advice = "free memory, lower memory_limit ([cluster] memory), or use more workers"
                 raise out_of_memory(plan.peak, error, advice) from error
             finally:
                 executor.close()
-            errors[now], n_centers[now] = found.errors, found.n_centers
-            kernels |= dict(zip(now, found.kernels, strict=True))
+            race.note(models, found.errors)
+            n_centers[tuple(np.transpose(models))] = found.n_centers
+            kernels |= dict(zip(group, found.kernels, strict=True))
             passes, bytes_read = passes + 1, bytes_read + found.bytes_read
     return SearchResult(
-        errors, n_centers, [kernels[i] for i in range(len(jobs))], passes, bytes_read, perf_counter() - started
+        errors=race.errors,
+        n_centers=n_centers,
+        trained=race.trained,
+        mean_errors=race.means(),
+        kernels=[kernels[i] for i in range(len(jobs))],
+        passes=passes,
+        bytes_read=bytes_read,
+        seconds=perf_counter() - started,
     )
 
 
@@ -127,32 +151,47 @@ def _alike(jobs: Sequence[TrainingJob]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _largest_group(
-    jobs: Sequence[TrainingJob],
-    n_folds: int,
-    source: BlockSource,
-    facts: WorkerFacts | None,
-    factors: str,
-    memory_limit: int | None,
-) -> tuple[list[TrainingJob], TrainingPlan]:
-    """Return a prefix of the settings whose row matrices all fit into memory, at least one setting."""
-    widest = max(jobs, key=lambda job: job.max_centers)
-    widest = replace(widest, sigma=max(jobs, key=lambda job: job.n_widths).sigma)
+class _Room:
+    """How many models of settings that share blocks have room side by side, each outside one fold.
 
-    def plan(count: int) -> TrainingPlan:
-        n_targets = target_count(widest, source)
-        n_problems, memberships = problem_counts(widest.multiclass, n_targets)
-        work = Workload.of(source, n_targets, count * n_folds * n_problems, count * (n_folds - 1) * memberships)
-        return plan_job(widest, work, facts, factors=factors, memory_limit=memory_limit)
+    Parameters
+    ----------
+    jobs : sequence of TrainingJob
+        The settings.
+    n_folds, source, facts, factors, memory_limit
+        As for `search_settings`.
+    """
 
-    def fits(count: int) -> bool:
-        planned = plan(count)
-        memory = planned.worker
+    def __init__(
+        self,
+        jobs: Sequence[TrainingJob],
+        n_folds: int,
+        source: BlockSource,
+        facts: WorkerFacts | None,
+        factors: str,
+        memory_limit: int | None,
+    ) -> None:
+        widest = max(jobs, key=lambda job: job.max_centers)
+        self._widest = replace(widest, sigma=max(jobs, key=lambda job: job.n_widths).sigma)
+        self._n_folds, self._source = n_folds, source
+        self._facts, self._factors, self._memory_limit = facts, factors, memory_limit
+        # Where a pass costs nothing, fewer problems at a time stay in the processor's cache from one exchange to the
+        # next; where it costs a read, a setting has all its folds in one whatever goes to scratch.
+        most = len(jobs) * n_folds
+        if source.inline:
+            most = min(most, max(n_folds, PROBLEMS_IN_MEMORY))
+        self.most = n_folds + bisect_left(range(n_folds + 1, most + 1), True, key=lambda count: not self._fits(count))
+        """Models that have room."""
+
+    def plan(self, count: int) -> TrainingPlan:
+        """Plan a training of some models."""
+        n_targets = target_count(self._widest, self._source)
+        n_problems, memberships = problem_counts(self._widest.multiclass, n_targets)
+        # A fold's rows take part in all models but those outside it.
+        taking = -(-count * (self._n_folds - 1) * memberships // self._n_folds)
+        work = Workload.of(self._source, n_targets, count * n_problems, taking)
+        return plan_job(self._widest, work, self._facts, factors=self._factors, memory_limit=self._memory_limit)
+
+    def _fits(self, count: int) -> bool:
+        memory = self.plan(count).worker
         return memory.scratch.total == 0 and (memory.limit is None or memory.fixed <= memory.limit)
-
-    # Where a pass costs nothing, fewer problems at a time stay in the processor's cache from one exchange to the next.
-    most = max(1, PROBLEMS_IN_MEMORY // n_folds) if source.inline else len(jobs)
-    count = 1
-    while count < min(len(jobs), most) and fits(count + 1):
-        count += 1
-    return list(jobs[:count]), plan(count)

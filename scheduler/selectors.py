@@ -21,7 +21,6 @@ from distkern.sampling import combine_draws
 from distkern.scheduler.answers import Drawn, ProblemAnswer
 from distkern.scheduler.messages import Append, Columns, Eliminate, Form, LookaheadStep, ProblemStep, Project
 from distkern.scheduler.settings import SelectionSettings
-from distkern.scores import path_score
 from distkern.selection import Panel, Pool
 from distkern.stopping import StopReason
 
@@ -192,8 +191,7 @@ class Selector(ABC):
                 self.problem,
             )
         )
-        lam = factors.lambda_
-        score = path_score(settings.stop, factors.s, factors.z, factors.target_norms, lam, self._weight_sum)
+        score = factors.score(settings.stop)
         if score is not None:
             self.reason = self._rule.observe(self.n_centers, score)
         elif settings.stop == "lambda":

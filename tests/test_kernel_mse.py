@@ -25,7 +25,7 @@ def ridge(K: np.ndarray, B: np.ndarray, mu: float) -> np.ndarray:
 def test_the_full_system_is_solved(n: int, seed: int, mu: float) -> None:
     K, B = problem(n, seed, 0.05)
     gamma = solve_full(K.copy(), B, np.ones(n), mu)
-    np.testing.assert_allclose(K @ gamma, K @ ridge(K, B, mu), rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(K @ gamma, K @ ridge(K, B, mu), rtol=1e-8, atol=1e-8)
     if mu:
         np.testing.assert_allclose(gamma, ridge(K, B, mu), rtol=1e-8, atol=1e-8 * np.abs(gamma).max())
 

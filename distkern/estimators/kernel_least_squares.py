@@ -142,13 +142,16 @@ class KernelLeastSquares(Projections, BlockEstimator):
         more = work.n_rows * (work.row_bytes + 8 * work.target_columns)
         return replace(planned, passes=planned.passes + 1, bytes_read=planned.bytes_read + more)
 
-    def _search(self, jobs: Sequence[TrainingJob], n_folds: int, X: Any, y: Any, sample_weight: Any) -> SearchResult:
+    def _search(
+        self, jobs: Sequence[TrainingJob], n_folds: int, X: Any, y: Any, sample_weight: Any, *, leave_out: bool
+    ) -> SearchResult:
         """Cross-validate settings on the rows that `fit` would take; `jobs` has one a setting."""
         source, client = self._rows_to_train(X, y, sample_weight)
         return search_settings(
             jobs,
             n_folds,
             source,
+            leave_out=leave_out,
             client=client,
             factors=self.factors,
             memory_limit=byte_count("memory_limit", self.memory_limit),

@@ -25,7 +25,9 @@ class GridSearch(BaseEstimator):
 
     Does what scikit-learn's ``GridSearchCV`` does, for the estimators of the OROLS family and data that does not fit
     into memory: rows are read once for as many settings and folds as memory holds, and a fold of a row depends on its
-    number alone. Features are scaled once, by the statistics of all rows.
+    number alone. Features are scaled once, by the statistics of all rows. Where several reads are made, a setting whose
+    errors already add up to more than those of another on all folds is not trained outside its other folds: errors are
+    not negative, so it cannot be the best.
 
     Parameters
     ----------
@@ -35,6 +37,8 @@ class GridSearch(BaseEstimator):
         Parameter names and the values to try, as for ``sklearn.model_selection.ParameterGrid``.
     folds : int
         Folds.
+    complete : bool
+        Whether to train settings outside all folds even where they cannot be the best any more.
 
     Attributes
     ----------
@@ -46,17 +50,24 @@ class GridSearch(BaseEstimator):
         Fitted on all rows with these.
     cv_results_ : dict
         ``params``, a list, and arrays with an entry a setting: mean_error, std_error (over the folds), n_centers (mean
-        over the folds), and errors, shape (n_settings, folds).
+        over the folds), and errors, shape (n_settings, folds), NaN where a fold was left out. The means are over the
+        folds there are; a setting with folds left out has a mean above the lowest.
     passes_ : int
         Reads of the rows during the search.
     """
 
     def __init__(
-        self, estimator: Any, param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]], *, folds: int = 5
+        self,
+        estimator: Any,
+        param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]],
+        *,
+        folds: int = 5,
+        complete: bool = False,
     ) -> None:
         self.estimator = estimator
         self.param_grid = param_grid
         self.folds = folds
+        self.complete = complete
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Search, then fit the best setting on all rows.
@@ -99,7 +110,8 @@ class GridSearch(BaseEstimator):
                     "sigma='cv' searches by itself: give GridSearch widths to try, as in {'sigma': [1.0, 2.0]}",
                     kind="invalid-parameter",
                 )
-        found = trials[0]._search([trial.training_job() for trial in trials], self.folds, X, y, sample_weight)
+        jobs = [trial.training_job() for trial in trials]
+        found = trials[0]._search(jobs, self.folds, X, y, sample_weight, leave_out=not self.complete)
         results = summarise(found)
         self.cv_results_ = {"params": settings, **results}
         self.best_index_ = found.best

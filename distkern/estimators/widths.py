@@ -28,8 +28,8 @@ def sigma_results(found: SearchResult) -> dict[str, NDArray[Any]]:
 def summarise(found: SearchResult) -> dict[str, NDArray[Any]]:
     """Return arrays with an entry a setting."""
     return {
-        "mean_error": found.errors.mean(axis=1),
-        "std_error": found.errors.std(axis=1),
-        "n_centers": found.n_centers.mean(axis=1),
+        "mean_error": found.mean_errors,
+        "std_error": np.ma.masked_invalid(found.errors).std(axis=1).filled(np.nan),
+        "n_centers": found.n_centers.sum(axis=1) / found.trained.sum(axis=1),
         "errors": found.errors,
     }

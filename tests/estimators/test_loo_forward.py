@@ -87,7 +87,7 @@ def test_the_slides_algorithm(n: int, seed: int, sigma: float, rows: int, stop: 
     classes = np.array([-1, 1])
     model._train(ArraySource(X, (y > 0).astype(int), classes=classes, boundaries=boundaries), None)
     assert model.center_indices_.tolist() == expected.rows
-    np.testing.assert_allclose(model.coef_[:, 0], expected.coef, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(model.coef_[:, 0], expected.coef, rtol=1e-8, atol=1e-8)
     assert model.intercept_[0] == 0.0
     assert (model.stop_reason_ == "loo-risen") == (len(expected.rows) < 8 and stop)
 

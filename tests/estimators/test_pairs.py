@@ -79,7 +79,7 @@ def test_each_pair_is_the_training_of_its_rows() -> None:
         used = np.flatnonzero(model.coef_[:, column])
         assert set(model.center_indices_[used]) == set(np.flatnonzero(chosen)[pair.center_indices_])
         outputs = model._model.evaluate(X)[:, column]
-        np.testing.assert_allclose(outputs, pair.decision_function(X), rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(outputs, pair.decision_function(X), rtol=1e-8, atol=1e-8)
 
 
 def test_two_classes_are_one_pair() -> None:

@@ -31,7 +31,7 @@ def test_the_width_is_the_best_of_ten_multiples_of_the_median_distance() -> None
     assert found["errors"].shape == (10, 4)
     best = int(np.argmin(found["mean_error"]))
     assert model.kernel_.sigma == pytest.approx(found["sigma"][best])
-    np.testing.assert_allclose(found["mean_error"], found["errors"].mean(axis=1))
+    np.testing.assert_allclose(found["mean_error"], np.nanmean(found["errors"], axis=1))
     # The final model is that of an ordinary fit with this width.
     direct = dk.OROLSClassifier(sigma=model.kernel_.sigma, max_centers=25).fit(X, y)
     np.testing.assert_array_equal(model.center_indices_, direct.center_indices_)
@@ -42,7 +42,7 @@ def test_the_grid_agrees_with_scikit_learns_on_the_same_folds() -> None:
     X, y = ring(400)
     estimator = dk.OROLSClassifier(sampler="all", max_centers=20, standardize=False)
     grid = {"sigma": [0.05, 0.3, 1.0, 4.0], "regularization": ["gcv", 10.0]}
-    ours = dk.GridSearch(estimator, grid, folds=4).fit(X, y)
+    ours = dk.GridSearch(estimator, grid, folds=4, complete=True).fit(X, y)
     folds = PredefinedSplit(Folds(4, 0).numbers(0, len(X)))
     theirs = GridSearchCV(estimator, grid, cv=folds).fit(X, y)
     assert ours.cv_results_["params"] == theirs.cv_results_["params"]
@@ -55,6 +55,15 @@ def test_the_grid_agrees_with_scikit_learns_on_the_same_folds() -> None:
     assert ours.score(X, y) == ours.best_estimator_.score(X, y)
     np.testing.assert_array_equal(ours.predict(X), ours.best_estimator_.predict(X))
     assert ours.predict_proba(X).shape == (400, 3)
+    short = dk.GridSearch(estimator, grid, folds=4).fit(X, y)
+    assert (short.best_params_, short.best_error_) == (ours.best_params_, ours.best_error_)
+    left_out = np.isnan(short.cv_results_["errors"])
+    assert 0 < left_out.sum() < left_out.size / 2
+    np.testing.assert_array_equal(short.cv_results_["errors"][~left_out], ours.cv_results_["errors"][~left_out])
+    assert (short.cv_results_["mean_error"][left_out.any(axis=1)] > ours.best_error_).all()
+    whole = ~left_out.any(axis=1)
+    for name in "n_centers", "std_error":
+        np.testing.assert_allclose(short.cv_results_[name][whole], ours.cv_results_[name][whole])
 
 
 def test_regression_from_a_store(tmp_path: Any) -> None:

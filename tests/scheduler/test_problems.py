@@ -87,7 +87,7 @@ def test_pairs_do_not_depend_on_the_blocks(rows: int, seed: int) -> None:
     theirs = train_serial(job, make_source(X, y, rows=120)).result
     for a, b in zip(ours.paths, theirs.paths, strict=True):
         np.testing.assert_array_equal(a.rows, b.rows)
-        np.testing.assert_allclose(a.z, b.z, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(a.z, b.z, rtol=1e-8, atol=1e-8)
 
 
 def test_a_pair_of_single_rows_is_refused() -> None:

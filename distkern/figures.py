@@ -1,0 +1,191 @@
+"""What a run came to so far, kept up to date by its events.
+
+The dashboard, the metrics, the report and ``distkern info --follow`` all show these numbers, so they cannot disagree;
+they are made from live events and from the ``events.jsonl`` of a run directory alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from distkern.events import Event
+
+__all__ = ["Mark", "RunFigures"]
+
+_SHAPES = ("n_rows", "n_features", "n_targets", "n_problems", "n_blocks", "max_centers", "workers")
+_SERIES = ("n_centers", "lambda_", "gcv", "residual_max", "validation", "seconds")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something that befell a run, and where on its path."""
+
+    kind: str
+    """Name of the event's class: `WorkerLost`, `BlocksReplayed`, `StorageRetried`, ..."""
+    n_centers: int
+    """Centres selected when it happened."""
+    timestamp: float
+    """Seconds since the epoch."""
+    what: dict[str, Any]
+    """The event's fields."""
+
+
+@dataclass
+class RunFigures:
+    """The state of one run.
+
+    Attributes
+    ----------
+    series : dict
+        One list a figure of `RoundDone`, all of one length: an entry a round.
+    exchange_seconds, exchange_counts : dict
+        Driver's waiting time and number of exchanges, by what the messages asked for.
+    """
+
+    run_id: str = ""
+    started: float | None = None
+    """Seconds since the epoch of the first start."""
+    updated: float | None = None
+    """Seconds since the epoch of the last event."""
+    shapes: dict[str, int] = field(default_factory=dict)
+    series: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in _SERIES})
+    exchange_seconds: dict[str, float] = field(default_factory=dict)
+    exchange_counts: dict[str, int] = field(default_factory=dict)
+    marks: list[Mark] = field(default_factory=list)
+    resumed: int = 0
+    """Times that another process went on with the run."""
+    replayed_blocks: int = 0
+    storage_retries: int = 0
+    stop_reason: str | None = None
+    """Why selection ended; None while it goes on or where it was cut short."""
+    seconds: float | None = None
+    """Seconds of training at the end."""
+
+    @classmethod
+    def of_records(cls, records: Iterable[Mapping[str, Any]]) -> RunFigures:
+        """Return the figures of recorded events, in their order; unknown events are passed over.
+
+        Parameters
+        ----------
+        records : iterable of mapping
+            As `Event.as_record` makes them.
+        """
+        figures = cls()
+        for record in records:
+            figures.take(record)
+        return figures
+
+    def __call__(self, event: Event) -> None:
+        """Take an event of a running training."""
+        self.take(event.as_record())
+
+    def take(self, record: Mapping[str, Any]) -> None:
+        """Take an event's record.
+
+        Parameters
+        ----------
+        record : mapping
+            As `Event.as_record` makes it.
+        """
+        kind = record.get("event")
+        take = _TAKERS.get(str(kind))
+        timestamp = record.get("timestamp")
+        if isinstance(timestamp, int | float):
+            self.updated = float(timestamp)
+        if take is not None:
+            take(self, record)
+
+    @property
+    def n_centers(self) -> int:
+        """Centres selected so far."""
+        centers = self.series["n_centers"]
+        return int(centers[-1]) if centers else 0
+
+    @property
+    def exchanges(self) -> int:
+        """Exchanges so far, those that a resumed process did not make again included."""
+        return sum(self.exchange_counts.values())
+
+    @property
+    def centers_per_second(self) -> float | None:
+        """Pace over the last quarter of the rounds; None before two rounds are done."""
+        centers, seconds = self.series["n_centers"], self.series["seconds"]
+        if len(centers) < 2:
+            return None
+        first = max(0, len(centers) - 1 - max(1, len(centers) // 4))
+        elapsed = seconds[-1] - seconds[first]
+        return float((centers[-1] - centers[first]) / elapsed) if elapsed > 0 else None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds to the largest number of centres if the pace falls as the path grows; None where unknown.
+
+        A step costs time in proportion to the centres before it, so the time of a path grows with its square.
+        """
+        limit, now, pace = self.shapes.get("max_centers", 0), self.n_centers, self.centers_per_second
+        if self.stop_reason is not None:
+            return 0.0
+        if not pace or not now or limit < now:
+            return None
+        return (limit - now) / pace * (1 + limit / now) / 2
+
+    def as_json(self) -> dict[str, Any]:
+        """Return JSON-ready values of everything, the derived figures included."""
+        return {
+            **asdict(self),
+            "n_centers": self.n_centers,
+            "exchanges": self.exchanges,
+            "centers_per_second": self.centers_per_second,
+            "seconds_left": self.seconds_left,
+        }
+
+    def _start(self, record: Mapping[str, Any]) -> None:
+        self.run_id = str(record.get("run_id", ""))
+        self.started = self.updated if self.started is None else self.started
+        self.shapes = {name: int(record[name]) for name in _SHAPES if name in record}
+        self.stop_reason = self.seconds = None
+
+    def _resume(self, record: Mapping[str, Any]) -> None:
+        self.resumed += 1
+        self._mark(record)
+
+    def _exchange(self, record: Mapping[str, Any]) -> None:
+        name = str(record.get("name", ""))
+        self.exchange_seconds[name] = self.exchange_seconds.get(name, 0.0) + float(record.get("seconds", 0.0))
+        self.exchange_counts[name] = self.exchange_counts.get(name, 0) + 1
+
+    def _round(self, record: Mapping[str, Any]) -> None:
+        for name, values in self.series.items():
+            values.append(record.get(name))
+
+    def _mark(self, record: Mapping[str, Any]) -> None:
+        what = {name: value for name, value in record.items() if name not in ("event", "timestamp")}
+        self.marks.append(Mark(str(record["event"]), self.n_centers, self.updated or 0.0, what))
+
+    def _replay(self, record: Mapping[str, Any]) -> None:
+        self.replayed_blocks += len(record.get("blocks", ()))
+        self._mark(record)
+
+    def _retry(self, record: Mapping[str, Any]) -> None:
+        self.storage_retries += int(record.get("count", 0))
+        self._mark(record)
+
+    def _end(self, record: Mapping[str, Any]) -> None:
+        self.stop_reason = str(record.get("stop_reason"))
+        self.seconds = float(record.get("seconds", 0.0))
+
+
+_TAKERS = {
+    "RunStarted": RunFigures._start,
+    "RunResumed": RunFigures._resume,
+    "ExchangeDone": RunFigures._exchange,
+    "RoundDone": RunFigures._round,
+    "WorkerLost": RunFigures._mark,
+    "WorkerRefused": RunFigures._mark,
+    "WorkersAwaited": RunFigures._mark,
+    "BlocksReplayed": RunFigures._replay,
+    "StorageRetried": RunFigures._retry,
+    "RunEnded": RunFigures._end,
+}

@@ -119,6 +119,10 @@ class Workload:
         """Bytes of a row of X."""
         return self.n_features * self.feature_itemsize
 
+    def record(self) -> dict[str, int]:
+        """Return the shapes as plain numbers."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "far"}
+
     def read_ahead(self, limit: int | None) -> int:
         """Blocks that reads run ahead in a process that may take `limit` bytes."""
         return blocks_ahead(self.far, self.block_rows * self.row_bytes, limit)

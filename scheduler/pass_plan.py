@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from distkern.errors import BudgetError
@@ -84,7 +84,7 @@ class PassPlan:
     def record(self) -> dict[str, Any]:
         """Return the plan as plain numbers."""
         return {
-            **{f.name: getattr(self.work, f.name) for f in fields(self.work)},
+            **self.work.record(),
             "passes": self.passes,
             "planned_peak_bytes": self.peak,
             "memory_limit": self.limit,

@@ -136,7 +136,7 @@ class TrainingPlan:
             if f.name not in ("work", "flops", "worker", "features", "driver_peak")
         }
         return {
-            **{f.name: getattr(self.work, f.name) for f in fields(self.work)},
+            **self.work.record(),
             **plain,
             "flops": {f.name: getattr(self.flops, f.name) for f in fields(self.flops)} | {"total": self.flops.total},
             "planned_peak_bytes": self.peak,

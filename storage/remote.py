@@ -280,7 +280,7 @@ def _plain_error(text: str, place: str) -> OSError:
     if _NO_CREDENTIALS.search(text):
         return Refused(
             f"{place}: no credentials were found in the environment ({line}): set AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY, or what your storage calls them, or AWS_SKIP_SIGNATURE=true for public data"
+            "AWS_SECRET_ACCESS_KEY, or what your storage calls them, or AWS_SKIP_SIGNATURE to true for public data"
         )
     if "configured region" in text:
         return Refused(f"{place} is in another region: set AWS_REGION")

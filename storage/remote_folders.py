@@ -108,7 +108,7 @@ class RemoteFolder:
 
     def write(self, name: str, value: bytes) -> None:
         """Write an object."""
-        with self._explained("written"):
+        with self.explained("written"):
             sync(self.store.set(name, Buffer.from_bytes(value)))
 
     def delete(self, names: Sequence[str]) -> None:
@@ -117,7 +117,7 @@ class RemoteFolder:
         async def every() -> None:
             await asyncio.gather(*(self.store.delete(name) for name in names))
 
-        with self._explained("removed"):
+        with self.explained("removed"):
             sync(every())
 
     def clear(self) -> None:
@@ -150,24 +150,27 @@ class RemoteFolder:
         return "directory" if names else "missing"
 
     def _patiently(self, read: Callable[[], T], what: str) -> T:
-        with self._explained("read"):
-            return read_patiently(read, what, self.url, RetryPolicy.default().at_start())
+        try:
+            with self.explained("read"):
+                return read_patiently(read, what, self.url, RetryPolicy.default().at_start())
+        except DataError as cause:
+            raise self._error(str(cause), kind=cause.kind) from cause.__cause__
 
     @contextmanager
-    def _explained(self, done: str) -> Iterator[None]:
+    def explained(self, done: str) -> Iterator[None]:
+        """Turn what the storage refuses or fails to do into errors of distkern; others pass."""
         try:
             yield
-        except DistkernError as cause:
-            if isinstance(cause, self._error):
-                raise
-            raise self._error(str(cause), kind=cause.kind) from cause.__cause__
+        except DistkernError:
+            raise
         except Refused as cause:
             raise self._error(f"{self.url} cannot be {done}: {cause}", kind=cause.kind) from None
         except Exception as cause:
-            kind = "unreachable" if is_transient(cause) else "unreadable" if done == "read" else "not-writable"
-            raise self._error(f"{self.url} cannot be {done}: {said(cause, self.url)}", kind=kind) from shown_cause(
-                cause, self.url
-            )
+            if not is_transient(cause):
+                raise
+            raise self._error(
+                f"{self.url} cannot be {done}: {said(cause, self.url)}", kind="unreachable"
+            ) from shown_cause(cause, self.url)
 
 
 def check_remote(url: str, overwrite: bool, error: type[DistkernError], kind: str) -> RemoteFolder:
@@ -236,13 +239,13 @@ def publish_remote(url: str, overwrite: bool, error: type[DistkernError], kind: 
     Raises
     ------
     DistkernError
-        Of class `error`: what `check_remote` raises, and ``not-writable`` or ``unreachable`` where a write fails.
+        Of class `error`: what `check_remote` raises, and ``denied`` or ``unreachable`` where a write fails.
     """
     folder = check_remote(url, overwrite, error, kind)
     if overwrite:
         folder.clear()
     try:
-        with folder._explained("written"):
+        with folder.explained("written"):
             yield folder
     except BaseException:
         try:

@@ -170,6 +170,8 @@ def show_training(planned: TrainingPlan) -> None:
         ("peak, such a process", bytes_shown(planned.peak)),
         ("peak, driver", bytes_shown(planned.driver_peak)),
     ]
+    if planned.read_ahead:
+        head.append(("blocks on their way", f"{planned.read_ahead}, beyond those that are worked on"))
     if planned.norm_refit:
         head.append(("refit, driver, after the rows", bytes_shown(planned.norm_refit)))
     terms: dict[str, Any] = memory.terms()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,11 +40,15 @@ class PlainArrays:
         from distkern.storage import as_source, open_arrays
 
         self.X, self.y = open_arrays(x_path, y_path)
-        source = as_source(self.X, self.y)
-        self.n_rows, self.n_features = source.n_rows, source.n_features
+        self._source = as_source(self.X, self.y)
+        self.n_rows, self.n_features = self._source.n_rows, self._source.n_features
 
     def targets(self, start: int, stop: int) -> NDArray[Any]:
         """Return the targets of some rows as the user gave them."""
+        bounds = self._source.boundaries
+        block = bisect_left(bounds, start)
+        if bounds[block : block + 2] == (start, stop):
+            return self._source.read_targets(block)
         return np.asarray(self.y[start:stop])
 
 

@@ -139,6 +139,8 @@ class BlockEstimator(BaseEstimator, ABC):
                 sample_weight = np.asarray(sample_weight)
                 if sample_weight.ndim == 0:
                     sample_weight = np.full(len(X), sample_weight)
+            if is_dask_array(y):
+                y = y.compute()
             X, y, classes = self._validate_training(X, y, sample_weight)
             names = getattr(self, "feature_names_in_", None)
             return ArraySource(

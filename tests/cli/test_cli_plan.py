@@ -18,6 +18,7 @@ KEYS = {
     "n_targets",
     "n_problems",
     "memberships",
+    "read_ahead",
     "selected_rows",
     "n_workers",
     "threads",

@@ -89,12 +89,13 @@ def test_a_model_of_another_job_is_not_replaced(job: Path, call: Call) -> None:
     assert {path: path.read_bytes() for path in job.parent.rglob("*") if path.is_file()} == before
 
 
-def test_outputs_behind_urls_are_refused(job: Path, call: Call) -> None:
+def test_a_run_behind_a_url_is_refused(job: Path, call: Call) -> None:
     before = tree(job.parent)
-    for name in ("model", "run"):
-        done = call("train", job, "--set", f"output.{name}=s3://bucket/x")
+    for more in ([], ["--resume"]):
+        done = call("train", job, "--set", "output.run=s3://bucket/x", *more)
         assert done.code == 6
         assert "URL" in done.err
+        assert "copy it when the run has ended" in done.err
     assert tree(job.parent) == before
 
 

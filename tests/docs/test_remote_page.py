@@ -48,10 +48,16 @@ def test_an_example_prints_what_the_page_shows(
     assert capsys.readouterr().out == shown
 
 
-def test_the_job_of_the_page_trains(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_job_of_the_page_trains(
+    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     (document,) = JOB.findall(PAGE)
     (tmp_path / "job.toml").write_text(document)
     assert main(["train", "job.toml"]) == 0
     assert main(["predict", "s3://rows/waves.model", "s3://rows/waves.zarr", "--out", "s3://rows/predicted.zarr"]) == 0
     assert (tmp_path / "waves.run").is_dir()
+    assert main(["plan", "job.toml"]) == 0
+    assert "blocks on their way" in capsys.readouterr().out
+    assert main(["train", "job.toml", "--set", "output.run=again.run"]) == 6
+    assert "s3://rows/waves.model exists already" in capsys.readouterr().err

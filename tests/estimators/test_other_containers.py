@@ -163,6 +163,17 @@ def test_xarray_on_zarr_is_read_chunk_by_chunk(tmp_path: Path) -> None:
     assert not lazy["X"].variable._in_memory
 
 
+def test_rows_in_memory_with_targets_elsewhere() -> None:
+    X, y = classes(200)
+    table = dd.from_pandas(frame(X).assign(target=y, w=1.0 + y), npartitions=3)
+    data = arrays(X, y, 50)
+    reference = dk.OROLSClassifier(**PARAMETERS).fit(X, y, 1.0 + y)
+    for target, weights in ((table["target"], table["w"]), (data["y"], 1.0 + data["y"])):
+        assert_equal_models(dk.OROLSClassifier(**PARAMETERS).fit(X, target, weights), reference)
+        of_frame = dk.OROLSClassifier(**PARAMETERS).fit(frame(X), target, weights)
+        assert of_frame.feature_names_in_.tolist() == ["f0", "f1"]
+
+
 def test_partial_fit_takes_them() -> None:
     X, y = regression(300)
     model, reference = dk.KRLSRegressor(sigma=1.0), dk.KRLSRegressor(sigma=1.0)

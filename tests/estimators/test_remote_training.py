@@ -17,6 +17,8 @@ from zarr.storage import LocalStore
 import distkern as dk
 from distkern.events import Event, WorkerLost
 from distkern.scheduler import local_client
+from distkern.scheduler.executors import SerialExecutor
+from distkern.scheduler.messages import Load
 from distkern.storage import CountingStore, SlowStore, open_dataset, write_dataset
 from tests.s3_server import BUCKET, S3Server, leading_to, s3_server
 
@@ -182,6 +184,17 @@ def test_a_far_pass_takes_less_than_twice_as_long(s3: S3Server, tmp_path: Path) 
     near, far = (min(seconds(place) for _ in range(3)) for place in (tmp_path / "rows", url))
     assert set(s3.chunk_reads("ratio").values()) == {1}
     requests = len(s3.chunk_reads("ratio"))
+
+    def loading(place: Any) -> float:
+        s3.reset(LATENCY)
+        executor = SerialExecutor(open_dataset(place).source())
+        started = time.perf_counter()
+        executor.exchange(Load(classification=False, sample_rows=0, seed=0, holdout=0.0))
+        return time.perf_counter() - started
+
+    # Nothing is computed but moments, so that there is little to hide the waiting behind.
+    at_hand, over_there = (min(loading(place) for _ in range(3)) for place in (tmp_path / "rows", url))
+    assert over_there < 2 * at_hand + 4 * LATENCY
     # One after another the requests alone would take longer.
     assert far < requests * LATENCY
     assert far < 2 * near

@@ -23,7 +23,7 @@ from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 from zarr.storage import LocalStore
 
-from distkern.errors import DataError, DistkernError, RunError, StoreError
+from distkern.errors import DataError, DistkernError, JobError, RunError, StoreError
 from distkern.storage import (
     CountingStore,
     DatasetWriter,
@@ -287,10 +287,26 @@ def test_file_urls_are_local_paths(tmp_path: Path) -> None:
 def test_far_and_near(tmp_path: Path, s3: S3Server) -> None:
     assert is_far(open_store("s3://rows/x"))
     assert is_far(CountingStore(open_store("s3://rows/x")))
+    for url in ("gs://bucket/x", "gcs://bucket/x", "az://container/x", "https://host.invalid/x"):
+        options = {"account_name": "someone"} if url.startswith("az") else None
+        assert is_far(pickle.loads(pickle.dumps(open_store(url, options))))
     assert not is_far(LocalStore(tmp_path))
     assert not is_far(CountingStore(LocalStore(tmp_path)))
     assert not is_far(zarr.storage.MemoryStore())
     assert not is_far(open_store("memory://x"))
+
+
+def test_what_only_fsspec_knows() -> None:
+    url = "memory://only-fsspec"
+    X, y = rows(60, 2)
+    assert_array_equal(write_dataset(f"{url}/rows", X, y, chunk_rows=20).source().read_features(2), X[40:])
+    write_model(f"{url}/model", {"a": 1}, {"values": X})
+    assert_array_equal(read_model(f"{url}/model")[1]["values"], X)
+    with pytest.raises(StoreError) as caught:
+        write_model(f"{url}/model", {}, {})
+    assert caught.value.kind == "exists"
+    with pytest.raises(DataError, match="pip"):
+        open_dataset("dropbox://host/rows")
 
 
 # ---- Chunks that several blocks share
@@ -371,7 +387,7 @@ class Stopped(BaseException):
 def test_a_write_that_ends_early_leaves_nothing(s3: S3Server) -> None:
     X, y = rows(100, 3)
     url = f"s3://{BUCKET}/early/rows"
-    for error in (Stopped(), KeyboardInterrupt(), ValueError("x")):
+    for error in (Stopped(), KeyboardInterrupt(), KeyError("x"), JobError("mine")):
         with pytest.raises(type(error)), DatasetWriter(url, n_rows=100, chunk_rows=10) as writer:  # noqa: PT012
             writer.append(X[:50], y[:50])
             raise error

@@ -23,7 +23,7 @@ from distkern.figures import RunFigures
 from distkern.scheduler.board import BOARD, MAX_RUNS, SHOW, RunBoard
 from distkern.scheduler.colours import TASK_COLOURS, TaskColour
 from distkern.scheduler.page import Page
-from distkern.scheduler.page_text import duration, number, size
+from distkern.scheduler.page_text import digits, duration, size
 from distkern.scheduler.publishing import published
 
 
@@ -246,7 +246,7 @@ def test_durations(seconds: float | None, text: str) -> None:
 
 
 def test_numbers_and_sizes() -> None:
-    assert [number(value) for value in (None, float("nan"), [0.5, 2.0], 12345.678)] == ["", "", "2", "1.235e+04"]
+    assert [digits(value) for value in (None, float("nan"), [0.5, 2.0], 12345.678)] == ["", "", "2", "1.235e+04"]
     assert [size(value) for value in (0, 1023, 1536, 3 << 40)] == ["0 B", "1023 B", "1.5 KiB", "3 TiB"]
 
 

@@ -133,11 +133,18 @@ class RunBoard(SchedulerPlugin):  # type: ignore[misc]  # distributed has no typ
         """Hang something up, or note that it is missing; tell which."""
         try:
             hang_up()
+        except _SwitchedOff:
+            logger.info("%s is not shown: the scheduler was started without a dashboard", what)
+            return False
         except Exception as error:
             logger.info("cannot show %s", what, exc_info=True)
             self.missing.append(f"{what} ({type(error).__name__}: {error})")
             return False
         return True
+
+
+class _SwitchedOff(Exception):
+    """Somebody wants no dashboard."""
 
 
 def _add_page(scheduler: Any, board: RunBoard) -> None:
@@ -151,7 +158,7 @@ def _add_page(scheduler: Any, board: RunBoard) -> None:
     served = scheduler.http_application.applications
     prefixes = [app.prefix for app in served if hasattr(app, "app_paths")]
     if not prefixes:
-        raise LookupError("the scheduler serves no dashboard")
+        raise _SwitchedOff
 
     def document(server: Any, extra: dict[str, Any], doc: Any) -> None:
         draw(board, extra, doc)

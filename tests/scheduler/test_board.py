@@ -363,6 +363,20 @@ def test_without_a_place_for_the_page_a_warning_says_so_once_and_the_rest_is_sho
     assert len({run for _, run in samples(scraped(client))}) == 2
 
 
+def test_a_scheduler_without_a_dashboard_is_no_cause_for_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(1, processes=False, dashboard_address=None, silence_logs=50) as local,
+        Client(local, set_as_default=False) as client,
+        caplog.at_level(logging.WARNING, "distkern"),
+    ):
+        fit(client)
+        assert board_of(client).missing == []
+        assert len(board_of(client).runs) == 1
+    assert [record for record in caplog.records if record.name.startswith("distkern")] == []
+
+
 def test_without_a_board_a_warning_says_so_and_the_model_is_the_same(
     client: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

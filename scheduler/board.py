@@ -83,8 +83,8 @@ class RunBoard(SchedulerPlugin):  # type: ignore[misc]  # distributed has no typ
             The scheduler.
         """
         scheduler.handlers[SHOW] = self.show
-        self._try("the page /distkern", lambda: _add_page(scheduler, self))
-        self._try("its link in the navigation bar", lambda: _add_link(scheduler))
+        if self._try("the page /distkern", lambda: _add_page(scheduler, self)):
+            self._try("its link in the navigation bar", lambda: _add_link(scheduler))
         self._try("the metrics", lambda: _add_metrics(self))
         self._try("the colours of tasks", colour_tasks)
 
@@ -129,12 +129,22 @@ class RunBoard(SchedulerPlugin):  # type: ignore[misc]  # distributed has no typ
         while len(self.runs) > MAX_RUNS:
             del self.runs[min(self.runs, key=lambda key: self.runs[key].heard)]
 
-    def _try(self, what: str, hang_up: Callable[[], None]) -> None:
+    def _try(self, what: str, hang_up: Callable[[], None]) -> bool:
+        """Hang something up, or note that it is missing; tell which."""
         try:
             hang_up()
+        except _SwitchedOff:
+            logger.info("%s is not shown: the scheduler was started without a dashboard", what)
+            return False
         except Exception as error:
             logger.info("cannot show %s", what, exc_info=True)
             self.missing.append(f"{what} ({type(error).__name__}: {error})")
+            return False
+        return True
+
+
+class _SwitchedOff(Exception):
+    """Somebody wants no dashboard."""
 
 
 def _add_page(scheduler: Any, board: RunBoard) -> None:
@@ -148,7 +158,7 @@ def _add_page(scheduler: Any, board: RunBoard) -> None:
     served = scheduler.http_application.applications
     prefixes = [app.prefix for app in served if hasattr(app, "app_paths")]
     if not prefixes:
-        raise LookupError("the scheduler serves no dashboard")
+        raise _SwitchedOff
 
     def document(server: Any, extra: dict[str, Any], doc: Any) -> None:
         draw(board, extra, doc)

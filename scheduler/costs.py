@@ -7,9 +7,10 @@ from it.
 
 from __future__ import annotations
 
+import resource
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from time import monotonic, perf_counter
 from typing import Final, TypeVar
@@ -68,6 +69,8 @@ class Costs:
 
     def merge(self, other: Costs) -> Costs:
         """Return the costs of both."""
+        if not other.busy and not other.memory:
+            return self
         return Costs(summed(self.busy, other.busy), {**self.memory, **other.memory})
 
 
@@ -79,24 +82,31 @@ def summed(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str,
     return total
 
 
-class _Watch(threading.local):
+class _Watch:
     """What one thread is doing, since when, and how long it did what."""
+
+    __slots__ = ("phase", "seconds", "since")
 
     def __init__(self) -> None:
         self.phase: str | None = None
         self.since = 0.0
         self.seconds: dict[str, float] = {}
 
-    def enter(self, phase: str | None) -> str | None:
+    def enter(self, phase: str | None) -> None:
         now = perf_counter()
         before = self.phase
         if before is not None:
-            self.seconds[before] = self.seconds.get(before, 0.0) + now - self.since
+            seconds = self.seconds
+            seconds[before] = seconds.get(before, 0.0) + now - self.since
         self.phase, self.since = phase, now
-        return before
 
 
-_watch = _Watch()
+class _Watches(threading.local):
+    def __init__(self) -> None:
+        self.own = _Watch()
+
+
+_watches = _Watches()
 
 
 class busy:
@@ -108,21 +118,21 @@ class busy:
         One of the names of this module.
     """
 
-    __slots__ = ("_before", "_phase")
+    __slots__ = ("_before", "_phase", "_watch")
 
     def __init__(self, phase: str) -> None:
         self._phase = phase
-        self._before: str | None = None
 
     def __enter__(self) -> None:
-        watch = _watch
-        self._before = watch.phase
-        if self._before is not None and self._before != REPLAY:
+        self._watch = watch = _watches.own
+        self._before = before = watch.phase
+        if before is not None and before != REPLAY:
             watch.enter(self._phase)
 
     def __exit__(self, *exception: object) -> None:
-        if self._before is not None and self._before != REPLAY:
-            _watch.enter(self._before)
+        before = self._before
+        if before is not None and before != REPLAY:
+            self._watch.enter(before)
 
 
 class Stopwatch:
@@ -135,27 +145,42 @@ class Stopwatch:
     @contextmanager
     def running(self, phase: str = OTHER) -> Iterator[None]:
         """Measure this thread, which begins in `phase`; a measurement that it is in already pauses."""
-        watch = _watch
-        before, earlier = watch.enter(None), watch.seconds
-        watch.seconds = {}
-        watch.enter(phase)
+        outer = self._begin(phase)
         try:
             yield
         finally:
-            watch.enter(None)
-            with self._lock:
-                self.seconds = summed(self.seconds, watch.seconds)
-            watch.seconds = earlier
-            watch.enter(before)
+            self._end(outer)
 
     def timed(self, function: Callable[[T], R], phase: str = OTHER) -> Callable[[T], R]:
         """Return a function that does the same and is measured, on whatever thread it runs."""
 
         def measured(item: T) -> R:
-            with self.running(phase):
+            outer = self._begin(phase)
+            try:
                 return function(item)
+            finally:
+                self._end(outer)
 
         return measured
+
+    @staticmethod
+    def _begin(phase: str) -> _Watch:
+        """Give this thread a watch of its own; return the one it had."""
+        outer = _watches.own
+        paused = outer.phase
+        outer.enter(None)
+        outer.phase = paused
+        _watches.own = watch = _Watch()
+        watch.enter(phase)
+        return outer
+
+    def _end(self, outer: _Watch) -> None:
+        watch = _watches.own
+        watch.enter(None)
+        outer.since = watch.since
+        _watches.own = outer
+        with self._lock:
+            self.seconds = summed(self.seconds, watch.seconds)
 
 
 class MemoryProbe:
@@ -183,6 +208,8 @@ class MemoryProbe:
 
 def resident_bytes() -> int:
     """Resident set of this process, 0 where the system does not tell."""
+    with suppress(OSError, ValueError, IndexError), open("/proc/self/statm", "rb") as pages:
+        return int(pages.read().split()[1]) * resource.getpagesize()
     try:
         return int(psutil.Process().memory_info().rss)
     except psutil.Error:

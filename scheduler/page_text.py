@@ -108,11 +108,11 @@ def _card(run: ShownRun, name: str, colour: str) -> str:
     seconds = figures.seconds if figures.seconds is not None else last["seconds"]
     cells = [
         ("centres", f"{centers} of {limit}" if limit else str(centers), ""),
-        ("GCV", number(figures.summary.get("gcv", last["gcv"])), ""),
-        ("lambda", number(figures.summary.get("lambda", last["lambda_"])), ""),
-        ("largest residual", number(last["residual_max"]), ""),
-        ("validation error", number(last["validation"]), ""),
-        ("centres per second", number(figures.centers_per_second), ""),
+        ("GCV", digits(figures.summary.get("gcv", last["gcv"])), ""),
+        ("lambda", digits(figures.summary.get("lambda", last["lambda_"])), ""),
+        ("largest residual", digits(last["residual_max"]), ""),
+        ("validation error", digits(last["validation"]), ""),
+        ("centres per second", digits(figures.centers_per_second), ""),
         ("time", duration(seconds), ""),
         ("time left, at most", "" if done else duration(figures.seconds_left), ""),
         ("exchanges", f"{figures.exchanges}", ""),
@@ -170,7 +170,7 @@ def incident_text(what: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def number(value: Any) -> str:
+def digits(value: Any) -> str:
     """Four digits; the largest of several; nothing where there is none."""
     if isinstance(value, list | tuple):
         value = max(value, default=None)
@@ -193,6 +193,6 @@ def size(nbytes: float) -> str:
     value = float(nbytes)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < 1024:
-            return f"{value:.3g} {unit}"
+            return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
         value /= 1024
     return f"{value:.3g} TiB"

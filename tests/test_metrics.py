@@ -191,3 +191,13 @@ def test_a_summary_of_another_kind_is_passed_over(value: Any) -> None:
     found = values(exported(("r", "t", figures)))
     assert ("distkern_gcv", frozenset({("run", "r")})) not in found
     assert found["distkern_exchanges_total", frozenset({("run", "r")})] == 3
+
+
+def test_the_page_on_watching_names_metrics_that_there_are() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "watching.md").read_text()
+    figures = a_run()
+    figures(RunEnded(n_centers=16, stop_reason="gcv-risen", seconds=2.5))
+    found = {name for name, _ in values(exported(("r", "t", figures)))} | {"distkern_run_left_seconds"}
+    named = {name for name in re.findall(r"`(distkern_\w+)", text) if name != "distkern_"}
+    assert len(named) > 20
+    assert named <= found

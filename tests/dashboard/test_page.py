@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -13,6 +17,7 @@ import dask
 import numpy as np
 import pytest
 import zarr
+from prometheus_client.parser import text_string_to_metric_families
 
 from distkern import OROLSRegressor
 from distkern.events import Event, RoundDone
@@ -153,3 +158,33 @@ def test_the_task_stream_has_the_colours_of_the_phases(client: Any) -> None:
     colours = dict(zip(drawn["name"], drawn["color"], strict=True))
     for name in ("load-blocks", "kernel-columns", "append-panel"):
         assert colours[name] == TASK_COLOURS[name]
+
+
+def test_a_scheduler_of_its_own_process_shows_runs(tmp_path: Path) -> None:
+    """As on a cluster that others started: nothing but the address is known."""
+    from distributed import Client
+
+    place = tmp_path / "scheduler.json"
+    scheduler = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--scheduler-file", str(place)]
+    scheduler += ["--host", "127.0.0.1", "--port", "0", "--dashboard-address", "127.0.0.1:0"]
+    worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(place), "--no-nanny"]
+    worker += ["--nthreads", "1", "--host", "127.0.0.1", "--local-directory", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with ExitStack() as stack:
+        for command in (scheduler, worker):
+            process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            stack.callback(process.wait, 30)
+            stack.callback(process.terminate)
+        until(place.exists, bool)
+        client = stack.enter_context(Client(scheduler_file=str(place), set_as_default=False, timeout=60))
+        client.wait_for_workers(1, timeout=60)
+        model = OROLSRegressor(max_centers=32, client=client).fit(*rows())
+        with urllib.request.urlopen(client.dashboard_link.replace("status", "metrics"), timeout=30) as answer:
+            text = answer.read().decode()
+        found = {
+            sample.name: sample.value for family in text_string_to_metric_families(text) for sample in family.samples
+        }
+        assert found["distkern_gcv"] == model.gcv_
+        assert found["distkern_exchanges_total"] == model.summary_["exchanges"]
+        with urllib.request.urlopen(client.dashboard_link.replace("status", "distkern"), timeout=30) as answer:
+            assert '<a href="distkern">' in answer.read().decode()

@@ -23,6 +23,7 @@ from distkern.figures import RunFigures
 from distkern.scheduler.board import BOARD, MAX_RUNS, SHOW, RunBoard
 from distkern.scheduler.colours import TASK_COLOURS, TaskColour
 from distkern.scheduler.page import Page
+from distkern.scheduler.page_text import digits, duration, size
 from distkern.scheduler.publishing import published
 
 
@@ -231,6 +232,24 @@ def test_runs_of_a_cluster_are_on_its_board_and_stay_there(client: Any) -> None:
     assert scraped(client, "distkern")
 
 
+def test_a_dashboard_behind_a_prefix_has_the_page_there_too() -> None:
+    with cluster(1, processes=False, scheduler_kwargs={"http_prefix": "/here"}) as client:
+        fit(client)
+        assert board_of(client).missing == []
+        assert "Bokeh" in scraped(client, "here/distkern")
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(None, ""), (0.04, "0.0 s"), (99.9, "99.9 s"), (125, "2 min 05 s")])
+def test_durations(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+    assert duration(7320) == "2 h 02 min"
+
+
+def test_numbers_and_sizes() -> None:
+    assert [digits(value) for value in (None, float("nan"), [0.5, 2.0], 12345.678)] == ["", "", "2", "1.235e+04"]
+    assert [size(value) for value in (0, 1023, 1536, 3 << 40)] == ["0 B", "1023 B", "1.5 KiB", "3 TiB"]
+
+
 def test_metrics_equal_what_the_run_came_to(client: Any) -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((900, 4))
@@ -318,7 +337,7 @@ class NoPageBoard(RunBoard):
     """Finds no web application to add its page to."""
 
     async def start(self, scheduler: Any) -> None:
-        await super().start(Without(scheduler, "http_application", "jupyter"))
+        await super().start(Without(scheduler, "http_application"))
 
 
 class NoBoard(RunBoard):
@@ -339,8 +358,23 @@ def test_without_a_place_for_the_page_a_warning_says_so_once_and_the_rest_is_sho
     assert "the page /distkern" in warning
     assert "no http_application here" in warning
     assert "the metrics" not in warning
+    assert '<a href="distkern">' not in scraped(client, "status"), "no link that leads nowhere"
     assert len(board_of(client).runs) == 2
     assert len({run for _, run in samples(scraped(client))}) == 2
+
+
+def test_a_scheduler_without_a_dashboard_is_no_cause_for_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(1, processes=False, dashboard_address=None, silence_logs=50) as local,
+        Client(local, set_as_default=False) as client,
+        caplog.at_level(logging.WARNING, "distkern"),
+    ):
+        fit(client)
+        assert board_of(client).missing == []
+        assert len(board_of(client).runs) == 1
+    assert [record for record in caplog.records if record.name.startswith("distkern")] == []
 
 
 def test_without_a_board_a_warning_says_so_and_the_model_is_the_same(

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from distkern.figures import RunFigures
+from distkern.progress.records import finite
 
 _REASONS = {
     "left": "it was killed or left",
@@ -36,8 +37,8 @@ def duration(seconds: float) -> str:
 def latest(figures: RunFigures, name: str) -> float | None:
     """Return a figure after the last round; None where there is none."""
     values = figures.series.get(name) or [None]
-    value = values[-1]
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    value = finite(values[-1], math.inf)
+    return None if value is None else float(value)
 
 
 def state(figures: RunFigures) -> str:
@@ -75,7 +76,7 @@ def told(record: Mapping[str, Any]) -> tuple[int, str] | None:
     say = _TOLD.get(str(record.get("event")))
     try:
         return None if say is None else say(record)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         # Recorded by another version, or damaged.
         return None
 

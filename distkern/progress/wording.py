@@ -97,17 +97,21 @@ def _resumed(record: Mapping[str, Any]) -> tuple[int, str]:
     return logging.INFO, f"resumed: {record['exchanges']} exchanges, which took {seconds}, are not made again"
 
 
+def _blocks(record: Mapping[str, Any]) -> str:
+    count = len(record["blocks"])
+    return "1 block" if count == 1 else f"{count} blocks"
+
+
 def _lost(record: Mapping[str, Any]) -> tuple[int, str]:
     reason = str(record.get("reason", "left"))
     return logging.WARNING, (
-        f"lost worker {record['worker']} ({_REASONS.get(reason, reason)}); its {len(record['blocks'])} blocks move to "
-        "others"
+        f"lost worker {record['worker']} ({_REASONS.get(reason, reason)}); others take over {_blocks(record)}"
     )
 
 
 def _replayed(record: Mapping[str, Any]) -> tuple[int, str]:
     return logging.INFO, (
-        f"worker {record['worker']} rebuilt {len(record['blocks'])} blocks from {record['messages']} messages "
+        f"worker {record['worker']} rebuilt {_blocks(record)} from {record['messages']} messages "
         f"in {float(record['seconds']):.1f} s"
     )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from distkern.events import Event, RunCutShort
 from distkern.figures import RunFigures
+from distkern.progress.records import usable
 from distkern.progress.wording import told
 
 _LAST = ("RunEnded", "RunCutShort")
@@ -89,6 +90,8 @@ class RunDisplay:
         show : bool
             Whether to show more than what is to stay.
         """
+        if not usable(record):
+            return
         kind, run_id = record.get("event"), record.get("run_id")
         if kind == "RunStarted" and run_id != self.figures.run_id:
             self.figures = RunFigures()

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from distkern.figures import RunFigures
+from distkern.progress.records import finite
 
 _REASONS = {
     "left": "it was killed or left",
@@ -36,8 +37,8 @@ def duration(seconds: float) -> str:
 def latest(figures: RunFigures, name: str) -> float | None:
     """Return a figure after the last round; None where there is none."""
     values = figures.series.get(name) or [None]
-    value = values[-1]
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    value = finite(values[-1], math.inf)
+    return None if value is None else float(value)
 
 
 def state(figures: RunFigures) -> str:
@@ -75,7 +76,7 @@ def told(record: Mapping[str, Any]) -> tuple[int, str] | None:
     say = _TOLD.get(str(record.get("event")))
     try:
         return None if say is None else say(record)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         # Recorded by another version, or damaged.
         return None
 
@@ -96,17 +97,21 @@ def _resumed(record: Mapping[str, Any]) -> tuple[int, str]:
     return logging.INFO, f"resumed: {record['exchanges']} exchanges, which took {seconds}, are not made again"
 
 
+def _blocks(record: Mapping[str, Any]) -> str:
+    count = len(record["blocks"])
+    return "1 block" if count == 1 else f"{count} blocks"
+
+
 def _lost(record: Mapping[str, Any]) -> tuple[int, str]:
     reason = str(record.get("reason", "left"))
     return logging.WARNING, (
-        f"lost worker {record['worker']} ({_REASONS.get(reason, reason)}); its {len(record['blocks'])} blocks move to "
-        "others"
+        f"lost worker {record['worker']} ({_REASONS.get(reason, reason)}); others take over {_blocks(record)}"
     )
 
 
 def _replayed(record: Mapping[str, Any]) -> tuple[int, str]:
     return logging.INFO, (
-        f"worker {record['worker']} rebuilt {len(record['blocks'])} blocks from {record['messages']} messages "
+        f"worker {record['worker']} rebuilt {_blocks(record)} from {record['messages']} messages "
         f"in {float(record['seconds']):.1f} s"
     )
 

@@ -10,12 +10,17 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from distkern.progress.records import finite
 from distkern.report.evaluation import Reliability, ResidualGrid
+from distkern.report.formats import shortened
 from distkern.report.record import Exchange, Incident, RunRecord
 from distkern.report.svg import Axis, Chart, element, number, path
 
 LONGEST = 500
 """Points of a curve that are drawn."""
+
+LARGEST = 1e100
+"""Numbers that are drawn."""
 
 SLICES = 90
 """Slices of time that the exchanges of a run are summed over."""
@@ -75,7 +80,7 @@ def finite_pairs(xs: Sequence[Any], ys: Sequence[Any]) -> list[tuple[float, floa
     return [
         (float(x), float(y))
         for x, y in zip(xs, ys, strict=False)
-        if isinstance(x, int | float) and isinstance(y, int | float) and math.isfinite(x) and math.isfinite(y)
+        if finite(x, LARGEST) is not None and finite(y, LARGEST) is not None
     ]
 
 
@@ -224,7 +229,7 @@ def timeline(record: RunRecord) -> Markup | None:
             left = chart.left + i * width
             top, bottom = y(float(below[i] + share[i])), y(float(below[i]))
             pieces.append(f"M{number(left)} {number(bottom)}V{number(top)}h{number(width * 0.94)}V{number(bottom)}Z")
-        name = phases[row] if row < len(phases) else "others"
+        name = shortened(phases[row]) if row < len(phases) else "others"
         if pieces:
             chart.add(element("path", element("title", name), class_=style, d="".join(pieces)))
         below += share
@@ -253,7 +258,7 @@ def _flags(incidents: Sequence[Incident], chart: Chart, x: Axis, begin: float, s
         at = x(min(max((incident.at - begin) / size, x.low), x.high))
         style = "flag bad" if incident.severe else "flag"
         top = chart.top - 12
-        tip = element("title", f"{(incident.at - begin) / size:.3g}: {incident.text}")
+        tip = element("title", f"{(incident.at - begin) / size:.3g}: {shortened(incident.text)}")
         shapes.append(
             element(
                 "g",

@@ -29,8 +29,24 @@ class Table:
     rows: Sequence[Sequence[object]]
 
 
+MOST_ROWS = 200
+"""Rows of a table of settings."""
+
+LONGEST = 400
+"""Characters of a value that are shown."""
+
+
+def shortened(text: str) -> str:
+    """Return a text, or the beginning of a long one."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
 def plain(value: object) -> str:
-    """Return a value as a person reads it."""
+    """Return a value as a person reads it, the beginning of a long one."""
+    return shortened(_plain(value))
+
+
+def _plain(value: object) -> str:
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -40,7 +56,7 @@ def plain(value: object) -> str:
     if isinstance(value, list | tuple):
         return "none" if not value else ", ".join(map(plain, value[:20])) + (", …" if len(value) > 20 else "")
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {plain(item)}" for name, item in value.items())
+        return ", ".join(f"{name} {plain(item)}" for name, item in list(value.items())[:20])
     return str(value)
 
 
@@ -62,9 +78,10 @@ def size(count: float | None) -> str:
 
 def moment(timestamp: float | None) -> str:
     """Return a time of the day where this runs, with the date and the zone."""
-    if timestamp is None:
+    try:
+        return f"{datetime.fromtimestamp(timestamp).astimezone():%Y-%m-%d %H:%M:%S %Z}" if timestamp else "–"
+    except (ValueError, OverflowError, OSError):
         return "–"
-    return datetime.fromtimestamp(timestamp).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def rate(value: float) -> str:

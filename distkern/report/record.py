@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from distkern.figures import RunFigures
+from distkern.progress.records import finite, usable
 from distkern.progress.wording import told
 from distkern.storage import RunDirectory, driver_of
 
@@ -70,8 +71,8 @@ class RunRecord:
     @property
     def n_centers(self) -> int:
         """Centres of the model, or selected so far."""
-        count = (self.summary or {}).get("n_centers")
-        return count if isinstance(count, int) else self.figures.n_centers
+        count = self.number("n_centers")
+        return self.figures.n_centers if count is None else int(count)
 
     @property
     def stop_reason(self) -> str | None:
@@ -81,8 +82,7 @@ class RunRecord:
 
     def number(self, name: str) -> float | None:
         """Return a number of the summary; None where there is none."""
-        value = (self.summary or {}).get(name)
-        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+        return finite((self.summary or {}).get(name))
 
 
 def read_run(run: RunDirectory) -> RunRecord:
@@ -97,7 +97,8 @@ def read_run(run: RunDirectory) -> RunRecord:
     identity = training.get("identity")
     record = RunRecord(run.path, run.job, run.summary, identity if isinstance(identity, dict) else {}, "")
     for event in run.events():
-        _take(record, event)
+        if usable(event):
+            _take(record, event)
     record.state = _state(run, record)
     return record
 

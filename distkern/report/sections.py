@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,9 +11,10 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from distkern.progress.records import finite
 from distkern.progress.wording import duration
 from distkern.report import charts
-from distkern.report.formats import Figure, Table, brief, grouped, moment, plain, rate, size
+from distkern.report.formats import MOST_ROWS, Figure, Table, brief, grouped, moment, plain, rate, shortened, size
 from distkern.report.images import image_address, image_side
 from distkern.report.predictions import Test
 from distkern.report.record import RunRecord
@@ -20,6 +22,9 @@ from distkern.stopping import StopReason
 
 MOST_IMAGES = 60
 """Centres that are drawn."""
+
+MOST_PHASES = 30
+"""Kinds of exchanges that are listed."""
 
 MOST_FEATURES = 60
 """Features that have a row in the table of centres."""
@@ -57,16 +62,17 @@ def headline(record: RunRecord, test: Test | None) -> list[Figure]:
     for name, series in (("lambda", "lambda_"), ("gcv", "gcv")):
         values = record.figures.series.get(series) or [None]
         value = summary.get(name, values[-1])
-        if isinstance(value, int | float):
-            figures.append(Figure("λ" if name == "lambda" else "GCV", f"{value:.4g}", value))
-        elif isinstance(value, list) and value:
-            figures.append(Figure("λ, largest", f"{max(value):.4g}", max(value)))
+        several = [item for item in value if finite(item, math.inf) is not None] if isinstance(value, list) else []
+        number = max(several) if several else finite(value, math.inf)
+        if number is not None:
+            label = "GCV" if name == "gcv" else "λ, largest" if several else "λ"
+            figures.append(Figure(label, f"{number:.4g}", number))
     seconds = record.number("seconds") or record.figures.seconds
     if seconds is None and record.figures.series["seconds"]:
         seconds = record.figures.series["seconds"][-1]
     if seconds is not None:
         figures.append(Figure("training", duration(float(seconds)), seconds))
-    if "n_rows" in shapes:
+    if {"n_rows", "n_features"} <= set(shapes):
         figures.append(Figure("rows × features", f"{grouped(shapes['n_rows'])} × {grouped(shapes['n_features'])}"))
     return figures
 
@@ -76,9 +82,9 @@ def _summary_test(summary: Mapping[str, Any]) -> list[Figure]:
     if not isinstance(test, Mapping):
         return []
     return [
-        Figure(f"test {name}", rate(value) if name == "error" else f"{value:.4g}", value)
-        for name, value in test.items()
-        if isinstance(value, int | float)
+        Figure(f"test {shortened(str(name))}", rate(value) if name == "error" else f"{value:.4g}", value)
+        for name, value in list(test.items())[:2]
+        if finite(value) is not None
     ]
 
 
@@ -91,15 +97,19 @@ def advice(record: RunRecord) -> str | None:
 def job_tables(record: RunRecord) -> list[Table]:
     """Return what was asked for, and what decided the model."""
     tables = [
-        Table(name, ("setting", "value"), [(key, plain(value)) for key, value in section.items()])
-        for name, section in _sections(record.job)
+        Table(shortened(str(name)), ("setting", "value"), _settings(section))
+        for name, section in list(_sections(record.job))[:20]
         if section
     ]
     for name, section in (("data", "data as read"), ("software", "software")):
         facts = record.identity.get(name)
         if isinstance(facts, Mapping):
-            tables.append(Table(section, ("fact", "value"), [(key, plain(value)) for key, value in facts.items()]))
+            tables.append(Table(section, ("fact", "value"), _settings(facts)))
     return tables
+
+
+def _settings(section: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(shortened(str(key)), plain(value)) for key, value in list(section.items())[:MOST_ROWS]]
 
 
 def _sections(job: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
@@ -236,21 +246,21 @@ def phase_table(record: RunRecord) -> list[tuple[str, str, str, str, float, int]
     longest = max(seconds.values(), default=0.0) or 1.0
     return [
         (
-            name,
+            shortened(name),
             grouped(counts.get(name, 0)),
             brief(taken),
             brief(taken / max(1, counts.get(name, 0))),
             taken / longest,
             coloured.index(name) + 1 if name in coloured else 0,
         )
-        for name, taken in sorted(seconds.items(), key=lambda item: -item[1])
+        for name, taken in sorted(seconds.items(), key=lambda item: -item[1])[:MOST_PHASES]
     ]
 
 
 def incident_rows(record: RunRecord) -> list[tuple[str, int, str, bool]]:
     """Return time, centres, text and severity of what befell the run."""
     begin = record.first or 0.0
-    return [(duration(max(0.0, i.at - begin)), i.n_centers, i.text, i.severe) for i in record.incidents]
+    return [(duration(max(0.0, i.at - begin)), i.n_centers, shortened(i.text), i.severe) for i in record.incidents]
 
 
 def run_facts(record: RunRecord) -> list[tuple[str, str]]:

@@ -8,12 +8,15 @@ import json
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pages import Node, addresses, parse
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support, r2_score, root_mean_squared_error
@@ -30,6 +33,8 @@ from distkern.events import (
     WorkerLost,
 )
 from distkern.figures import RunFigures
+from distkern.progress import LineDisplay, RunDisplay
+from distkern.progress.picture import picture
 from distkern.report import read_run, render_report
 from distkern.report.predictions import MOST_CLASSES
 from distkern.report.record import MOST_INCIDENTS
@@ -480,3 +485,69 @@ def test_a_report_that_cannot_be_made_leaves_nothing(
     assert main(["report", *filled]) == code
     assert said in capsys.readouterr().err
     assert os.listdir(tmp_path) == []
+
+
+# Run directories that come from elsewhere.
+
+KINDS = ("RunStarted", "RunResumed", "ExchangeDone", "RoundDone", "WorkerLost", "WorkersAwaited", "BlocksReplayed")
+FIELDS = (
+    *("n_rows", "n_features", "n_blocks", "max_centers", "workers", "n_centers", "seconds", "gcv", "lambda_", "blocks"),
+    *("residual_max", "validation", "messages", "exchanges", "name", "worker", "reason", "unusable", "run_id", "count"),
+    *("stop_reason", "timestamp", "error", "message", "array", "address"),
+)
+ANY = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.just(10**400),
+    st.just(1e300),
+    st.text(max_size=5),
+    st.lists(st.integers(), max_size=2),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+)
+RECORD = st.dictionaries(st.sampled_from(FIELDS), ANY, max_size=8)
+EVENT = st.builds(
+    lambda kind, fields: {**fields, "event": kind},
+    st.sampled_from((*KINDS, "StorageRetried", "RunEnded", "RunCutShort", "DashboardServed", "Other")),
+    RECORD,
+)
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(EVENT, max_size=12),
+    st.none()
+    | st.dictionaries(
+        st.sampled_from(
+            ("n_centers", "lambda", "gcv", "seconds", "stop_reason", "test", "planned_peak_bytes", "rounds")
+        ),
+        ANY,
+    ),
+    st.dictionaries(st.text(max_size=4), ANY, max_size=4),
+)
+def test_nonsense_in_a_run_directory_makes_a_page(
+    events: list[dict[str, Any]], kept: dict[str, Any] | None, job: dict[str, Any]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        run = RunDirectory.create(Path(folder, "run"), job)
+        lines = "\n".join(json.dumps(event) for event in events)
+        (run.path / "events.jsonl").write_text(lines)
+        if kept is not None:
+            (run.path / "summary.json").write_text(json.dumps(kept))
+        page = render_report(read_run(run))
+        show = RunDisplay(LineDisplay(lambda level, text: None, interval=0.0))
+        for event in run.events():
+            show.take(event)
+        picture(show.figures)
+    parse(page)
+    assert len(page) < 500_000
+
+
+@pytest.mark.slow
+def test_a_large_job_makes_no_large_page(tmp_path: Path) -> None:
+    job = {f"section {i}": {f"key {j}" * 100: "x" * 1000 for j in range(250)} for i in range(25)}
+    run = RunDirectory.create(tmp_path / "run", job)
+    events = [ExchangeDone(name=f"phase {number}" * 50, seconds=0.1).as_record() for number in range(3000)]
+    (run.path / "events.jsonl").write_text("\n".join(map(json.dumps, events)))
+    assert len(render_report(read_run(run))) < 4_000_000

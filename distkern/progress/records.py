@@ -1,0 +1,60 @@
+"""Which recorded events can be believed: a run directory may come from elsewhere, or be damaged."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+_MOST = 1e15
+"""Larger counts and times than this are nonsense."""
+
+_NUMBERS = {
+    "RunStarted": ("n_rows", "n_features", "n_targets", "n_problems", "n_blocks", "max_centers", "workers"),
+    "RunResumed": ("exchanges", "seconds"),
+    "ExchangeDone": ("seconds",),
+    "RoundDone": ("n_centers", "seconds"),
+    "WorkersAwaited": ("seconds",),
+    "BlocksReplayed": ("messages", "seconds"),
+    "StorageRetried": ("count",),
+    "RunEnded": ("n_centers", "seconds"),
+}
+_LISTS = {"WorkerLost": "blocks", "BlocksReplayed": "blocks"}
+
+
+def finite(value: object, most: float = _MOST) -> float | None:
+    """Return a number that is one, None for all else.
+
+    Parameters
+    ----------
+    value : object
+        Anything that JSON may hold.
+    most : float
+        Largest size.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    # Integers of JSON may be larger than any float.
+    return value if abs(value) <= min(most, sys.float_info.max) else None
+
+
+def usable(record: Mapping[str, Any]) -> bool:
+    """Tell whether the numbers of a recorded event are numbers.
+
+    Parameters
+    ----------
+    record : mapping
+        As `Event.as_record` makes it, or not.
+    """
+    kind = record.get("event")
+    if not isinstance(kind, str):
+        return False
+    numbers = ("timestamp", *_NUMBERS.get(kind, ()))
+    if any(name in record and finite(record[name]) is None for name in numbers):
+        return False
+    if kind == "RoundDone" and finite(record.get("n_centers")) is None:
+        return False
+    if any(abs(value) > _MOST for value in record.values() if isinstance(value, int)):
+        return False
+    name = _LISTS.get(kind)
+    return name is None or isinstance(record.get(name), list | tuple)

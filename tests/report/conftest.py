@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pages import Node, parse
+from report_pages import Node, parse
 
 from distkern.cli.main import main
 from distkern.storage import write_dataset

@@ -45,7 +45,7 @@ from distkern.storage.source import BlockSource
 
 Array = NDArray[np.float64]
 
-VARIED = frozenset({"kernel", "sigma", "max_centers", "regularization", "stop", "tol", "patience"})
+VARIED = frozenset({"kernel", "sigma", "sigma_factor", "max_centers", "regularization", "stop", "tol", "patience"})
 """Settings that may differ between the jobs of one group; all others decide what the blocks do."""
 
 

@@ -170,6 +170,7 @@ def test_a_search_has_the_same_bits_on_workers_and_in_small_memory(in_process_cl
     jobs = [replace(base, sigma_factor=factor) for factor in (0.5, 1.0, 2.0)]
     source = make_source(X, y, rows=64)
     here = search_settings(jobs, 4, source)
+    assert here.passes == 1
     for client, factors in ((in_process_client, "workers"), (in_process_client, "driver"), (None, "auto")):
         # As little as holds the fixed terms: a pass a setting, the row matrices in scratch.
         limit = 30 << 20 if client is None else None

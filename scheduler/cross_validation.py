@@ -41,6 +41,7 @@ from distkern.scheduler.training import (
     make_selectors,
     run_steps,
 )
+from distkern.scheduler.turns import run_in_turns
 from distkern.storage.source import BlockSource
 
 Array = NDArray[np.float64]
@@ -86,6 +87,8 @@ def cross_validate(
     events: EventBus,
     finishes: Sequence[Finish] | None = None,
     limit: TimeLimit | None = None,
+    *,
+    in_turns: bool = False,
 ) -> FoldErrors:
     """Train jobs outside folds, in one pass over the rows.
 
@@ -109,6 +112,8 @@ def cross_validate(
         What becomes of the paths of each job; by default their own weights, and decisions as they were trained.
     limit : TimeLimit, optional
         When the search must have ended.
+    in_turns : bool
+        Whether the problems take turns, which doubles the exchanges; their models are the same.
 
     Raises
     ------
@@ -119,7 +124,7 @@ def cross_validate(
     """
     finishes = finishes or [Finish(job.multiclass) for job in jobs]
     with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):
-        return _cross_validate(jobs, models, folds, source, backend, events, finishes, limit or TimeLimit())
+        return _cross_validate(jobs, models, folds, source, backend, events, finishes, limit or TimeLimit(), in_turns)
 
 
 def _cross_validate(
@@ -131,6 +136,7 @@ def _cross_validate(
     events: EventBus,
     finishes: Sequence[Finish],
     limit: TimeLimit,
+    in_turns: bool,
 ) -> FoldErrors:
     limit.begin()
     first = jobs[0]
@@ -170,7 +176,10 @@ def _cross_validate(
     selectors = make_selectors(posed, loaded.n_held)
     for selector, part in zip(selectors, backend.exchange(begin).problems, strict=True):
         selector.begin(part)
-    run_steps(selectors, backend, EventBus([]), lambda: 0.0, limit)
+    if in_turns:
+        run_in_turns(selectors, backend, limit)
+    else:
+        run_steps(selectors, backend, EventBus([]), lambda: 0.0, limit)
     limit.require_search()
     paths = iter([make_path(selector, source.n_rows, source.n_features) for selector in selectors])
     waiting = iter(posed)

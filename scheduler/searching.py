@@ -133,6 +133,7 @@ def search_settings(
                     events,
                     None if finishes is None else [finishes[i] for i in group],
                     limit,
+                    in_turns=client is None,
                 )
             except MemoryError as error:
                 advice = "free memory, lower memory_limit ([cluster] memory), or use more workers"

@@ -371,7 +371,7 @@ def run_steps(
     """Step all problems in lockstep until each has ended, or the time is up; return kernel columns and rounds."""
     kernel_columns = told = 0
     while True:
-        steps = tuple(_side_by_side(_next_step, selectors))
+        steps = tuple(_side_by_side(next_step, selectors))
         if all(step is None for step in steps):
             break
         kernel_columns += sum(len(s.columns.rows) for s in steps if s is not None and s.columns is not None)
@@ -381,7 +381,7 @@ def run_steps(
             for selector, step, part in zip(selectors, steps, answer.problems, strict=True)
             if step is not None
         ]
-        for _ in _side_by_side(_receive, told_of):
+        for _ in _side_by_side(receive, told_of):
             pass
         running = [selector for selector in selectors if selector.reason is None]
         # Without a centre there would be no model to speak of.
@@ -400,12 +400,14 @@ def _side_by_side(function: Callable[[Any], R], items: Sequence[Any]) -> Iterato
     return map(function, items) if len(items) == 1 else map_tiles(function, items)
 
 
-def _next_step(selector: Selector) -> ProblemStep | LookaheadStep | None:
+def next_step(selector: Selector) -> ProblemStep | LookaheadStep | None:
+    """Return what a problem wants done next, None where its path has ended."""
     with np.errstate(over="ignore", invalid="ignore"):
         return selector.next_step()
 
 
-def _receive(item: tuple[Selector, ProblemAnswer]) -> None:
+def receive(item: tuple[Selector, ProblemAnswer]) -> None:
+    """Hand a problem the answer to its last step."""
     with np.errstate(over="ignore", invalid="ignore"):
         item[0].receive(item[1])
 

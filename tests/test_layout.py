@@ -102,7 +102,7 @@ def test_mathematics_loads_no_room() -> None:
         import json, sys
         import importlib, pkgutil
         import distkern
-        rooms = {"cli", "estimators", "reproduction", "scheduler", "storage", "__main__"}
+        rooms = {"cli", "estimators", "reproduction", "report", "scheduler", "storage", "__main__"}
         for module in pkgutil.iter_modules(distkern.__path__):
             if module.name not in rooms:
                 importlib.import_module("distkern." + module.name)

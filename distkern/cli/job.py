@@ -18,7 +18,7 @@ from distkern.cli.complaints import complaints
 from distkern.cli.parameters import METHODS, model_fields
 from distkern.cli.section import PATH as _PATH
 from distkern.cli.section import Section
-from distkern.cli.toml_source import override, read_toml
+from distkern.cli.toml_source import forget, override, read_toml
 from distkern.cli.variables import with_variables
 from distkern.errors import JobError
 
@@ -119,15 +119,10 @@ def load_job(path: str | Path, overrides: Iterable[str] = (), cluster: Mapping[s
         Names the file and the line, or the key, the value and what is allowed.
     """
     document = read_toml(Path(path))
-    replaced: dict[str, Any] = {}
+    overrides = tuple(overrides)
     for setting in overrides:
-        override(replaced, setting)
-    for name, keys in replaced.items():
-        section = document.get(name)
-        if isinstance(section, dict):
-            # What is replaced may refer to variables that are not set.
-            for key in keys:
-                section.pop(key, None)
+        # What is replaced may refer to variables that are not set.
+        forget(document, setting)
     document = with_variables(document, path)
     for setting in overrides:
         override(document, setting)

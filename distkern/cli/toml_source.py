@@ -49,10 +49,7 @@ def override(document: dict[str, Any], setting: str) -> None:
     setting : str
         The value is TOML; what is not TOML, such as a bare word, counts as a string.
     """
-    key, equals, text = setting.partition("=")
-    *tables, name = (part.strip() for part in key.split("."))
-    if not (equals and tables and name and all(tables)):
-        raise JobError(f"--set {setting}: write section.key=value, as in --set model.sigma=4", kind="invalid-job")
+    tables, name, text = _parts(setting)
     table: dict[str, Any] = document
     for place in tables:
         inner = table.setdefault(place, {})
@@ -60,6 +57,33 @@ def override(document: dict[str, Any], setting: str) -> None:
             raise JobError(f"--set {setting}: '{place}' is no table of the job file", kind="invalid-job")
         table = inner
     table[name] = _toml_value(text.strip())
+
+
+def forget(document: dict[str, Any], setting: str) -> None:
+    """Take out of a document what a setting would replace.
+
+    Parameters
+    ----------
+    document : dict
+        Sections of a job file, changed in place.
+    setting : str
+        As for `override`.
+    """
+    tables, name, _ = _parts(setting)
+    table: Any = document
+    for place in tables:
+        table = table.get(place) if isinstance(table, dict) else None
+    if isinstance(table, dict):
+        table.pop(name, None)
+
+
+def _parts(setting: str) -> tuple[list[str], str, str]:
+    """Tables, key and value of a setting."""
+    key, equals, text = setting.partition("=")
+    *tables, name = (part.strip() for part in key.split("."))
+    if not (equals and tables and name and all(tables)):
+        raise JobError(f"--set {setting}: write section.key=value, as in --set model.sigma=4", kind="invalid-job")
+    return tables, name, text
 
 
 def _toml_value(text: str) -> Any:

@@ -150,6 +150,9 @@ def test_settings_reach_the_inner_tables(tmp_path: Any) -> None:
     cluster = load(tmp_path, WRITTEN, "cluster.job.walltime='2:00'", 'cluster.job.setup=["a", "b"]')
     assert cluster.job is not None
     assert (cluster.job.walltime, cluster.job.setup) == ("2:00", ["a", "b"])
+    one = load(tmp_path, WRITTEN + 'queue = "${NOT_SET}"\nsetup = ["c"]\n', "cluster.job.queue=short")
+    assert one.job is not None
+    assert (one.job.walltime, one.job.queue, one.job.setup) == ("1", "short", ["c"])
     with pytest.raises(JobError, match="'workers' is no table"):
         load(tmp_path, WRITTEN, "cluster.workers.most=3")
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import shared_data_folder
 from tests.docs.pages import CHECKED, ROOT, agree, blocks_of, run_page
 from tests.docs.spelling import check, check_call, check_job, check_python, distkern_calls
 
 PATTERNS = ("README.md", "docs/**/*.md", "deploy/**/*.md", "examples/**/*.md")
 PAGES = sorted(path for pattern in PATTERNS for path in ROOT.glob(pattern))
-
-UNMARKED: dict[str, str] = {}
-"""Pages whose blocks are not told apart yet, and why."""
 
 STARTS_WORKERS = {"README.md", "docs/clusters.md"}
 
@@ -37,12 +34,6 @@ def of_page(page: Path) -> object:
     return pytest.param(page, id=place(page), marks=[*marks, *pending(page)])
 
 
-def pending(page: Path) -> list[pytest.MarkDecorator]:
-    """The expectation that a page fails whose comments are still to come."""
-    reason = UNMARKED.get(place(page))
-    return [] if reason is None else [pytest.mark.xfail(reason=reason, strict=True)]
-
-
 all_pages = pytest.mark.parametrize("page", PAGES, ids=place)
 
 
@@ -50,14 +41,14 @@ all_pages = pytest.mark.parametrize("page", PAGES, ids=place)
 def test_blocks_print_what_the_page_shows(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in [block.marks["data"] for block in blocks_of(page) if "data" in block.marks]:
-        folder = os.environ.get("DISTKERN_DATA")
-        if folder is None or not (Path(folder) / name).exists():
-            pytest.skip(f"needs {name} in the folder that DISTKERN_DATA names")
-        shutil.copy(Path(folder) / name, tmp_path)
+        source = shared_data_folder() / name
+        if not source.exists():
+            pytest.skip(f"needs {name} in {source.parent}; set DISTKERN_DATA to its folder")
+        shutil.copy(source, tmp_path)
     run_page(page, tmp_path)
 
 
-@pytest.mark.parametrize("page", [pytest.param(page, id=place(page), marks=pending(page)) for page in PAGES])
+@pytest.mark.parametrize("page", PAGES, ids=place)
 def test_every_block_is_run_or_says_why_not(page: Path) -> None:
     silent = [
         f"line {block.line}: {block.language or 'no language'}"

@@ -127,7 +127,8 @@ def test_all_workers_are_lost_in_the_middle_of_a_task_and_come_back(processes: A
     result, _ = run(processes, events, rows=waiting_source(tmp_path))
     thread.join()
     assert_same_bits(result, expected())
-    assert events.of(WorkersAwaited)
+    # Whether none is there for a moment depends on how fast new ones start.
+    assert len(events.of(WorkerLost)) >= 2
     assert {event.reason for event in events.of(WorkerLost)} == {"left"}
 
 

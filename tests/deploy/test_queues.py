@@ -12,7 +12,6 @@ from time import monotonic, sleep
 from typing import Any
 
 import pytest
-from conftest import model_bits, write_job
 from programs import DEPLOY, Finished, distkern_command, environment, program, run
 
 from distkern.errors import ClusterError
@@ -20,6 +19,7 @@ from distkern.scheduler import TlsFiles, WorkerSize, await_workers, queue_client
 from distkern.scheduler.memory import BASELINE
 from distkern.scheduler.queues import QUEUE_SYSTEMS
 from distkern.scheduler.worker_settings import NANNY_BYTES
+from tests.deploy.conftest import model_bits, write_job
 
 MIB = 1 << 20
 SUBMIT = """

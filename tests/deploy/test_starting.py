@@ -11,7 +11,6 @@ from time import sleep
 from typing import Any
 
 import pytest
-from conftest import write_job
 from programs import environment
 
 from distkern.cli.cluster import open_client
@@ -20,6 +19,7 @@ from distkern.errors import ClusterError
 from distkern.scheduler import WorkerSize, await_workers, connect_by_file, kubernetes_client, worker_wait
 from distkern.scheduler.clients import require_address
 from distkern.scheduler.extras import required
+from tests.deploy.conftest import write_job
 
 SIZE = {"workers": 3, "memory": "64MiB", "cores": 2, "min_workers": 2}
 KINDS: dict[str, dict[str, Any]] = {

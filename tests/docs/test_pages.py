@@ -31,7 +31,7 @@ def of_page(page: Path) -> object:
         marks.append(pytest.mark.slow)
     if place(page) in STARTS_WORKERS:
         marks.append(pytest.mark.cluster)
-    return pytest.param(page, id=place(page), marks=[*marks, *pending(page)])
+    return pytest.param(page, id=place(page), marks=marks)
 
 
 all_pages = pytest.mark.parametrize("page", PAGES, ids=place)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from distkern.regularization import charged_gcv, gcv, reestimate_by_evidence, reestimate_lambda
+from distkern.regularization import gcv, reestimate_by_evidence, reestimate_lambda
 from distkern.scores import path_score
 
 Array = NDArray[np.float64]
@@ -261,10 +261,9 @@ class Factors:
         stop : str or None
             Name of the rule.
         """
-        if stop == "gcv":
-            sizes = self._sizes[: self.n_columns]
-            return float(charged_gcv(self.s, sizes, self._norms, self.lambda_, self.weight_sum).sum())
-        return path_score(stop, self.s, self.z, self.target_norms, self.lambda_, self.weight_sum)
+        # The other rules also count the targets.
+        z, yy = (self._sizes[: self.n_columns], self._norms) if stop == "gcv" else (self.z, self.target_norms)
+        return path_score(stop, self.s, z, yy, self.lambda_, self.weight_sum)
 
     def preview(self, ahead: int, s: float, z: Array) -> Array:
         """Return the residual step of a column that may be added, without adding it.

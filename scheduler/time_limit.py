@@ -111,7 +111,7 @@ class TimeLimit:
         self._selecting += seconds
         self._recent.append(seconds)
 
-    def ends(self, after: WorkAfter = NOTHING, n_centers: Sequence[int] = ()) -> bool:
+    def ends(self, after: WorkAfter, n_centers: Sequence[int]) -> bool:
         """Tell whether selection must end now, so that the model is there in time.
 
         Parameters

@@ -383,16 +383,21 @@ def run_steps(
         ]
         for _ in _side_by_side(receive, told_of):
             pass
-        running = [selector for selector in selectors if selector.reason is None]
-        # Without a centre there would be no model to speak of.
-        if running and all(s.n_centers for s in running) and limit.ends(after, [s.n_centers for s in selectors]):
-            for selector in running:
-                selector.reason = StopReason.TIME_LIMIT
+        end_in_time(selectors, limit, after)
         accepted = sum(selector.n_centers for selector in selectors)
         if accepted > told and not any(s.mid_round for s in selectors if s.reason is None):
             told = accepted
             events.emit(_round_event(selectors, clock()))
     return kernel_columns, max(selector.round for selector in selectors)
+
+
+def end_in_time(selectors: Sequence[Selector], limit: TimeLimit, after: WorkAfter = NOTHING) -> None:
+    """End all paths if the time is up."""
+    running = [selector for selector in selectors if selector.reason is None]
+    # Without a centre there would be no model to speak of.
+    if running and all(s.n_centers for s in running) and limit.ends(after, [s.n_centers for s in selectors]):
+        for selector in running:
+            selector.reason = StopReason.TIME_LIMIT
 
 
 def _side_by_side(function: Callable[[Any], R], items: Sequence[Any]) -> Iterator[R]:

@@ -14,8 +14,7 @@ from distkern.scheduler.backends import Backend
 from distkern.scheduler.messages import LookaheadStep, ProblemStep, Step
 from distkern.scheduler.selectors import Selector
 from distkern.scheduler.time_limit import TimeLimit
-from distkern.scheduler.training import next_step, receive
-from distkern.stopping import StopReason
+from distkern.scheduler.training import end_in_time, next_step, receive
 
 
 def run_in_turns(selectors: Sequence[Selector], backend: Backend, limit: TimeLimit) -> None:
@@ -55,10 +54,7 @@ def run_in_turns(selectors: Sequence[Selector], backend: Backend, limit: TimeLim
             parts = answered.result().problems
             for problem in half:
                 receive((selectors[problem], parts[problem]))
-            running = [selector for selector in selectors if selector.reason is None]
-            if running and all(s.n_centers for s in running) and limit.ends(n_centers=[s.n_centers for s in selectors]):
-                for selector in running:
-                    selector.reason = StopReason.TIME_LIMIT
+            end_in_time(selectors, limit)
             send(half)
     finally:
         # The state that a message under way works on must not be dropped before its end.

@@ -9,18 +9,9 @@ from typing import Any
 
 import pytest
 
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-    "--window-size=1400,1300",
-)
+from tests.chromium import FLAGS as COMMON_FLAGS
+
+FLAGS = (*COMMON_FLAGS, "--disable-dev-shm-usage", "--window-size=1400,1300")
 
 
 def chromium() -> tuple[str, str] | None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from distkern.cli.main import main
+from tests.chromium import FLAGS
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
@@ -20,17 +21,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="chromium and chromedriver are not installed"),
 ]
-
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 
 LEAST_CONTRAST = 4.5
 """Of text against what is behind it, as WCAG 2.2 AA asks for."""

@@ -161,7 +161,8 @@ class Campaign:
         pids = list(self._client.run(os.getpid).values())
         draw.shuffle(pids)
         if kind == "kill-in-load":
-            _await(lambda: (run / "training.json").exists(), process)
+            # A worker that dies before it was given blocks is no loss to the run.
+            _await(lambda: any(self._client.run(_held).values()), process)
             time.sleep(draw.uniform(0.0, 0.2))
         else:
             moment = draw.randrange(1, max(2, self._exchanges - 4))

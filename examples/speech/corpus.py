@@ -1,0 +1,126 @@
+"""Recordings of spoken digits, and strings of them that are joined with short pauses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+Samples = NDArray[np.float32]
+
+STRING_WORDS = (3, 7)
+"""Fewest and most words of a string."""
+
+PAUSE_SECONDS = (0.05, 0.15)
+"""Shortest and longest pause before, between and after the words."""
+
+QUIET_SECONDS = 0.02
+"""Length of the pieces among which the quietest says how loud a pause is."""
+
+FULL_SCALE = 32768.0
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One digit, spoken once."""
+
+    samples: Samples
+    """Shape (n,), in -1..1."""
+    digit: int
+    speaker: int
+    take: int
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """Words of one speaker with pauses around each."""
+
+    samples: Samples
+    words: tuple[int, ...]
+    speaker: int
+    bounds: tuple[tuple[int, int], ...]
+    """First and last sample of each word, the last one excluded."""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """All recordings of a set.
+
+    Parameters
+    ----------
+    recordings : sequence of Recording
+    rate : int
+        Samples a second.
+    """
+
+    recordings: tuple[Recording, ...]
+    rate: int
+
+    @classmethod
+    def load(cls, path: Path) -> Corpus:
+        """Read an npz file with `audio`, `offsets`, `digit`, `speaker`, `take` and `rate`."""
+        with np.load(path) as arrays:
+            audio = arrays["audio"].astype(np.float32) / FULL_SCALE
+            ends = arrays["offsets"]
+            facts = zip(arrays["digit"], arrays["speaker"], arrays["take"], strict=True)
+            recordings = tuple(
+                Recording(audio[ends[i] : ends[i + 1]], int(digit), int(speaker), int(take))
+                for i, (digit, speaker, take) in enumerate(facts)
+            )
+            return cls(recordings, int(arrays["rate"]))
+
+    @property
+    def speakers(self) -> tuple[int, ...]:
+        """Who speaks, in order."""
+        return tuple(sorted({recording.speaker for recording in self.recordings}))
+
+
+def alone(recordings: Sequence[Recording], rate: int, seed: int) -> list[Utterance]:
+    """Make an utterance of each recording."""
+    rng = np.random.default_rng(seed)
+    return [_join([recording], rate, rng) for recording in recordings]
+
+
+def strings(recordings: Sequence[Recording], rate: int, seed: int) -> list[Utterance]:
+    """Join the recordings of each speaker, in random order and each once, to strings of 3 to 7 words.
+
+    The last string of a speaker has fewer words where too few are left.
+    """
+    rng = np.random.default_rng(seed)
+    made = []
+    for speaker in sorted({recording.speaker for recording in recordings}):
+        own = [recording for recording in recordings if recording.speaker == speaker]
+        left = [own[i] for i in rng.permutation(len(own))]
+        while left:
+            length = int(rng.integers(STRING_WORDS[0], STRING_WORDS[1] + 1))
+            made.append(_join(left[:length], rate, rng))
+            left = left[length:]
+    return made
+
+
+def _join(recordings: Sequence[Recording], rate: int, rng: np.random.Generator) -> Utterance:
+    level = float(np.median([_quietest(recording.samples, rate) for recording in recordings]))
+    pieces, bounds, length = [_pause(level, rate, rng)], [], 0
+    length = len(pieces[0])
+    for recording in recordings:
+        bounds.append((length, length + len(recording.samples)))
+        pieces += [recording.samples, _pause(level, rate, rng)]
+        length += len(recording.samples) + len(pieces[-1])
+    words = tuple(recording.digit for recording in recordings)
+    return Utterance(np.concatenate(pieces), words, recordings[0].speaker, tuple(bounds))
+
+
+def _quietest(samples: Samples, rate: int) -> float:
+    """Root mean square of the quietest piece."""
+    size = int(QUIET_SECONDS * rate)
+    pieces = samples[: len(samples) // size * size].reshape(-1, size)
+    return float(np.sqrt((pieces**2).mean(axis=1).min(initial=1.0)))
+
+
+def _pause(level: float, rate: int, rng: np.random.Generator) -> Samples:
+    """Noise as loud as the surroundings, and never digital silence."""
+    length = int(rng.uniform(*PAUSE_SECONDS) * rate)
+    return (max(level, 1 / FULL_SCALE) * rng.standard_normal(length)).astype(np.float32)

@@ -16,6 +16,9 @@ SILENT_SECONDS = 30.0
 MOST_INCIDENTS = 12
 """Incidents that are listed, of all runs together."""
 
+LONGEST_NAME = 28
+"""Characters of a run's name in plots and on buttons."""
+
 OVERVIEW_STYLE = """
 :host, .bk-clearfix { width: 100%; }
 .empty { color: #51607a; font-size: 15px; padding: 24px 12px; }
@@ -59,6 +62,16 @@ def run_names(runs: Sequence[ShownRun]) -> dict[str, str]:
         number = alike.index(run) + 1
         names[run.key] = run.title if len(alike) == 1 else f"{run.title} #{number}"
     return names
+
+
+def short_names(names: Mapping[str, str]) -> dict[str, str]:
+    """Names for plots and buttons, whose room is small: the middle of long ones left out, and still told apart."""
+    short: dict[str, str] = {}
+    for key, name in names.items():
+        cut = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME // 2 - 1]}…{name[-LONGEST_NAME // 2 :]}"
+        again = sum(other == cut or other.startswith(f"{cut} #") for other in short.values())
+        short[key] = f"{cut} #{again + 1}" if again else cut
+    return short
 
 
 def overview(
@@ -162,12 +175,16 @@ def incident_text(what: Mapping[str, Any]) -> str:
         if name in ("worker", "reason", "array") and value:
             parts.append(str(value).split("://")[-1])
         elif name == "blocks" and value:
-            parts.append(f"{len(value)} blocks")
+            parts.append(_counted(len(value), "block"))
         elif name in ("messages", "count", "exchanges") and value:
-            parts.append(f"{value} {'times' if name == 'count' else name}")
+            parts.append(_counted(value, "time" if name == "count" else name.removesuffix("s")))
         elif name == "seconds" and value:
             parts.append(duration(value))
     return ", ".join(parts)
+
+
+def _counted(count: int, one: str) -> str:
+    return f"{count} {one}" if count == 1 else f"{count} {one}s"
 
 
 def digits(value: Any) -> str:

@@ -21,7 +21,7 @@ from distkern.scheduler.pass_plan import out_of_memory
 from distkern.scheduler.plan import TrainingPlan
 from distkern.scheduler.problems import Folds
 from distkern.scheduler.race import Race
-from distkern.scheduler.running import make_backend, plan_job, problem_counts, target_count
+from distkern.scheduler.running import announce_dashboard, make_backend, plan_job, problem_counts, target_count
 from distkern.scheduler.time_limit import TimeLimit
 from distkern.scheduler.training import TrainingJob
 from distkern.scheduler.workers import WorkerFacts, worker_facts
@@ -108,9 +108,29 @@ def search_settings(
     """
     if n_folds > source.n_rows:
         raise DataError(f"folds={n_folds}: there are {source.n_rows} rows only", kind="too-few-rows")
+    events = EventBus(subscribers)
+    try:
+        announce_dashboard(client, events)
+        return _search(jobs, n_folds, source, finishes, leave_out, client, factors, memory_limit, events, limit)
+    except BaseException as error:
+        events.cut_short(error)
+        raise
+
+
+def _search(
+    jobs: Sequence[TrainingJob],
+    n_folds: int,
+    source: BlockSource,
+    finishes: Sequence[Finish] | None,
+    leave_out: bool,
+    client: Any,
+    factors: str,
+    memory_limit: int | None,
+    events: EventBus,
+    limit: TimeLimit | None,
+) -> SearchResult:
     started = perf_counter()
     limit = limit or TimeLimit()
-    events = EventBus(subscribers)
     facts = None if client is None else worker_facts(client)
     race = Race(len(jobs), n_folds, leave_out=leave_out)
     n_centers = np.zeros(race.errors.shape, dtype=np.int64)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from distkern.progress.records import finite
+from distkern.event_records import finite
 from distkern.progress.wording import duration
 from distkern.report import charts
 from distkern.report.formats import MOST_ROWS, Figure, Table, brief, grouped, moment, plain, rate, shortened, size

@@ -33,8 +33,10 @@ from distkern.events import (
     WorkerLost,
 )
 from distkern.figures import RunFigures
+from distkern.metrics import families
 from distkern.progress import LineDisplay, RunDisplay
 from distkern.progress.picture import picture
+from distkern.progress.wording import line
 from distkern.report import read_run, render_report
 from distkern.report.predictions import MOST_CLASSES
 from distkern.report.record import MOST_INCIDENTS
@@ -493,6 +495,7 @@ KINDS = ("RunStarted", "RunResumed", "ExchangeDone", "RoundDone", "WorkerLost", 
 FIELDS = (
     *("n_rows", "n_features", "n_blocks", "max_centers", "workers", "n_centers", "seconds", "gcv", "lambda_", "blocks"),
     *("residual_max", "validation", "messages", "exchanges", "name", "worker", "reason", "unusable", "run_id", "count"),
+    *("busy", "memory", "bytes_read", "part"),
     *("stop_reason", "timestamp", "error", "message", "array", "address"),
 )
 ANY = st.one_of(
@@ -540,6 +543,8 @@ def test_nonsense_in_a_run_directory_makes_a_page(
         for event in run.events():
             show.take(event)
         picture(show.figures)
+        line(show.figures)
+        list(families([("r", "run", RunFigures.of_records(run.events()))]))
     parse(page)
     assert len(page) < 500_000
 

@@ -14,10 +14,13 @@ from typing import Any
 from distkern.event_records import usable
 from distkern.events import Event
 
-__all__ = ["CUT_SHORT", "Mark", "RunFigures"]
+__all__ = ["CUT_SHORT", "OVER", "Mark", "RunFigures"]
 
 CUT_SHORT = "cut short"
 """State of a run that ended without a model."""
+
+OVER = ("done", CUT_SHORT)
+"""States of a run that no process is at work on."""
 
 _SHAPES = ("n_rows", "n_features", "n_targets", "n_problems", "n_blocks", "max_centers", "workers")
 _SERIES = ("n_centers", "lambda_", "gcv", "residual_max", "validation", "seconds")

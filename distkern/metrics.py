@@ -12,7 +12,7 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from distkern.figures import CUT_SHORT, RunFigures
+from distkern.figures import CUT_SHORT, OVER, RunFigures
 
 __all__ = ["METRICS", "Runs", "families"]
 
@@ -53,7 +53,7 @@ def _seconds(figures: RunFigures) -> Samples:
 
 
 METRICS: tuple[tuple[str, str, str, tuple[str, ...], Callable[[RunFigures], Samples]], ...] = (
-    ("run_running", _GAUGE, "1 until the run is over.", (), lambda f: _one(float(f.state not in ("done", CUT_SHORT)))),
+    ("run_running", _GAUGE, "1 until the run is over.", (), lambda f: _one(float(f.state not in OVER))),
     (
         "run_cut_short",
         _GAUGE,

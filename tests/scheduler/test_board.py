@@ -111,6 +111,27 @@ def test_long_names_leave_room_in_plots_and_are_told_apart() -> None:
     assert set(page._time.figure.y_range.factors) <= set(labels)
 
 
+def test_a_run_whose_driver_is_gone_is_over() -> None:
+    board = RunBoard()
+    page = Page(board)
+    figures = figures_of(started(), a_round(0), a_round(1))
+    board.show(json.dumps({**json.loads(told(figures)), "client": "c"}))
+    done = figures_of(started("d"), a_round(0), RunEnded(n_centers=16, stop_reason="gcv-risen", seconds=1.0))
+    board.show(json.dumps({**json.loads(told(done, key="d")), "client": "c"}))
+    board.remove_client(None, "another")
+    page.update()
+    assert "time left" in text_of(page)
+    board.remove_client(None, "c")
+    board.runs["k"].heard -= 1000
+    page.update()
+    assert "cut short: its driver is gone" in text_of(page)
+    assert "silent" not in text_of(page)
+    assert "time left" not in text_of(page)
+    assert board.runs["d"].figures.state == "done"
+    board.show(json.dumps({**json.loads(told(figures)), "client": "c"}))
+    assert board.runs["k"].figures.state == "selecting", "its client has come back"
+
+
 def test_incidents_are_counted_in_words() -> None:
     assert incident_text({"worker": "tcp://a:1", "blocks": [3], "messages": 1}) == "a:1, 1 block, 1 message"
     assert incident_text({"array": "X", "count": 1}) == "X, 1 time"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from threading import Lock
 from time import monotonic
 
-from distkern.figures import RunFigures
+from distkern.figures import OVER, RunFigures
 from distkern.progress.display import Display
 from distkern.progress.wording import duration, line
 
@@ -45,7 +45,7 @@ class LineDisplay(Display):
     def show(self, figures: RunFigures, dashboard: str | None) -> None:
         """Write a line if the last one is old enough."""
         del dashboard
-        self._figures, self._heard = figures, self._clock()
+        self._figures, self._heard = None if figures.state in OVER else figures, self._clock()
         self.tick()
 
     def tick(self) -> None:

@@ -66,7 +66,8 @@ def line(figures: RunFigures) -> str:
     if doing is not None:
         if figures.state != "searching":
             return doing
-        return f"{doing}: {figures.search_exchanges} exchanges in {duration(figures.search_seconds)}"
+        count = figures.search_exchanges
+        return f"{doing}: {count} exchange{'' if count == 1 else 's'} in {duration(figures.search_seconds)}"
     limit = figures.shapes.get("max_centers")
     of = f" of {limit}" if limit else ""
     seconds = latest(figures, "seconds")

@@ -94,6 +94,17 @@ def advice(record: RunRecord) -> str | None:
     return StopReason(reason).advice if reason in set(StopReason) else None
 
 
+def model_note(record: RunRecord, model: Any) -> str | None:
+    """Return what tells a model from the one that the run ended with, as far as the count of its centres does."""
+    found = getattr(model, "n_centers_", None)
+    if record.state != "finished" or found is None or found == record.n_centers:
+        return None
+    return (
+        f"The run ended with {record.n_centers} centres. The model that is there now has {found}: it was shortened, or "
+        "is of another training. Predictions and centres below are those of that model."
+    )
+
+
 def job_tables(record: RunRecord) -> list[Table]:
     """Return what was asked for, and what decided the model."""
     tables = [

@@ -106,8 +106,13 @@ def test_a_search_is_told_of_as_a_training_is() -> None:
     show(SEARCH)
     assert show.figures.search_exchanges == 1803, "the search belongs to the run"
     show(END)
+    clock.now += 100
+    show(ExchangeDone(name="calibration-rows", seconds=1.0))
+    assert lines.texts[-1].startswith("50 centres in"), "nothing more of what is over"
     show(SEARCH)
-    assert (show.figures.search_exchanges, show.figures.stop_reason) == (3, None)
+    assert lines.texts[-1] == "searching for settings: 3 exchanges in 4.0 s"
+    show.take({**SEARCH.as_record(), "exchanges": 1})
+    assert (show.figures.search_exchanges, show.figures.stop_reason) == (4, None)
 
 
 def test_a_line_a_minute_while_nothing_is_heard() -> None:

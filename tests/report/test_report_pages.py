@@ -439,6 +439,10 @@ def test_a_run_of_python_takes_model_and_test_data_from_the_command(report: Repo
     _, root = report(folder / "py.run", "--model", folder / "py.model", "--test", waves / "test.zarr")
     assert {"test", "centres"} <= parts(root)
     assert not root.all("ul", class_="missing")
+    model.truncate(20).save(folder / "short.model")
+    _, root = report(folder / "py.run", "--model", folder / "short.model", "--test", waves / "test.zarr")
+    assert {"test", "centres"} <= parts(root)
+    assert "The run ended with 30 centres. The model that is there now has 20" in root.text
 
 
 # The command.
@@ -475,6 +479,7 @@ def test_only_a_report_is_overwritten(digits: Path, tmp_path: Path, capsys: pyte
     [
         (["{tmp}/nothing"], 6, "there is no run"),
         (["{data}/it.model"], 6, "not a run directory"),
+        (["{data}/it.run", "--out", "s3://bucket/r.html"], 6, "s3://bucket/r.html is a URL"),
         (["{data}/it.run", "--model", "{tmp}/nothing", "--out", "{tmp}/r.html"], 6, "there is no model"),
         (["{data}/it.run", "--test", "{tmp}/nothing", "--out", "{tmp}/r.html"], 3, "nothing"),
         (["{data}/it.run", "--out", "{data}/it.run/job.json/r.html"], 6, "cannot be written"),

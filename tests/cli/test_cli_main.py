@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from command_line import Call, environment
 
+from distkern.cli.terminal import Terminal
 from distkern.errors import BudgetError, ClusterError, DataError, JobError, RunError, StoreError
 from distkern.storage import write_dataset
 
@@ -196,3 +197,18 @@ def test_output_that_finds_no_room(here: Path, words: list[str], unbuffered: str
     assert "where standard output goes" in done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+class AllExit(Exception):
+    """As dask raises it within tasks that wait for answers."""
+
+
+@pytest.mark.parametrize(
+    ("error", "verbosity", "told"), [(AllExit(), 0, 0), (AllExit(), 2, 1), (OSError(), 0, 1)], ids=str
+)
+def test_tasks_that_waited_for_a_lost_worker_are_not_told_of(
+    error: Exception, verbosity: int, told: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Terminal(verbosity).log_records():
+        logging.getLogger("asyncio").error("Task exception was never retrieved", exc_info=error)
+    assert capsys.readouterr().err.count("Task exception was never retrieved") == told

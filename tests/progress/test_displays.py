@@ -274,6 +274,15 @@ def test_one_who_follows_hears_what_ended_a_run() -> None:
     assert lines.said == [(logging.WARNING, "cut short: KeyboardInterrupt"), (logging.WARNING, "cut short: no room")]
 
 
+def test_what_comes_after_a_run_that_was_cut_short_is_of_another() -> None:
+    lines = Lines()
+    show = RunDisplay(LineDisplay(lines, interval=0.0))
+    for event in (START, at(1.0, 20), RunCutShort(error="Cancelled", message=""), SEARCH):
+        show(event)
+    assert lines.texts[-1] == "searching for settings: 3 exchanges in 4.0 s"
+    assert show.figures.n_centers == 0
+
+
 def test_every_subscriber_hears_that_the_run_is_cut_short() -> None:
     heard: list[Event] = []
 

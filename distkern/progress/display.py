@@ -76,8 +76,8 @@ class RunDisplay:
         """Show an event of a training that runs in this process."""
         if isinstance(event, RunCutShort):
             # The error itself is about to be seen.
-            self.figures(event)
             self.display.close()
+            self.figures(event)
         else:
             self.take(event.as_record())
 

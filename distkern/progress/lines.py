@@ -14,6 +14,9 @@ from distkern.progress.wording import duration, line
 LOG_INTERVAL = 60.0
 """Least seconds between two lines on how far a run is."""
 
+QUIET = 0.01
+"""Seconds without an event that are not worth a word, however often lines are wanted."""
+
 
 class LineDisplay(Display):
     """Plain lines, no control codes.
@@ -55,7 +58,7 @@ class LineDisplay(Display):
             if figures is None or now - self._last < self._interval:
                 return
             self._last, silent = now, now - self._heard
-        waits = f"; nothing new for {duration(silent)}" if silent >= self._interval else ""
+        waits = f"; nothing new for {duration(silent)}" if silent >= max(self._interval, QUIET) else ""
         self.say(logging.INFO, line(figures) + waits)
 
     def close(self) -> None:

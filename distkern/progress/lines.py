@@ -14,9 +14,6 @@ from distkern.progress.wording import duration, line
 LOG_INTERVAL = 60.0
 """Least seconds between two lines on how far a run is."""
 
-QUIET = 0.01
-"""Seconds without an event that are not worth a word, however often lines are wanted."""
-
 
 class LineDisplay(Display):
     """Plain lines, no control codes.
@@ -49,17 +46,20 @@ class LineDisplay(Display):
         """Write a line if the last one is old enough."""
         del dashboard
         self._figures, self._heard = None if figures.state in OVER else figures, self._clock()
-        self.tick()
+        self._tell()
 
     def tick(self) -> None:
         """Write a line if the last one is old enough, though nothing may have happened since; from any thread."""
+        silent = self._clock() - self._heard
+        self._tell(f"; nothing new for {duration(silent)}" if silent >= self._interval else "")
+
+    def _tell(self, remark: str = "") -> None:
         with self._lock:
             now, figures = self._clock(), self._figures
             if figures is None or now - self._last < self._interval:
                 return
-            self._last, silent = now, now - self._heard
-        waits = f"; nothing new for {duration(silent)}" if silent >= max(self._interval, QUIET) else ""
-        self.say(logging.INFO, line(figures) + waits)
+            self._last = now
+        self.say(logging.INFO, line(figures) + remark)
 
     def close(self) -> None:
         """Write no more of a run that is over."""

@@ -54,6 +54,10 @@ class SearchResult:
     bytes_read: int
     """Bytes of the arrays that were read."""
     seconds: float
+    planned_peak: int = 0
+    """Largest resident set that was planned for a process that holds rows; 0 where this process did not search."""
+    planned_driver_peak: int = 0
+    """The same of the driver."""
 
     @property
     def best(self) -> int:
@@ -135,12 +139,13 @@ def _search(
     race = Race(len(jobs), n_folds, leave_out=leave_out)
     n_centers = np.zeros(race.errors.shape, dtype=np.int64)
     kernels: dict[int, Kernel] = {}
-    passes = bytes_read = 0
+    passes = bytes_read = peak = driver_peak = 0
     for members in _alike(jobs):
         room = _Room([jobs[i] for i in members], n_folds, source, facts, factors, memory_limit)
         while models := race.next_models(members, room.most):
             plan = room.plan(len(models))
             plan.require_fit()
+            peak, driver_peak = max(peak, plan.peak), max(driver_peak, plan.driver_peak)
             group = sorted({setting for setting, _ in models})
             executor, backend = make_backend(source, client, events, plan)
             try:
@@ -173,6 +178,8 @@ def _search(
         passes=passes,
         bytes_read=bytes_read,
         seconds=perf_counter() - started,
+        planned_peak=peak,
+        planned_driver_peak=driver_peak,
     )
 
 

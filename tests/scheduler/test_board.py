@@ -344,6 +344,10 @@ def test_a_search_is_shown_as_such_and_counts_for_itself(client: Any) -> None:
     assert [type(event).__name__ for event in events[:2]] == ["DashboardServed", "ExchangeDone"]
     assert events[1].part == "search"
     assert run.figures.exchanges == model.summary_["exchanges"]
+    planned = {
+        memory["planned"] for event in events if isinstance(event, ExchangeDone) for memory in event.memory.values()
+    }
+    assert model.summary_["planned_peak_bytes"] == max(planned) > min(planned)
 
 
 def test_a_training_that_is_cut_short_is_shown_as_such(client: Any) -> None:

@@ -43,10 +43,11 @@ scratch=${SLURM_TMPDIR:-${TMPDIR:-/tmp}}
 
 shared=$(mktemp -d "$PWD/distkern-$SLURM_JOB_ID-XXXXXX")
 
-# Workers leave with their scheduler, and srun ends without complaints.
+# Workers leave with their scheduler; what they and srun say of that is not of interest.
 # shellcheck disable=SC2317,SC2329  # a trap calls it
 finish() {
-  kill "${scheduler:-}" 2> /dev/null || true
+  cat "$shared/output" > /dev/null &
+  kill "${shown:-}" "${scheduler:-}" 2> /dev/null || true
   for _ in {1..20}; do
     kill -0 "${workers:-}" 2> /dev/null || break
     sleep 0.5
@@ -70,9 +71,12 @@ export DASK_LOGGING__DISTRIBUTED=warning
 
 dask scheduler --port 0 --dashboard-address :0 --scheduler-file "$shared/scheduler.json" &
 scheduler=$!
+mkfifo "$shared/output"
+cat "$shared/output" &
+shown=$!
 # A step does not take the processors of a task from its job.
 srun --cpus-per-task="$cpus" dask worker --scheduler-file "$shared/scheduler.json" --nthreads "$cpus" \
-  --memory-limit "${memory}MiB" --local-directory "$scratch" --no-dashboard --death-timeout 120 &
+  --memory-limit "${memory}MiB" --local-directory "$scratch" --no-dashboard --death-timeout 120 &> "$shared/output" &
 workers=$!
 
 distkern train "$job_file" --resume auto --scheduler-file "$shared/scheduler.json" \

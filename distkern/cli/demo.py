@@ -51,7 +51,7 @@ def run_demo(folder: Path, terminal: Terminal, *, keep: bool, overwrite: bool) -
     from distkern.cli.apply import confusion_table
     from distkern.cli.job import parse_job
     from distkern.cli.predicting import write_predictions
-    from distkern.cli.render import pairs, print_table, print_text
+    from distkern.cli.render import pairs, print_table
     from distkern.cli.training import run_job
     from distkern.estimators.scoring import ClassificationScore
     from distkern.storage import open_dataset
@@ -86,7 +86,7 @@ def run_demo(folder: Path, terminal: Terminal, *, keep: bool, overwrite: bool) -
         rows.append(("kept in", folder))
     print_table(pairs(rows), confusion_table(score))
     wrong = round(score.error * n_test)
-    print_text(f"\ntest error {score.error:.4f} ({wrong} of {n_test} digits wrong)")
+    click.echo(f"\ntest error {score.error:.4f} ({wrong} of {n_test} digits wrong)")
 
 
 def _write_digits(train: str, test: str, *, overwrite: bool) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from distkern.cli.liveness import Liveness, Verdict
-from distkern.cli.render import pairs, print_json, print_table, print_text, shown
+from distkern.cli.render import pairs, print_json, print_table, shown
 from distkern.cli.terminal import Terminal, can_redraw
 from distkern.errors import RunError
 from distkern.progress import Display, LineDisplay, RunDisplay, TerminalDisplay
@@ -168,6 +168,7 @@ def follow(path: str, terminal: Terminal, *, as_json: bool) -> int:
 
 def _print_event(record: dict[str, Any]) -> None:
     print_json(record)
+    sys.stdout.flush()
 
 
 class _DatedLines:
@@ -188,7 +189,8 @@ class _DatedLines:
         """Print a line."""
         at, self._at = self._at or datetime.now(), None
         mark = "" if level < logging.WARNING else "warning: "
-        print_text(f"{at:%Y-%m-%d %H:%M:%S} {mark}{text}")
+        click.echo(f"{at:%Y-%m-%d %H:%M:%S} {mark}{text}")
+        sys.stdout.flush()
 
 
 def _show_end(run: RunDirectory, figures: Any) -> None:

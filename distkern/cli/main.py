@@ -7,7 +7,6 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from contextlib import suppress
 
 import click
 
@@ -18,7 +17,6 @@ from distkern.cli.ingest import ingest
 from distkern.cli.interrupts import terminated_as_interrupted
 from distkern.cli.metrics import metrics
 from distkern.cli.plan import plan
-from distkern.cli.render import print_text
 from distkern.cli.report import report
 from distkern.cli.reproduce import reproduce
 from distkern.cli.terminal import Terminal, verbosity_options
@@ -39,7 +37,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
         number = version("distkern")
     except PackageNotFoundError:
         number = "(not installed)"
-    print_text(f"distkern {number}")
+    click.echo(f"distkern {number}")
     context.exit()
 
 
@@ -135,8 +133,7 @@ def _failed(terminal: Terminal, kind: str, message: str, code: int) -> int:
     if terminal.json_wanted:
         from distkern.cli.render import print_json
 
-        with suppress(DistkernError):
-            print_json({"error": {"kind": kind, "message": message, "exit_code": code}})
+        print_json({"error": {"kind": kind, "message": message, "exit_code": code}})
     return _flushed(code)
 
 
@@ -144,7 +141,7 @@ def _flushed(code: int) -> int:
     """Write out what standard output still holds; a reader that has gone away is no error to talk about."""
     try:
         sys.stdout.flush()
-    except OSError:
+    except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return code or 1
+        return 1
     return code

@@ -33,11 +33,9 @@ def metrics(run: str, out: str | None) -> None:
     """
     from prometheus_client import generate_latest, write_to_textfile
 
-    from distkern.cli.render import print_text
-
     registry = _registry(run)
     if out is None:
-        print_text(generate_latest(registry).decode(), nl=False)
+        click.echo(generate_latest(registry).decode(), nl=False)
         return
     try:
         write_to_textfile(out, registry)

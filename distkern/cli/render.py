@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from distkern.errors import DistkernError
 from distkern.redaction import redact_values
 
 if TYPE_CHECKING:
@@ -22,42 +19,14 @@ if TYPE_CHECKING:
 _WIDTH_OFF_TERMINAL = 200
 
 
-@contextmanager
-def standard_output() -> Iterator[None]:
-    """Say what is wrong where standard output takes nothing more, such as a file on a full disk.
-
-    Raises
-    ------
-    DistkernError
-        ``output``.
-    """
-    try:
-        yield
-        sys.stdout.flush()
-    except OSError as error:
-        if error.errno == errno.EPIPE:
-            raise
-        raise DistkernError(
-            f"standard output cannot be written: {error.strerror or error}; direct it elsewhere, or make room",
-            kind="output",
-        ) from error
-
-
-def print_text(text: str, *, nl: bool = True) -> None:
-    """Print a text to standard output."""
-    with standard_output():
-        click.echo(text, nl=nl)
-
-
 def print_table(*tables: RenderableType) -> None:
     """Print tables to standard output, plain and unwrapped where it is not a terminal."""
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else _WIDTH_OFF_TERMINAL
     console = Console(file=sys.stdout, width=width, markup=False, highlight=False)
-    with standard_output():
-        for table in tables:
-            console.print(table)
+    for table in tables:
+        console.print(table)
 
 
 def pairs(rows: Iterable[tuple[str, object]]) -> Table:
@@ -136,4 +105,4 @@ def plain(value: Any) -> Any:
 
 def print_json(value: Mapping[str, Any]) -> None:
     """Print one JSON object on one line of standard output."""
-    print_text(json.dumps(redact_values(plain(value)), allow_nan=False))
+    click.echo(json.dumps(redact_values(plain(value)), allow_nan=False))

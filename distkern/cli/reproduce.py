@@ -139,20 +139,20 @@ def _record(entry: Entry, report: Report, study: Study, figures: dict[str, Path]
 
 
 def _show(entry: Entry, report: Report, study: Study, figures: dict[str, Path]) -> None:
-    from distkern.cli.render import columns, print_table, print_text
+    from distkern.cli.render import columns, print_table
 
     if report.rows:
         title = f"{entry.name}: {entry.title}"
         print_table(columns(title, _HEADER, [_cells(row) for row in report.rows]))
     else:
-        print_text(f"\n{entry.name}: {entry.title}")
+        click.echo(f"\n{entry.name}: {entry.title}")
     chosen = [f"{row.data}, {row.method}: {row.settings}" for row in report.rows if row.settings]
     for note in (*report.notes, *(["Chosen: " + "; ".join(chosen)] if chosen else [])):
-        print_text(f"  {note}")
+        click.echo(f"  {note}")
     if absent := _absent(entry, study):
-        print_text(f"  Absent: {', '.join(absent)}")
+        click.echo(f"  Absent: {', '.join(absent)}")
     if entry.name in figures and report.panels:
-        print_text(f"  Drawn: {figures[entry.name]}")
+        click.echo(f"  Drawn: {figures[entry.name]}")
 
 
 def _cells(row: Row) -> tuple[str, ...]:

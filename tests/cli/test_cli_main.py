@@ -7,12 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from command_line import Call, environment
 
 from distkern.errors import BudgetError, ClusterError, DataError, JobError, RunError, StoreError
-from distkern.storage import write_dataset
 
 COMMANDS = ["demo", "ingest", "info", "train", "predict", "evaluate", "reproduce"]
 
@@ -177,22 +175,3 @@ def test_a_reader_that_goes_away_is_no_error(here: Path) -> None:
     process.stderr.close()
     assert process.wait() in (0, 1)
     assert errors == ""
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-@pytest.mark.parametrize("arguments", [["info", "a.zarr", "--json"], ["info", "a.zarr"], ["--version"]])
-def test_output_that_is_full_is_told_in_a_line(here: Path, arguments: list[str]) -> None:
-    write_dataset(here / "a.zarr", np.arange(6.0).reshape(3, 2), np.arange(3.0))
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "distkern", *arguments],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            env=environment(),
-            cwd=here,
-            text=True,
-            check=False,
-        )
-    assert done.returncode == 1
-    assert "No space left on device" in done.stderr
-    assert len(done.stderr.splitlines()) == 1

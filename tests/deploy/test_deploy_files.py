@@ -93,10 +93,19 @@ def test_the_compose_file_follows_the_specification() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_containers_get_what_reads_a_bucket() -> None:
+    row = next(line for line in (ROOT / "docs" / "remote-data.md").read_text().splitlines() if line.startswith("| S3"))
+    of_the_page = set(re.findall(r"AWS_\w+", row)) - {"AWS_PROFILE"}
+    for service in load(COMPOSE)["services"].values():
+        assert set(service["environment"]) == of_the_page
+
+
 def test_the_container_file_copies_what_is_there() -> None:
     """And what it copies into the build is all that the package consists of."""
     text = (DEPLOY / "Containerfile").read_text()
-    assert load(COMPOSE)["x-distkern"]["build"] == {"context": "..", "dockerfile": "deploy/Containerfile"}
+    build = load(COMPOSE)["x-distkern"]["build"]
+    assert build == {"context": "..", "dockerfile": "deploy/Containerfile", "args": {"EXTRAS": "${DISTKERN_EXTRAS:-}"}}
+    assert "\nARG EXTRAS\n" in text
     assert "COPY deploy/dask.yaml /etc/dask/" in text
     kept = {
         line[1:] for line in (DEPLOY / "Containerfile.dockerignore").read_text().splitlines() if line.startswith("!")

@@ -225,7 +225,9 @@ def test_a_setting_that_no_store_has(s3: S3Server) -> None:
 def test_an_endpoint_that_is_down(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     for open_it in (open_dataset, read_model):
-        with pytest.raises(DistkernError, match=r"^the (?:objects|dataset) of s3.*127\.0\.0\.1:9.*tried 3 times") as caught:
+        with pytest.raises(
+            DistkernError, match=r"^the (?:objects|dataset) of s3.*127\.0\.0\.1:9.*tried 3 times"
+        ) as caught:
             open_it("s3://rows/x")
         assert caught.value.kind == "unreachable"
 

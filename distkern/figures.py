@@ -11,9 +11,16 @@ from copy import copy
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from distkern.event_records import usable
 from distkern.events import Event
 
-__all__ = ["Mark", "RunFigures"]
+__all__ = ["CUT_SHORT", "OVER", "Mark", "RunFigures"]
+
+CUT_SHORT = "cut short"
+"""State of a run that ended without a model."""
+
+OVER = ("done", CUT_SHORT)
+"""States of a run that no process is at work on."""
 
 _SHAPES = ("n_rows", "n_features", "n_targets", "n_problems", "n_blocks", "max_centers", "workers")
 _SERIES = ("n_centers", "lambda_", "gcv", "residual_max", "validation", "seconds")
@@ -81,13 +88,14 @@ class RunFigures:
     seconds: float | None = None
     """Seconds of training at the end."""
     failure: str | None = None
-    """Kind of the error that cut the training short, where its driver could still tell."""
+    """What cut the training short, as far as its driver could still tell: the kind or the class of the error. None as
+    soon as the training goes on."""
     summary: dict[str, Any] = field(default_factory=dict)
     """What the run came to, once that is known: ``n_centers``, ``lambda``, ``gcv``, ... of the model."""
 
     @classmethod
     def of_records(cls, records: Iterable[Mapping[str, Any]]) -> RunFigures:
-        """Return the figures of recorded events, in their order; unknown events are passed over.
+        """Return the figures of recorded events, in their order; those that are unknown or damaged are passed over.
 
         Parameters
         ----------
@@ -96,7 +104,8 @@ class RunFigures:
         """
         figures = cls()
         for record in records:
-            figures.take(record)
+            if usable(record):
+                figures.take(record)
         return figures
 
     def __call__(self, event: Event) -> None:
@@ -116,6 +125,7 @@ class RunFigures:
         timestamp = record.get("timestamp")
         if isinstance(timestamp, int | float):
             self.updated = float(timestamp)
+        self.failure = None
         if take is not None:
             take(self, record)
 
@@ -129,7 +139,7 @@ class RunFigures:
     def state(self) -> str:
         """What the run is at: ``starting``, ``searching``, ``selecting`` centres, ``done``, or ``cut short``."""
         if self.failure is not None:
-            return "cut short"
+            return CUT_SHORT
         if self.summary or self.stop_reason is not None:
             return "done"
         if self.series["n_centers"]:
@@ -216,7 +226,7 @@ class RunFigures:
         limit, now, pace = self.shapes.get("max_centers", 0), self.n_centers, self.centers_per_second
         if self.stop_reason is not None:
             return 0.0
-        if not pace or not now or limit < now:
+        if self.failure is not None or not pace or not now or limit < now:
             return None
         return (limit - now) / pace * (1 + limit / now) / 2
 
@@ -233,7 +243,7 @@ class RunFigures:
         self.run_id = str(record.get("run_id", ""))
         self.started = self.updated if self.started is None else self.started
         self.shapes = {name: int(record[name]) for name in _SHAPES if name in record}
-        self.stop_reason = self.seconds = self.failure = None
+        self.stop_reason = self.seconds = None
         self.summary = {}
 
     def _resume(self, record: Mapping[str, Any]) -> None:
@@ -273,6 +283,9 @@ class RunFigures:
         self.storage_retries += int(record.get("count", 0))
         self._mark(record)
 
+    def _cut_short(self, record: Mapping[str, Any]) -> None:
+        self.failure = str(record.get("error"))
+
     def _end(self, record: Mapping[str, Any]) -> None:
         self.stop_reason = str(record.get("stop_reason"))
         self.seconds = float(record.get("seconds", 0.0))
@@ -292,4 +305,5 @@ _TAKERS = {
     "BlocksReplayed": RunFigures._replay,
     "StorageRetried": RunFigures._retry,
     "RunEnded": RunFigures._end,
+    "RunCutShort": RunFigures._cut_short,
 }

@@ -12,7 +12,7 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from distkern.figures import RunFigures
+from distkern.figures import CUT_SHORT, OVER, RunFigures
 
 __all__ = ["METRICS", "Runs", "families"]
 
@@ -53,7 +53,14 @@ def _seconds(figures: RunFigures) -> Samples:
 
 
 METRICS: tuple[tuple[str, str, str, tuple[str, ...], Callable[[RunFigures], Samples]], ...] = (
-    ("run_running", _GAUGE, "1 until the run is over.", (), lambda f: _one(float(f.state != "done"))),
+    ("run_running", _GAUGE, "1 until the run is over.", (), lambda f: _one(float(f.state not in OVER))),
+    (
+        "run_cut_short",
+        _GAUGE,
+        "1 where the run was ended without a model, as long as no process goes on with it.",
+        (),
+        lambda f: _one(float(f.state == CUT_SHORT)),
+    ),
     ("run_started_timestamp_seconds", _GAUGE, "When the run began.", (), lambda f: _one(f.started)),
     ("run_updated_timestamp_seconds", _GAUGE, "When the run was last heard of.", (), lambda f: _one(f.updated)),
     ("run_seconds", _GAUGE, "Time that the training has taken.", (), _seconds),

@@ -6,7 +6,9 @@ import importlib
 from typing import Any
 
 _EXPORTS = {
+    "ReadAhead": "read_ahead",
     "TimeLimit": "time_limit",
+    "ahead_of": "read_ahead",
     "TrainingJob": "training",
     "TrainingResult": "training",
     "Path": "training",

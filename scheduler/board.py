@@ -21,7 +21,7 @@ from typing import Any
 
 from distributed import SchedulerPlugin
 
-from distkern.figures import RunFigures
+from distkern.figures import OVER, RunFigures
 from distkern.scheduler.colours import colour_tasks
 
 BOARD = "distkern-board"
@@ -29,6 +29,9 @@ BOARD = "distkern-board"
 
 SHOW = "distkern_show"
 """Name under which drivers reach it."""
+
+DRIVER_GONE = "its driver is gone"
+"""What cut a run short whose client left without a word."""
 
 MAX_RUNS = 20
 """Runs that are kept; the ones that were heard of longest ago go first."""
@@ -49,6 +52,8 @@ class ShownRun:
     """Seconds since the epoch of the last update."""
     changed: int = 0
     """Counts updates."""
+    client: str | None = None
+    """Name of the driver's client on the scheduler."""
 
     @property
     def run_id(self) -> str:
@@ -98,7 +103,7 @@ class RunBoard(SchedulerPlugin):  # type: ignore[misc]  # distributed has no typ
         Parameters
         ----------
         update : str
-            JSON with ``key``, ``title`` and ``changes`` of the figures.
+            JSON with ``key``, ``title`` and ``changes`` of the figures, and the name of the ``client``.
 
         Returns
         -------
@@ -113,6 +118,7 @@ class RunBoard(SchedulerPlugin):  # type: ignore[misc]  # distributed has no typ
         taken = run.figures.apply(told["changes"])
         if taken:
             run.heard, run.changed = time(), run.changed + 1
+        run.client = told.get("client")
         self._tidy(run)
         return {
             "taken": taken,
@@ -120,6 +126,21 @@ class RunBoard(SchedulerPlugin):  # type: ignore[misc]  # distributed has no typ
             "marks": len(run.figures.marks),
             "missing": self.missing,
         }
+
+    def remove_client(self, scheduler: Any, client: str) -> None:
+        """Take that the drivers of a client are gone; one that comes back tells what is right.
+
+        Parameters
+        ----------
+        scheduler : distributed.Scheduler
+            The scheduler.
+        client : str
+            Name of the client.
+        """
+        del scheduler
+        for run in self.runs.values():
+            if run.client == client and run.figures.state not in OVER:
+                run.figures.failure, run.changed = DRIVER_GONE, run.changed + 1
 
     def _tidy(self, newest: ShownRun) -> None:
         """Drop an earlier process's view of the same run, and the runs that are too many."""

@@ -30,6 +30,7 @@ from distkern.scheduler.page_text import (
     incidents,
     overview,
     run_names,
+    short_names,
     shown_phase,
 )
 
@@ -143,12 +144,12 @@ class Page:
         state = tuple((run.key, run.changed) for run in shown)
         if state == self._drawn:
             return
-        self._drawn = state
+        self._drawn, short = state, short_names(names)
         for name, curve in self._curves.items():
-            curve.draw(name, [(run, names[run.key], self._colours[run.key]) for run in shown])
-        self._time.draw([(names[run.key], run.figures.busy) for run in shown])
-        self._messages.draw([(names[run.key], run.figures.exchange_seconds) for run in shown])
-        self._memory.draw([(names[run.key], run.figures.memory) for run in shown])
+            curve.draw(name, [(run, short[run.key], self._colours[run.key]) for run in shown])
+        self._time.draw([(short[run.key], run.figures.busy) for run in shown])
+        self._messages.draw([(short[run.key], run.figures.exchange_seconds) for run in shown])
+        self._memory.draw([(short[run.key], run.figures.memory) for run in shown])
         self._incidents.text = incidents(shown, names, self._colours)
         self._lay_out()
 
@@ -183,7 +184,7 @@ class Page:
                 self._colours[run.key] = next(self._palette)
         self._chosen = (self._chosen | {run.key for run in fresh}) & set(keys)
         self._listed = keys
-        names = run_names(runs)
+        names = short_names(run_names(runs))
         self._choice.labels = [names[key] for key in keys]
         self._choice.active = [number for number, key in enumerate(keys) if key in self._chosen]
 

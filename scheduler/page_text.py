@@ -7,6 +7,8 @@ from html import escape
 from time import localtime, strftime, time
 from typing import TYPE_CHECKING, Any
 
+from distkern.figures import OVER
+
 if TYPE_CHECKING:
     from distkern.scheduler.board import ShownRun
 
@@ -15,6 +17,9 @@ SILENT_SECONDS = 30.0
 
 MOST_INCIDENTS = 12
 """Incidents that are listed, of all runs together."""
+
+LONGEST_NAME = 28
+"""Characters of a run's name in plots and on buttons."""
 
 OVERVIEW_STYLE = """
 :host, .bk-clearfix { width: 100%; }
@@ -26,6 +31,7 @@ OVERVIEW_STYLE = """
 .head b { font-size: 16px; overflow-wrap: anywhere; }
 .state { border-radius: 9px; padding: 1px 9px; font-size: 12px; background: #e8eefb; color: #24488a; }
 .state.done { background: #e4f3ea; color: #1e6b41; }
+.state.cut { background: #fbe6e3; color: #8c2f25; }
 .state.silent { background: #fdf0dc; color: #8a5a00; }
 .shape { color: #66738a; font-size: 12px; margin: 3px 0 8px; }
 .track { height: 7px; border-radius: 4px; background: #edf0f5; overflow: hidden; margin-bottom: 9px; }
@@ -59,6 +65,16 @@ def run_names(runs: Sequence[ShownRun]) -> dict[str, str]:
         number = alike.index(run) + 1
         names[run.key] = run.title if len(alike) == 1 else f"{run.title} #{number}"
     return names
+
+
+def short_names(names: Mapping[str, str]) -> dict[str, str]:
+    """Names for plots and buttons, whose room is small: the middle of long ones left out, and still told apart."""
+    short: dict[str, str] = {}
+    for key, name in names.items():
+        cut = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME // 2 - 1]}…{name[-LONGEST_NAME // 2 :]}"
+        again = sum(other == cut or other.startswith(f"{cut} #") for other in short.values())
+        short[key] = f"{cut} #{again + 1}" if again else cut
+    return short
 
 
 def overview(
@@ -97,11 +113,13 @@ def shown_phase(name: str) -> str:
 
 def _card(run: ShownRun, name: str, colour: str) -> str:
     figures = run.figures
-    limit, done = figures.shapes.get("max_centers", 0), figures.state == "done"
+    limit, done, over = figures.shapes.get("max_centers", 0), figures.state == "done", figures.state in OVER
     centers = figures.summary.get("n_centers", figures.n_centers)
     silent = time() - run.heard
     state, style = (figures.stop_reason or "done", "done") if done else (figures.state, "")
-    if not done and silent > SILENT_SECONDS:
+    if figures.failure is not None:
+        state, style = f"{state}: {figures.failure}", "cut"
+    if not over and silent > SILENT_SECONDS:
         state, style = f"{state}, silent for {duration(silent)}", "silent"
     share = 100.0 if done else 100 * figures.n_centers / limit if limit else 0.0
     last = {key: (values[-1] if values else None) for key, values in figures.series.items()}
@@ -114,7 +132,7 @@ def _card(run: ShownRun, name: str, colour: str) -> str:
         ("validation error", digits(last["validation"]), ""),
         ("centres per second", digits(figures.centers_per_second), ""),
         ("time", duration(seconds), ""),
-        ("time left, at most", "" if done else duration(figures.seconds_left), ""),
+        ("time left, at most", "" if over else duration(figures.seconds_left), ""),
         ("exchanges", f"{figures.exchanges}", ""),
         ("searching", duration(figures.search_seconds) if figures.search_exchanges else "", ""),
         ("read", size(figures.bytes_read) if figures.bytes_read else "", ""),
@@ -162,12 +180,16 @@ def incident_text(what: Mapping[str, Any]) -> str:
         if name in ("worker", "reason", "array") and value:
             parts.append(str(value).split("://")[-1])
         elif name == "blocks" and value:
-            parts.append(f"{len(value)} blocks")
+            parts.append(_counted(len(value), "block"))
         elif name in ("messages", "count", "exchanges") and value:
-            parts.append(f"{value} {'times' if name == 'count' else name}")
+            parts.append(_counted(value, "time" if name == "count" else name.removesuffix("s")))
         elif name == "seconds" and value:
             parts.append(duration(value))
     return ", ".join(parts)
+
+
+def _counted(count: int, one: str) -> str:
+    return f"{count} {one}" if count == 1 else f"{count} {one}s"
 
 
 def digits(value: Any) -> str:

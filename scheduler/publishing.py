@@ -155,7 +155,8 @@ class Publisher:
             if not self._registered:
                 await self._client.register_plugin(RunBoard())
                 self._registered = True
-            update = json.dumps({"key": self._key, "title": self._title, "changes": changes})
+            told = {"key": self._key, "title": self._title, "client": self._client.id, "changes": changes}
+            update = json.dumps(told)
             answer = await getattr(self._client.scheduler, SHOW)(update=update)
             if isinstance(answer, Mapping):
                 self._known = answer["rounds"], answer["marks"]

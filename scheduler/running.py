@@ -90,9 +90,7 @@ def run_training(
     plan.require_fit()
     store = None if run is None else RunStore(run, job, source)
     try:
-        dashboard = None if client is None else dashboard_address(client)
-        if dashboard is not None:
-            events.emit(DashboardServed(address=dashboard))
+        announce_dashboard(client, events)
         executor, backend = make_backend(source, client, events, plan, store)
         return _run(job, source, executor, backend, events, plan, store, limit or TimeLimit())
     except BaseException as error:
@@ -101,6 +99,21 @@ def run_training(
     finally:
         if store is not None:
             store.close()
+
+
+def announce_dashboard(client: Any, events: EventBus) -> None:
+    """Tell where a browser finds the dashboard of a cluster that has one.
+
+    Parameters
+    ----------
+    client : distributed.Client or None
+        The cluster, if any.
+    events : EventBus
+        Told.
+    """
+    address = None if client is None else dashboard_address(client)
+    if address is not None:
+        events.emit(DashboardServed(address=address))
 
 
 def make_backend(

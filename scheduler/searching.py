@@ -21,7 +21,7 @@ from distkern.scheduler.pass_plan import out_of_memory
 from distkern.scheduler.plan import TrainingPlan
 from distkern.scheduler.problems import Folds
 from distkern.scheduler.race import Race
-from distkern.scheduler.running import make_backend, plan_job, problem_counts, target_count
+from distkern.scheduler.running import announce_dashboard, make_backend, plan_job, problem_counts, target_count
 from distkern.scheduler.time_limit import TimeLimit
 from distkern.scheduler.training import TrainingJob
 from distkern.scheduler.workers import WorkerFacts, worker_facts
@@ -54,6 +54,10 @@ class SearchResult:
     bytes_read: int
     """Bytes of the arrays that were read."""
     seconds: float
+    planned_peak: int = 0
+    """Largest resident set that was planned for a process that holds rows; 0 where this process did not search."""
+    planned_driver_peak: int = 0
+    """The same of the driver."""
 
     @property
     def best(self) -> int:
@@ -108,19 +112,40 @@ def search_settings(
     """
     if n_folds > source.n_rows:
         raise DataError(f"folds={n_folds}: there are {source.n_rows} rows only", kind="too-few-rows")
+    events = EventBus(subscribers)
+    try:
+        announce_dashboard(client, events)
+        return _search(jobs, n_folds, source, finishes, leave_out, client, factors, memory_limit, events, limit)
+    except BaseException as error:
+        events.cut_short(error)
+        raise
+
+
+def _search(
+    jobs: Sequence[TrainingJob],
+    n_folds: int,
+    source: BlockSource,
+    finishes: Sequence[Finish] | None,
+    leave_out: bool,
+    client: Any,
+    factors: str,
+    memory_limit: int | None,
+    events: EventBus,
+    limit: TimeLimit | None,
+) -> SearchResult:
     started = perf_counter()
     limit = limit or TimeLimit()
-    events = EventBus(subscribers)
     facts = None if client is None else worker_facts(client)
     race = Race(len(jobs), n_folds, leave_out=leave_out)
     n_centers = np.zeros(race.errors.shape, dtype=np.int64)
     kernels: dict[int, Kernel] = {}
-    passes = bytes_read = 0
+    passes = bytes_read = peak = driver_peak = 0
     for members in _alike(jobs):
         room = _Room([jobs[i] for i in members], n_folds, source, facts, factors, memory_limit)
         while models := race.next_models(members, room.most):
             plan = room.plan(len(models))
             plan.require_fit()
+            peak, driver_peak = max(peak, plan.peak), max(driver_peak, plan.driver_peak)
             group = sorted({setting for setting, _ in models})
             executor, backend = make_backend(source, client, events, plan)
             try:
@@ -153,6 +178,8 @@ def search_settings(
         passes=passes,
         bytes_read=bytes_read,
         seconds=perf_counter() - started,
+        planned_peak=peak,
+        planned_driver_peak=driver_peak,
     )
 
 

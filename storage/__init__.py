@@ -19,7 +19,12 @@ from distkern.storage.kinds import describe
 from distkern.storage.labels import as_targets, plain_labels
 from distkern.storage.model_store import check_model_destination, read_model, write_model
 from distkern.storage.opening import as_source, open_arrays
-from distkern.storage.predictions import Predictions, PredictionWriter, read_predictions
+from distkern.storage.predictions import (
+    Predictions,
+    PredictionWriter,
+    check_prediction_destination,
+    read_predictions,
+)
 from distkern.storage.remote import is_url, place_of
 from distkern.storage.retries import ReadReport, RetryPolicy, collect_report, note_report, read_patiently
 from distkern.storage.rows import is_zarr_array, memory_array
@@ -55,6 +60,7 @@ __all__ = [
     "as_targets",
     "block_boundaries",
     "check_model_destination",
+    "check_prediction_destination",
     "check_rows_agree",
     "check_weights",
     "chunk_rows_for",

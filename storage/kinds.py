@@ -9,7 +9,7 @@ from typing import Any
 from distkern.errors import DataError
 from distkern.storage.dataset import open_dataset
 from distkern.storage.formats import appearance, identify, store_attributes
-from distkern.storage.journal import recorded
+from distkern.storage.journal import driver_of, recorded
 from distkern.storage.model_store import read_model
 from distkern.storage.opening import open_arrays
 from distkern.storage.remote import is_url, local_place, place_of
@@ -106,7 +106,7 @@ def _run(path: str | os.PathLike[str]) -> dict[str, Any]:
             progress = {name: last.get(name) for name in ("n_centers", "gcv", "lambda_", "seconds")}
     places, drivers = recorded(run.path)
     return {
-        "state": _state(run.summary),
+        "state": _state(run, last),
         "progress": progress,
         "job": run.job,
         "n_events": count,
@@ -120,10 +120,15 @@ def _run(path: str | os.PathLike[str]) -> dict[str, Any]:
     }
 
 
-def _state(summary: dict[str, Any] | None) -> str:
-    if summary is None:
-        return "running or cut short"
-    return "out of time, can go on" if summary.get("stop_reason") == "time-limit" else "finished"
+def _state(run: RunDirectory, last: dict[str, Any] | None) -> str:
+    driver, summary = driver_of(run.path), run.summary
+    alive = None if driver is None else driver.alive
+    if alive:
+        return "running"
+    if summary is not None:
+        return "out of time, can go on" if summary.get("stop_reason") == "time-limit" else "finished"
+    ended = last is not None and last.get("event") == "RunCutShort"
+    return "cut short" if ended or alive is False else "running or cut short"
 
 
 def _array(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from distkern.errors import DataError, DistkernError
 from distkern.storage.absent import stored_bytes
 from distkern.storage.blocks import chunk_rows_for
 from distkern.storage.chunks import ChunkAppender, create_array, read_slab
-from distkern.storage.destinations import publish_place
+from distkern.storage.destinations import check_place, publish_place
 from distkern.storage.formats import ATTRIBUTE, appearance, has_kind, identify, require_version, store_attributes
 from distkern.storage.labels import CODE_DTYPE
 from distkern.storage.remote import is_url, open_store, place_of
@@ -26,9 +26,27 @@ from distkern.storage.remote_folders import RemoteFolder
 from distkern.storage.sources import require_room
 from distkern.storage.trust import inside, labels_of, trusted
 
-__all__ = ["PredictionWriter", "Predictions", "read_predictions"]
+__all__ = ["PredictionWriter", "Predictions", "check_prediction_destination", "read_predictions"]
 
 FORMAT_VERSION = 1
+
+
+def check_prediction_destination(path: str | os.PathLike[str], overwrite: bool = False) -> None:
+    """Refuse a place where a `PredictionWriter` would fail, before anything is predicted.
+
+    Parameters
+    ----------
+    path : path-like
+        Where the predictions shall be.
+    overwrite : bool
+        Whether predictions there may be replaced.
+
+    Raises
+    ------
+    DataError
+        ``exists`` or ``foreign``.
+    """
+    check_place(path, overwrite, DataError, "predictions")
 
 
 class PredictionWriter:

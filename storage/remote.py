@@ -91,9 +91,9 @@ def place_of(path: str | os.PathLike[str]) -> str:
 
 
 def said(cause: BaseException, place: str) -> str:
-    """Return the text of an error about a place; its type alone where the place holds credentials."""
+    """Return the first line of an error about a place; its type alone where the place holds credentials."""
     # Libraries write places in forms of their own, in which credentials are not recognised.
-    return type(cause).__name__ if redact(place) != place else redact(str(cause))
+    return type(cause).__name__ if redact(place) != place else redact(str(cause).strip().partition("\n")[0])
 
 
 def shown_cause(cause: BaseException, place: str) -> BaseException | None:
@@ -265,13 +265,16 @@ def _plain_errors(place: str) -> Iterator[None]:
         yield
     except OSError as cause:
         if isinstance(cause, FileNotFoundError) and "NoSuchBucket" in str(cause):
-            bucket = urlsplit(place).netloc
-            raise Refused(f"there is no bucket {bucket}: check the name, and the endpoint", "missing") from None
+            raise _no_bucket(place) from None
         raise
     except Exception as cause:
         if not type(cause).__module__.startswith("obstore"):
             raise
         raise _plain_error(str(cause), place) from None
+
+
+def _no_bucket(place: str) -> Refused:
+    return Refused(f"there is no bucket {urlsplit(place).netloc}: check the name, and the endpoint", "missing")
 
 
 def _plain_error(text: str, place: str) -> OSError:
@@ -284,6 +287,8 @@ def _plain_error(text: str, place: str) -> OSError:
         )
     if "configured region" in text:
         return Refused(f"{place} is in another region: set AWS_REGION")
+    if code is not None and code[1] == "NoSuchBucket":
+        return _no_bucket(place)
     if status is None:
         kind = TimeoutError if "kind: Timeout" in text else ConnectionError
         return kind(f"{place}: {line}")

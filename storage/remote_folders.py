@@ -83,7 +83,7 @@ class RemoteFolder:
         async def every() -> list[bytes | None]:
             return await asyncio.gather(*(one(name) for name in most))
 
-        return dict(zip(most, self._patiently(lambda: sync(every()), "its objects"), strict=True))
+        return dict(zip(most, self._patiently(lambda: sync(every()), "the objects"), strict=True))
 
     def read_json(self, name: str) -> Any:
         """Return the value that a JSON object holds, None where there is none."""
@@ -104,7 +104,7 @@ class RemoteFolder:
                     break
             return names
 
-        return self._patiently(lambda: sync(found()), "its list of objects")
+        return self._patiently(lambda: sync(found()), "the list of objects")
 
     def write(self, name: str, value: bytes) -> None:
         """Write an object."""

@@ -12,16 +12,18 @@ from hypothesis import strategies as st
 
 from distkern.events import (
     BlocksReplayed,
+    DashboardServed,
     Event,
     ExchangeDone,
     RoundDone,
+    RunCutShort,
     RunEnded,
     RunResumed,
     RunStarted,
     StorageRetried,
     WorkerLost,
 )
-from distkern.figures import RunFigures
+from distkern.figures import CUT_SHORT, RunFigures
 
 
 def started(**changes: int) -> RunStarted:
@@ -169,3 +171,25 @@ def test_changes_that_do_not_join_on_are_refused() -> None:
     assert not fresh.apply(figures.changes(rounds=1))
     assert not fresh.apply(figures.changes(marks=1))
     assert fresh == RunFigures()
+
+
+def test_a_run_is_cut_short_until_it_goes_on() -> None:
+    figures = RunFigures()
+    for event in (started(), a_round(0, 1.0), a_round(1, 2.0)):
+        figures(event)
+    assert figures.seconds_left
+    figures(RunCutShort(error="Cancelled", message="interrupted"))
+    assert (figures.state, figures.failure, figures.seconds_left) == (CUT_SHORT, "Cancelled", None)
+    figures(DashboardServed(address="http://h:1"))
+    assert (figures.state, figures.failure) == ("selecting", None)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"busy": [1, 2]}, {"busy": {"read": "long"}}, {"memory": "x"}, {"memory": {"a": 3}}, {"bytes_read": "all"}],
+    ids=str,
+)
+def test_damaged_records_are_passed_over(changes: dict[str, Any]) -> None:
+    record = ExchangeDone(name="load-blocks", seconds=0.5).as_record()
+    figures = RunFigures.of_records([record, {**record, **changes}])
+    assert figures.exchanges == 1

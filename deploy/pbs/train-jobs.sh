@@ -24,7 +24,7 @@ STOP_AFTER=${STOP_AFTER:-23.9h} # a little less than the walltime above
 # source "$HOME/distkern/bin/activate"
 
 # qdel sends TERM to this shell too.
-timeout --signal=TERM --preserve-status "$STOP_AFTER" distkern train "$JOB_FILE" --resume &
+timeout --signal=TERM --preserve-status "$STOP_AFTER" distkern train "$JOB_FILE" --resume auto &
 driver=$!
 trap 'kill -TERM "$driver"' TERM
 

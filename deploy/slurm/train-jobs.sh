@@ -25,7 +25,7 @@ shift
 # module load python/3.12
 # source "$HOME/distkern/bin/activate"
 
-distkern train "$job_file" --resume "$@" &
+distkern train "$job_file" --resume auto "$@" &
 driver=$!
 trap 'kill -TERM "$driver"' TERM
 

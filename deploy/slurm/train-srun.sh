@@ -27,12 +27,36 @@ shift
 # module load python/3.12
 # source "$HOME/distkern/bin/activate"
 
+# What a worker has, whether the job asks for memory by --mem-per-cpu or by --mem.
+cpus=${SLURM_CPUS_PER_TASK:-1}
+if [ -n "${SLURM_MEM_PER_CPU:-}" ]; then
+  memory=$((SLURM_MEM_PER_CPU * cpus))
+elif [ "${SLURM_MEM_PER_NODE:-0}" -gt 0 ]; then
+  memory=$((SLURM_MEM_PER_NODE / ${SLURM_TASKS_PER_NODE%%[!0-9]*}))
+else
+  echo "train-srun.sh: give the job its memory, with --mem-per-cpu or --mem, so that workers know theirs" >&2
+  exit 2
+fi
+
 # Factors that do not fit the memory go to the node's own disk.
 scratch=${SLURM_TMPDIR:-${TMPDIR:-/tmp}}
-worker_memory=$((SLURM_MEM_PER_CPU * SLURM_CPUS_PER_TASK))MiB
 
 shared=$(mktemp -d "$PWD/distkern-$SLURM_JOB_ID-XXXXXX")
-trap 'kill $(jobs -p) 2> /dev/null || true; rm -rf "$shared"' EXIT
+
+# Workers leave with their scheduler; what they and srun say of that is not of interest.
+# shellcheck disable=SC2317,SC2329  # a trap calls it
+finish() {
+  cat "$shared/output" > /dev/null &
+  kill "${shown:-}" "${scheduler:-}" 2> /dev/null || true
+  for _ in {1..20}; do
+    kill -0 "${workers:-}" 2> /dev/null || break
+    sleep 0.5
+  done
+  # shellcheck disable=SC2046  # numbers of processes
+  kill $(jobs -p) 2> /dev/null || true
+  rm -rf "$shared"
+}
+trap finish EXIT
 
 # dask leaves the memory of the workers to distkern.
 cat > "$shared/dask.yaml" << 'YAML'
@@ -46,10 +70,16 @@ export DASK_CONFIG=$shared/dask.yaml
 export DASK_LOGGING__DISTRIBUTED=warning
 
 dask scheduler --port 0 --dashboard-address :0 --scheduler-file "$shared/scheduler.json" &
-srun dask worker --scheduler-file "$shared/scheduler.json" --nthreads "$SLURM_CPUS_PER_TASK" \
-  --memory-limit "$worker_memory" --local-directory "$scratch" --no-dashboard --death-timeout 120 &
+scheduler=$!
+mkfifo "$shared/output"
+cat "$shared/output" &
+shown=$!
+# A step does not take the processors of a task from its job.
+srun --cpus-per-task="$cpus" dask worker --scheduler-file "$shared/scheduler.json" --nthreads "$cpus" \
+  --memory-limit "${memory}MiB" --local-directory "$scratch" --no-dashboard --death-timeout 120 &> "$shared/output" &
+workers=$!
 
-distkern train "$job_file" --resume --scheduler-file "$shared/scheduler.json" \
+distkern train "$job_file" --resume auto --scheduler-file "$shared/scheduler.json" \
   --set cluster.min_workers="$SLURM_NTASKS" --set cluster.wait=300 "$@" &
 driver=$!
 trap 'kill -TERM "$driver"' TERM

@@ -41,8 +41,10 @@ def predict(
     from distkern.cli.job import cluster_of_flags
     from distkern.cli.predicting import write_predictions
     from distkern.cli.render import pairs, print_table
+    from distkern.storage import check_prediction_destination
 
     cluster = cluster_of_flags(scheduler=scheduler, scheduler_file=scheduler_file, workers=workers, memory=memory)
+    check_prediction_destination(out, overwrite)
     model, data = open_pair(model_store, store)
     with open_client(cluster) as client:
         model.client = client

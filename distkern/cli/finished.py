@@ -32,9 +32,9 @@ def finished_result(job: Job) -> RecordedResult | None:
     RunError
         What is there is no run.
     """
-    from distkern.storage import RunDirectory
+    from distkern.storage import RunDirectory, run_place
 
-    if job.output.run is None or not os.path.lexists(job.output.run):
+    if job.output.run is None or not os.path.lexists(run_place(job.output.run)):
         return None
     run = RunDirectory.open(job.output.run)
     summary = run.summary

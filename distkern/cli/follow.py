@@ -75,7 +75,8 @@ class Follower:
         """
         try:
             self._read(show=False)
-            if self.figures.n_centers and self.figures.stop_reason is None:
+            begun = self.figures.n_centers or self.figures.search_exchanges
+            if begun and self.figures.stop_reason is None:
                 self._display.say(logging.INFO, f"so far {line(self.figures)}")
             while not self._over():
                 self._wait(POLL_SECONDS)
@@ -102,13 +103,13 @@ class Follower:
             return False
         self._probed = now
         verdict = self._judge(now)
-        self._display.note(verdict.remark)
         if verdict.abandoned:
             raise RunError(
                 f"the run {self._run.path} was left unfinished at {self.figures.n_centers} centres: its process is "
                 "gone, and no other has gone on with it; go on with distkern train --resume",
                 kind="abandoned",
             )
+        self._display.note(verdict.remark)
         return verdict.ended
 
     def _judge(self, now: float) -> Verdict:

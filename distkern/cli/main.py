@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 
@@ -21,7 +23,7 @@ from distkern.cli.report import report
 from distkern.cli.reproduce import reproduce
 from distkern.cli.terminal import Terminal, verbosity_options
 from distkern.cli.train import train
-from distkern.errors import BudgetError, DistkernError
+from distkern.errors import BudgetError, DistkernError, StoreError
 from distkern.redaction import redact
 
 INTERRUPTED = 130
@@ -116,6 +118,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 BudgetError.exit_code,
             )
         except Exception as error:
+            if isinstance(error, OSError) and error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                # Stores name what they cannot write; what is left is what the process itself writes.
+                return _fail(
+                    terminal,
+                    "disk-full",
+                    f"{error.strerror} where standard output goes, or for temporary files: make room, or send the "
+                    "output elsewhere",
+                    StoreError.exit_code,
+                )
             hint = "" if terminal.verbosity > 0 else "; run again with -v to see where"
             return _fail(terminal, "unexpected", f"unexpected {type(error).__name__}: {error}{hint}", 1)
         return _flushed(status if isinstance(status, int) else 0)
@@ -133,7 +144,9 @@ def _failed(terminal: Terminal, kind: str, message: str, code: int) -> int:
     if terminal.json_wanted:
         from distkern.cli.render import print_json
 
-        print_json({"error": {"kind": kind, "message": message, "exit_code": code}})
+        # Standard output may be what failed.
+        with suppress(OSError):
+            print_json({"error": {"kind": kind, "message": message, "exit_code": code}})
     return _flushed(code)
 
 
@@ -141,7 +154,7 @@ def _flushed(code: int) -> int:
     """Write out what standard output still holds; a reader that has gone away is no error to talk about."""
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return 1 if isinstance(error, BrokenPipeError) else code or StoreError.exit_code
     return code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,12 +38,30 @@ def metrics(run: str, out: str | None) -> None:
     if out is None:
         click.echo(generate_latest(registry).decode(), nl=False)
         return
+    place = os.path.realpath(out)
+    if os.path.lexists(place) and not _is_export(place):
+        raise StoreError(
+            f"{out} exists and holds no metrics, so it is not overwritten: name another file with --out, or leave it "
+            "out to print them",
+            kind="foreign",
+        )
     try:
-        write_to_textfile(out, registry)
+        write_to_textfile(place, registry)
     except OSError as error:
         raise StoreError(
             f"cannot write {out}: {error.strerror}; name another file with --out", kind="not-writable"
         ) from error
+
+
+def _is_export(place: str) -> bool:
+    """Tell whether a file holds metrics in the text format, or nothing."""
+    if not os.path.isfile(place):
+        return False
+    try:
+        with open(place, "rb") as stream:
+            return stream.read(7) in (b"# HELP ", b"# TYPE ", b"")
+    except OSError:
+        return False
 
 
 class _Collector:
@@ -62,13 +81,15 @@ def _registry(place: str) -> CollectorRegistry:
     from prometheus_client import CollectorRegistry
 
     from distkern.figures import RunFigures
-    from distkern.storage import RunDirectory
+    from distkern.storage import RunDirectory, driver_of
 
     directory = RunDirectory.open(place)
     figures = RunFigures.of_records(directory.events())
-    summary = directory.summary
+    summary, driver = directory.summary, driver_of(directory.path)
     if summary is not None:
         figures.conclude(summary)
+    elif figures.stop_reason is None and driver is not None and driver.alive is False:
+        figures.failure = figures.failure or "killed"
     name = Path(directory.path).name
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collector(figures.run_id or name, name, figures))

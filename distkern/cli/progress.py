@@ -5,21 +5,29 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Event, Thread
+from typing import TYPE_CHECKING
 
 from distkern.cli.terminal import Terminal
-from distkern.events import Event, Subscriber
+from distkern.events import Event as RunEvent
+from distkern.events import Subscriber
+
+if TYPE_CHECKING:
+    from distkern.progress import LineDisplay
 
 logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def show_progress(terminal: Terminal) -> Iterator[Subscriber]:
+def show_progress(terminal: Terminal, interval: float | None = None) -> Iterator[Subscriber]:
     """Yield the subscriber that suits the terminal: a picture, log lines, or nothing where it is quiet.
 
     Parameters
     ----------
     terminal : Terminal
         Says whether standard error can redraw lines and whether anything is wanted on it.
+    interval : float, optional
+        Least seconds between two lines on how far the training is, where lines are written; a minute by default.
 
     Yields
     ------
@@ -29,19 +37,33 @@ def show_progress(terminal: Terminal) -> Iterator[Subscriber]:
     if terminal.quiet:
         yield _ignore
         return
-    from distkern.progress import Display, LineDisplay, RunDisplay, TerminalDisplay
+    from distkern.progress import LineDisplay, RunDisplay, TerminalDisplay
+    from distkern.progress.lines import LOG_INTERVAL
 
-    display: Display
     if terminal.live:
-        display = TerminalDisplay(terminal.messages, logger.log)
-        display.start()
-    else:
-        display = LineDisplay(logger.log)
+        picture = TerminalDisplay(terminal.messages, logger.log)
+        picture.start()
+        try:
+            yield RunDisplay(picture)
+        finally:
+            picture.close()
+        return
+    interval = LOG_INTERVAL if interval is None else interval
+    lines, over = LineDisplay(logger.log, interval), Event()
+    # An exchange may take longer than a log should be silent.
+    clock = Thread(target=_tick, args=(lines, over, interval / 4), name="distkern-progress", daemon=True)
+    clock.start()
     try:
-        yield RunDisplay(display)
+        yield RunDisplay(lines)
     finally:
-        display.close()
+        over.set()
+        clock.join()
 
 
-def _ignore(event: Event) -> None:
+def _tick(lines: LineDisplay, over: Event, seconds: float) -> None:
+    while not over.wait(seconds):
+        lines.tick()
+
+
+def _ignore(event: RunEvent) -> None:
     del event

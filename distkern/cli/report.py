@@ -44,7 +44,7 @@ def report(run: str, out: str | None, model_store: str | None, test_store: str |
     from distkern.storage.publish import publish_text
 
     directory = RunDirectory.open(run)
-    place = directory.path / DEFAULT_NAME if out is None else Path(out)
+    place = directory.path / DEFAULT_NAME if out is None else out
     with publish_text(place, overwrite, StoreError, is_report) as written:
         record = read_run(directory)
         missing: list[str] = []

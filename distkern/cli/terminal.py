@@ -99,6 +99,9 @@ class Terminal:
         """Let libraries speak up in warnings only: what they do all day is of no use here."""
         if record.name.partition(".")[0] == "distkern" or self.verbosity > 1:
             return True
+        if record.name == "asyncio" and record.exc_info and type(record.exc_info[1]).__name__ == "AllExit":
+            # A task of dask's that gives up waiting for a lost worker's answer; the loss itself is told of.
+            return False
         return record.levelno >= (logging.ERROR if self.quiet else logging.WARNING)
 
     def _handler(self) -> logging.Handler:

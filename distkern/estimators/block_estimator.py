@@ -19,7 +19,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from distkern.calibration import AnyCalibration
 from distkern.errors import DataError, JobError
-from distkern.estimators.containers import OpenedRows, open_column, open_rows, require_names, targets_with
+from distkern.estimators.containers import (
+    OpenedRows,
+    open_column,
+    open_rows,
+    require_names,
+    require_same_rows,
+    targets_with,
+)
 from distkern.estimators.inputs import validate_rows
 from distkern.model import KernelModel
 from distkern.scheduler import (
@@ -121,7 +128,10 @@ class BlockEstimator(BaseEstimator, ABC):
 
     def _source(self, X: Any, y: Any, sample_weight: Any) -> BlockSource:
         """Turn whatever `fit` was given into blocks."""
-        y = open_column(targets_with(X, y))
+        y = targets_with(X, y)
+        require_same_rows(X, y, "y")
+        require_same_rows(X, sample_weight, "sample_weight")
+        y = open_column(y)
         rows = open_rows(X, with_lengths=True)
         source = self._source_of(rows.X, y, open_column(sample_weight))
         if rows.names is not None:

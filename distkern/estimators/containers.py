@@ -98,6 +98,47 @@ def targets_with(X: Any, y: Any) -> Any:
     return y
 
 
+def require_same_rows(X: Any, values: Any, name: str) -> None:
+    """Refuse xarray targets or weights whose rows are not those of X, in its order; other containers pass.
+
+    Parameters
+    ----------
+    X : object
+        Rows of features in any container.
+    values : object
+        Targets or weights in any container.
+    name : str
+        What messages call `values`.
+
+    Raises
+    ------
+    DataError
+        ``row-labels``: they lie along another dimension than the rows, or under other labels.
+    """
+    if is_xarray(X, "Dataset"):
+        X = variable(X, "X")
+    if not (is_xarray(X, "DataArray") and is_xarray(values, "DataArray")) or X.ndim != 2 or values.ndim == 0:
+        return
+    rows, ours = X.dims[0], values.dims[0]
+    if rows != ours:
+        raise DataError(
+            f"X has the dimensions {X.dims} and {name} {values.dims}: rows come first and have one name, "
+            "so transpose or rename one of them",
+            kind="row-labels",
+        )
+    labels, theirs = X.indexes.get(rows), values.indexes.get(rows)
+    if labels is None or theirs is None or len(labels) != len(theirs) or labels.equals(theirs):
+        return
+    row = next((i for i, pair in enumerate(zip(labels, theirs, strict=True)) if pair[0] != pair[1]), None)
+    if row is None:
+        return
+    raise DataError(
+        f"X and {name} have other labels along {rows!r}: row {row} (counted from 0) is {labels[row]} in X and "
+        f"{theirs[row]} in {name}; xarray.align brings them together",
+        kind="row-labels",
+    )
+
+
 def is_xarray(value: Any, name: str) -> bool:
     """Tell whether `value` is of a type of xarray."""
     return any(kind.__name__ == name and kind.__module__.split(".")[0] == "xarray" for kind in type(value).__mro__)

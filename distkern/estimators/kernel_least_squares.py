@@ -229,6 +229,7 @@ class KernelLeastSquares(Projections, BlockEstimator):
             "subscribers": subscribers,
             "limit": limit,
         }
+        searched = {}
         try:
             job = self.training_job()
             if isinstance(self.sigma, str) and self.sigma == "cv":
@@ -237,11 +238,15 @@ class KernelLeastSquares(Projections, BlockEstimator):
                 found = search_once(run, tried, int(self.folds), source, finishes=finishes, **where)
                 self.cv_results_ = sigma_results(found)
                 job = tried[found.best]
+                searched = {"planned_peak_bytes": found.planned_peak, "planned_peak_driver": found.planned_driver_peak}
             result = run_training(job, source, run=run, **where)
         except (JobError, DataError, BudgetError):
             if run is not None and is_new:
                 run.discard()
             raise
+        # What is measured is the peak of the whole process, and a search trains several models at a time.
+        most = {name: max(peak, result.summary[name]) for name, peak in searched.items()}
+        result = replace(result, summary={**result.summary, **most})
         self._take(result, [path.n_centers for path in result.paths])
         if result.classes is not None:
             self._note_classes(result, source, client)

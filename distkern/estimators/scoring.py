@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import pairwise
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.storage import Dataset
+from distkern.scheduler import ReadAhead, ahead_of
+from distkern.storage import Dataset, ZarrRows, is_zarr_array
 
 SMALLEST_PROBABILITY = 1e-15
 """What a true class counts at least as likely as in the log loss, so that one row does not make it infinite."""
@@ -214,12 +216,31 @@ def score_model(model: Any, data: Rows, judges: Sequence[Judge] = ()) -> Score:
     rows = data if isinstance(data, Dataset) else data.X
     classifies = is_classifier(model)
     score: Score = ClassificationScore(model.classes_) if classifies else RegressionScore()
-    with closing(model.iter_predictions(rows, proba=classifies)) as blocks:
+    with closing(model.iter_predictions(rows, proba=classifies)) as blocks, _targets_ahead(data) as truths:
         for start, predicted, probabilities in blocks:
-            truth = data.targets(start, start + len(predicted))
+            truth = truths(start, start + len(predicted))
             for taker in (score, *judges):
                 taker.update(truth, predicted, probabilities)
     return score
+
+
+@contextmanager
+def _targets_ahead(data: Rows) -> Iterator[Callable[[int, int], NDArray[Any]]]:
+    """Yield what reads the targets of a block; those behind a URL are on their way before they are asked for."""
+    source = data.source() if isinstance(data, Dataset) else ZarrRows(data.X) if is_zarr_array(data.X) else None
+    ahead = 0 if source is None else ahead_of(source)
+    if source is None or ahead == 0:
+        yield data.targets
+        return
+    spans = list(pairwise(source.boundaries))
+    numbers = {span: number for number, span in enumerate(spans)}
+    with ReadAhead(lambda number: data.targets(*spans[number]), range(len(spans)), ahead) as reader:
+
+        def read(start: int, stop: int) -> NDArray[Any]:
+            number = numbers.pop((start, stop), None)
+            return data.targets(start, stop) if number is None else reader.take(number)
+
+        yield read
 
 
 def is_classifier(model: Any) -> bool:

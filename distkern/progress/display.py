@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from distkern.event_records import usable
 from distkern.events import Event, RunCutShort
 from distkern.figures import RunFigures
-from distkern.progress.records import usable
 from distkern.progress.wording import told
 
 _LAST = ("RunEnded", "RunCutShort")
@@ -77,6 +77,7 @@ class RunDisplay:
         if isinstance(event, RunCutShort):
             # The error itself is about to be seen.
             self.display.close()
+            self.figures(event)
         else:
             self.take(event.as_record())
 
@@ -92,16 +93,27 @@ class RunDisplay:
         """
         if not usable(record):
             return
-        kind, run_id = record.get("event"), record.get("run_id")
-        if kind == "RunStarted" and run_id != self.figures.run_id:
+        kind = record.get("event")
+        if self._begins_another(record):
             self.figures = RunFigures()
         self.figures.take(record)
         said = told(record)
+        if kind == "DashboardServed":
+            # A search and the training after it both tell of it.
+            address = str(record.get("address"))
+            said = None if address == self.dashboard else said
+            self.dashboard = address
         if said is not None:
             self.display.say(*said)
-        if kind == "DashboardServed":
-            self.dashboard = str(record.get("address"))
         if kind in _LAST:
             self.display.close()
         elif show:
             self.display.show(self.figures, self.dashboard)
+
+    def _begins_another(self, record: Mapping[str, Any]) -> bool:
+        """Tell whether an event is of another run than those before; a search comes before its run has a name."""
+        known = self.figures
+        if record.get("event") == "RunStarted":
+            return known.run_id not in ("", record.get("run_id"))
+        over = known.stop_reason is not None or known.failure is not None
+        return over and record.get("part") == "search"

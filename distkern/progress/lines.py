@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from threading import Lock
 from time import monotonic
 
-from distkern.figures import RunFigures
+from distkern.figures import OVER, RunFigures
 from distkern.progress.display import Display
-from distkern.progress.wording import line
+from distkern.progress.wording import duration, line
 
 LOG_INTERVAL = 60.0
 """Least seconds between two lines on how far a run is."""
@@ -36,17 +37,33 @@ class LineDisplay(Display):
         self._write = write
         self._interval = interval
         self._clock = clock
-        self._last = clock()
-        self._rounds = 0
+        self._last = self._heard = clock()
         self._noted: float | None = None
+        self._figures: RunFigures | None = RunFigures()
+        self._lock = Lock()
 
     def show(self, figures: RunFigures, dashboard: str | None) -> None:
-        """Write a line if there was a round and the last line is old enough."""
+        """Write a line if the last one is old enough."""
         del dashboard
-        rounds, now = len(figures.series["n_centers"]), self._clock()
-        if rounds != self._rounds and now - self._last >= self._interval:
-            self._rounds, self._last = rounds, now
-            self.say(logging.INFO, line(figures))
+        self._figures, self._heard = None if figures.state in OVER else figures, self._clock()
+        self._tell()
+
+    def tick(self) -> None:
+        """Write a line if the last one is old enough, though nothing may have happened since; from any thread."""
+        silent = self._clock() - self._heard
+        self._tell(f"; nothing new for {duration(silent)}" if silent >= self._interval else "")
+
+    def _tell(self, remark: str = "") -> None:
+        with self._lock:
+            now, figures = self._clock(), self._figures
+            if figures is None or now - self._last < self._interval:
+                return
+            self._last = now
+        self.say(logging.INFO, line(figures) + remark)
+
+    def close(self) -> None:
+        """Write no more of a run that is over."""
+        self._figures = None
 
     def say(self, level: int, text: str) -> None:
         """Write a line."""

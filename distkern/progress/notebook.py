@@ -42,7 +42,7 @@ class NotebookDisplay(Display):
         """Replace the output if the last one is old enough."""
         self._shown = figures, dashboard
         now = self._clock()
-        if figures.shapes and now - self._last >= _INTERVAL:
+        if (figures.shapes or figures.search_exchanges) and now - self._last >= _INTERVAL:
             self._last = now
             self._draw()
 

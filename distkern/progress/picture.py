@@ -6,7 +6,7 @@ from time import time
 from typing import TYPE_CHECKING
 
 from distkern.figures import RunFigures
-from distkern.progress.wording import duration, latest
+from distkern.progress.wording import DOING, duration, latest
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -38,7 +38,11 @@ def picture(figures: RunFigures, dashboard: str | None = None, *, now: float | N
     bar = ProgressBar(total=limit or None, completed=count, pulse=not count, width=None)
     left = figures.seconds_left
     times = elapsed if not left else f"{elapsed}, at most {duration(left)} left"
-    doing, done = ("training", f"{count}/{limit} centres") if figures.shapes else ("getting ready", "")
+    doing, done = (
+        ("training", f"{count}/{limit} centres")
+        if figures.shapes
+        else (DOING.get(figures.state, DOING["starting"]), "")
+    )
     head.add_row(Text(doing, style="bold"), bar, Text(done), Text(times, style="cyan"))
     body = Table.grid(padding=(0, 0))
     body.expand = True
@@ -74,7 +78,7 @@ def _facts(figures: RunFigures) -> list[Text]:
 
 
 def _elapsed(figures: RunFigures, now: float) -> str:
-    done = latest(figures, "seconds")
+    done = figures.search_seconds if figures.state == "searching" else latest(figures, "seconds")
     if done is None or figures.updated is None:
         return duration(max(0.0, now - figures.started)) if figures.started is not None else ""
     return duration(done + max(0.0, now - figures.updated))

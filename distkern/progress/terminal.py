@@ -37,9 +37,9 @@ class TerminalDisplay(Display):
         self._note: str | None = None
 
     def show(self, figures: RunFigures, dashboard: str | None) -> None:
-        """Take what is drawn next; starts to redraw once the shapes of the run are known."""
+        """Take what is drawn next; starts to redraw once there is a search, or the shapes of the run are known."""
         self._shown = figures, dashboard
-        if figures.shapes:
+        if figures.shapes or figures.search_exchanges:
             self.start()
 
     def start(self) -> None:

@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from distkern.event_records import finite
 from distkern.figures import RunFigures
-from distkern.progress.records import finite
 
 _REASONS = {
     "left": "it was killed or left",
@@ -16,6 +16,10 @@ _REASONS = {
     "paused": "dask paused it",
     "frozen": "it does not answer",
 }
+
+
+DOING = {"starting": "getting ready", "searching": "searching for settings"}
+"""What a run is at before it selects centres, by its state."""
 
 
 def duration(seconds: float) -> str:
@@ -58,6 +62,12 @@ def state(figures: RunFigures) -> str:
 
 def line(figures: RunFigures) -> str:
     """Return how far a run is, in one line."""
+    doing = DOING.get(figures.state)
+    if doing is not None:
+        if figures.state != "searching":
+            return doing
+        count = figures.search_exchanges
+        return f"{doing}: {count} exchange{'' if count == 1 else 's'} in {duration(figures.search_seconds)}"
     limit = figures.shapes.get("max_centers")
     of = f" of {limit}" if limit else ""
     seconds = latest(figures, "seconds")

@@ -10,7 +10,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from distkern.progress.records import finite
+from distkern.event_records import finite
 from distkern.report.evaluation import Reliability, ResidualGrid
 from distkern.report.formats import shortened
 from distkern.report.record import Exchange, Incident, RunRecord

@@ -77,5 +77,6 @@ def render_report(
         phases=sections.phase_table(record),
         incidents=sections.incident_rows(record),
         untold=sum(record.incident_counts.values()) - len(record.incidents),
+        note=sections.model_note(record, model),
         missing=[redact(text) for text in missing],
     )

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from distkern.event_records import finite, usable
 from distkern.figures import RunFigures
-from distkern.progress.records import finite, usable
 from distkern.progress.wording import told
 from distkern.storage import RunDirectory, driver_of
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from distkern.progress.records import finite
+from distkern.event_records import finite
 from distkern.progress.wording import duration
 from distkern.report import charts
 from distkern.report.formats import MOST_ROWS, Figure, Table, brief, grouped, moment, plain, rate, shortened, size
@@ -92,6 +92,17 @@ def advice(record: RunRecord) -> str | None:
     """Return what the reason why selection ended means."""
     reason = record.stop_reason
     return StopReason(reason).advice if reason in set(StopReason) else None
+
+
+def model_note(record: RunRecord, model: Any) -> str | None:
+    """Return what tells a model from the one that the run ended with, as far as the count of its centres does."""
+    found = getattr(model, "n_centers_", None)
+    if record.state != "finished" or found is None or found == record.n_centers:
+        return None
+    return (
+        f"The run ended with {record.n_centers} centres. The model that is there now has {found}: it was shortened, or "
+        "is of another training. Predictions and centres below are those of that model."
+    )
 
 
 def job_tables(record: RunRecord) -> list[Table]:

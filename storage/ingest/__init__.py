@@ -14,6 +14,7 @@ from distkern.storage.destinations import check_place
 from distkern.storage.ingest.cleaning import POLICIES, Cleaner
 from distkern.storage.ingest.numpy_files import open_npy, open_npz
 from distkern.storage.ingest.table import Table
+from distkern.storage.remote import is_url, local_place
 from distkern.storage.writer import DatasetWriter
 
 __all__ = ["ingest"]
@@ -92,7 +93,7 @@ def ingest(
     JobError
         The parameters do not fit together.
     """
-    files = [Path(paths)] if isinstance(paths, str | os.PathLike) else [Path(path) for path in paths]
+    files = [_file(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
     if missing not in POLICIES:
         raise JobError(f"missing is {missing!r}: it must be one of {', '.join(POLICIES)}", kind="invalid-missing")
     check_place(out, overwrite, DataError, "dataset")
@@ -126,6 +127,16 @@ def ingest(
     if cleaner.values_filled:
         logger.warning("%d missing values were replaced by the column mean", cleaner.values_filled)
     return open_dataset(out)
+
+
+def _file(path: str | os.PathLike[str]) -> Path:
+    if is_url(path):
+        raise DataError(
+            f"{os.fspath(path)} is behind a URL, and files are read from local directories: copy it here first "
+            "(the store itself may be written behind a URL)",
+            kind="url",
+        )
+    return Path(local_place(path))
 
 
 def _open_table(

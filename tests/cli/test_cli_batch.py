@@ -95,6 +95,15 @@ def test_auto_starts_goes_on_and_then_leaves_a_run_alone(job: Path, call: Call) 
     assert files(job.parent) == before
 
 
+def test_auto_leaves_a_run_that_a_url_names_alone(job: Path, call: Call) -> None:
+    command = ("train", job, "--set", f"output.run={(job.parent / 'r').as_uri()}", "--resume", "auto", "--json")
+    first = call(*command)
+    before = files(job.parent)
+    again = call(*command)
+    assert record_of(again) == record_of(first)
+    assert files(job.parent) == before
+
+
 def test_auto_of_classes_and_of_a_run_without_a_model(blobs: Path, call: Call) -> None:
     text = job_text(
         data={"train": "blobs.zarr"}, model={"max_centers": 5, "multiclass": "one-vs-rest"}, output={"run": "r"}

@@ -179,6 +179,13 @@ def test_workers_predict_the_same(trained: Path, shell: Call) -> None:
         np.testing.assert_array_equal(result.probability, expected.probability)
 
 
+def test_predict_refuses_an_output_before_it_looks_for_workers(trained: Path, call: Call) -> None:
+    (trained / "p").mkdir()
+    done = call("predict", "m", "waves.zarr", "--out", "p", "--scheduler", "tcp://127.0.0.1:9")
+    assert done.code == 3, done.err
+    assert "p exists already" in done.err
+
+
 def test_predict_refuses_an_output_that_exists(trained: Path, call: Call) -> None:
     arguments = ["predict", "blobs.model", "blobs-test.zarr", "--out", "out.zarr"]
     assert call(*arguments).code == 0

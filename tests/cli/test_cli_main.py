@@ -7,10 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from command_line import Call, environment
 
+from distkern.cli.terminal import Terminal
 from distkern.errors import BudgetError, ClusterError, DataError, JobError, RunError, StoreError
+from distkern.storage import write_dataset
 
 COMMANDS = ["demo", "ingest", "info", "train", "predict", "evaluate", "reproduce"]
 
@@ -175,3 +178,37 @@ def test_a_reader_that_goes_away_is_no_error(here: Path) -> None:
     process.stderr.close()
     assert process.wait() in (0, 1)
     assert errors == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", [["info", "d.zarr", "--json"], ["info", "d.zarr"], ["--help"]], ids=" ".join)
+def test_output_that_finds_no_room(here: Path, words: list[str], unbuffered: str) -> None:
+    write_dataset(here / "d.zarr", np.eye(4), np.arange(4.0), task="regression")
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "distkern", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**environment(), "PYTHONUNBUFFERED": unbuffered},
+        )
+    assert done.returncode == 6, done.stderr
+    assert "where standard output goes" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+class AllExit(Exception):
+    """As dask raises it within tasks that wait for answers."""
+
+
+@pytest.mark.parametrize(
+    ("error", "verbosity", "told"), [(AllExit(), 0, 0), (AllExit(), 2, 1), (OSError(), 0, 1)], ids=str
+)
+def test_tasks_that_waited_for_a_lost_worker_are_not_told_of(
+    error: Exception, verbosity: int, told: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Terminal(verbosity).log_records():
+        logging.getLogger("asyncio").error("Task exception was never retrieved", exc_info=error)
+    assert capsys.readouterr().err.count("Task exception was never retrieved") == told

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 from command_line import Call, job_text
 from prometheus_client.parser import text_string_to_metric_families
 
-from distkern.storage import RunDirectory
+from distkern.storage import Journal, RunDirectory
 
 JSON_NAMES = {
     "distkern_run_rows": "n_rows",
@@ -61,7 +62,7 @@ def test_metrics_of_a_run_equal_its_json(call: Call, trained: dict[str, object])
 
 def test_the_file_is_the_same_and_replaced_in_one_step(call: Call, trained: dict[str, object], here: Path) -> None:
     assert trained["exchanges"]
-    (here / "distkern.prom").write_text("old")
+    (here / "distkern.prom").write_text("# HELP distkern_gcv An earlier export.\n")
     done = call("metrics", "m.run", "--out", "distkern.prom")
     assert (done.code, done.out) == (0, "")
     assert (here / "distkern.prom").read_text() == call("metrics", "m.run").out
@@ -76,8 +77,15 @@ def test_a_run_that_goes_on_has_its_last_figures(call: Call, trained: dict[str, 
     kinds = [event["event"] for event in events]
     events = events[: kinds.index("RoundDone", kinds.index("RoundDone") + 1) + 1]
     (here / "m.run" / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    journal = Journal.claim(run.path)
+    journal.begin(0, {})
     found = values(call("metrics", "m.run").out)
-    assert found["distkern_run_running"] == 1
+    assert (found["distkern_run_running"], found["distkern_run_cut_short"]) == (1, 0)
+    assert "distkern_run_left_seconds" in found
+    journal.close()
+    killed = values(call("metrics", "m.run").out)
+    assert (killed["distkern_run_running"], killed["distkern_run_cut_short"]) == (0, 1)
+    assert "distkern_run_left_seconds" not in killed
     last = [event for event in events if event["event"] == "RoundDone"][-1]
     assert found["distkern_centers"] == found["distkern_steps_total"] == last["n_centers"]
     assert found["distkern_gcv"] == last["gcv"]
@@ -92,3 +100,31 @@ def test_a_place_without_a_run_and_a_file_that_cannot_be_written(
     assert done.code == 6
     assert "no/such/folder/x.prom" in done.err
     assert "--out" in done.err
+
+
+@pytest.mark.parametrize("kind", ["text", "directory", "pipe", "link"])
+def test_what_holds_no_metrics_is_not_replaced(call: Call, trained: dict[str, object], here: Path, kind: str) -> None:
+    assert trained["exchanges"]
+    place = here / "mine"
+    if kind == "directory":
+        place.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "link":
+        place.symlink_to("job.toml")
+    else:
+        place.write_text("[data]\n")
+    before = (place.lstat(), (here / "job.toml").read_text())
+    done = call("metrics", "m.run", "--out", "mine")
+    assert done.code == 6
+    assert "mine exists and holds no metrics" in done.err
+    assert (place.lstat(), (here / "job.toml").read_text()) == before
+
+
+def test_a_link_to_metrics_stays_one(call: Call, trained: dict[str, object], here: Path) -> None:
+    assert trained["exchanges"]
+    (here / "real.prom").touch()
+    (here / "link.prom").symlink_to("real.prom")
+    assert call("metrics", "m.run", "--out", "link.prom").code == 0
+    assert (here / "link.prom").is_symlink()
+    assert values((here / "real.prom").read_text())["distkern_centers"] == trained["n_centers"]

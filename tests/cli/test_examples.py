@@ -39,7 +39,8 @@ def test_the_grid(tmp_path: Path) -> None:
     folder = tmp_path / "grid"
     shutil.copytree(EXAMPLES / "grid", folder, ignore=shutil.ignore_patterns("out"))
     make = ("make", "-s", f"DISTKERN={DISTKERN}", f"PYTHON={sys.executable}", "SIGMAS=10 40")
-    run(*make, folder=folder)
+    made = run(*make, folder=folder)
+    assert "unlink" not in made.stdout + made.stderr
     grid = {path.stem: json.loads(path.read_text()) for path in (folder / "out" / "grid").glob("*.json")}
     assert grid.keys() == {"10-none", "10-rkhs", "40-none", "40-rkhs"}
     errors = {name: result["test"]["error"] for name, result in grid.items()}

@@ -16,7 +16,7 @@ from typing import Any
 import dask
 import pytest
 import yaml
-from programs import DEPLOY, ROOT
+from programs import DEPLOY, ROOT, environment, program, run
 
 from distkern.cli.job import load_job
 from distkern.scheduler import WorkerSize
@@ -93,10 +93,19 @@ def test_the_compose_file_follows_the_specification() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_containers_get_what_reads_a_bucket() -> None:
+    row = next(line for line in (ROOT / "docs" / "remote-data.md").read_text().splitlines() if line.startswith("| S3"))
+    of_the_page = set(re.findall(r"AWS_\w+", row)) - {"AWS_PROFILE"}
+    for service in load(COMPOSE)["services"].values():
+        assert set(service["environment"]) == of_the_page
+
+
 def test_the_container_file_copies_what_is_there() -> None:
     """And what it copies into the build is all that the package consists of."""
     text = (DEPLOY / "Containerfile").read_text()
-    assert load(COMPOSE)["x-distkern"]["build"] == {"context": "..", "dockerfile": "deploy/Containerfile"}
+    build = load(COMPOSE)["x-distkern"]["build"]
+    assert build == {"context": "..", "dockerfile": "deploy/Containerfile", "args": {"EXTRAS": "${DISTKERN_EXTRAS:-}"}}
+    assert "\nARG EXTRAS\n" in text
     assert "COPY deploy/dask.yaml /etc/dask/" in text
     kept = {
         line[1:] for line in (DEPLOY / "Containerfile.dockerignore").read_text().splitlines() if line.startswith("!")
@@ -198,6 +207,52 @@ def test_the_resource_of_a_job_file_is_what_the_operator_defines() -> None:
     assert container["volumeMounts"] == [{"name": "data", "mountPath": "/data"}]
     settings = dask.config.collect_env({entry["name"]: entry["value"] for entry in container["env"]})
     assert dask.config.get("distributed.worker.memory.pause", config=settings) is False
+
+
+SCHEDULER = "echo $$ > scheduler; exec sleep 50"
+WORKERS = """\
+echo "$@" > workers
+until [ -e scheduler ] && ! kill -0 "$(cat scheduler)" 2> /dev/null; do sleep 0.1; done
+echo left >> workers"""
+DRIVER = """\
+until [ -e scheduler ] && [ -e workers ]; do sleep 0.1; done
+echo "$@" > driver
+exit 6"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "processors", "limit"),
+    [
+        ({"SLURM_MEM_PER_CPU": "2000", "SLURM_CPUS_PER_TASK": "3"}, "3", "6000MiB"),
+        ({"SLURM_MEM_PER_NODE": "8000", "SLURM_TASKS_PER_NODE": "4(x2),1"}, "1", "2000MiB"),
+        ({"SLURM_TASKS_PER_NODE": "4"}, None, None),
+        ({"SLURM_MEM_PER_NODE": "0", "SLURM_TASKS_PER_NODE": "4"}, None, None),
+    ],
+    ids=["a processor", "a node", "nothing", "all there is"],
+)
+def test_workers_get_what_the_slurm_job_has(
+    asked: dict[str, str], processors: str | None, limit: str | None, tmp_path: Path
+) -> None:
+    """The script beside programs that write down how they are called."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, text in (("srun", WORKERS), ("dask", SCHEDULER), ("distkern", DRIVER)):
+        program(programs / name, text)
+    mine = {name: value for name, value in environment(programs).items() if not name.startswith("SLURM_")}
+    env = {**mine, "SLURM_JOB_ID": "7", "SLURM_NTASKS": "8", **asked}
+    done = run(DEPLOY / "slurm" / "train-srun.sh", "job.toml", "--json", cwd=tmp_path, env=env, timeout=60)
+    assert sorted(path.name for path in tmp_path.glob("distkern-*")) == []
+    if limit is None or processors is None:
+        assert done.code == 2
+        assert "--mem-per-cpu or --mem" in done.err
+        return
+    assert done.code == 6, done.err
+    words = (tmp_path / "workers").read_text().split()
+    assert words.pop() == "left", "with their scheduler, before anything is killed"
+    assert words[:3] == [f"--cpus-per-task={processors}", "dask", "worker"]
+    assert words[words.index("--nthreads") + 1] == processors
+    assert words[words.index("--memory-limit") + 1] == limit
+    assert "train job.toml --resume auto --scheduler-file" in (tmp_path / "driver").read_text()
 
 
 # --- the page --------------------------------------------------------------------------------------------------------

@@ -207,12 +207,24 @@ DATA = arrays(X, Y, 20)
         (DATA.drop_vars("y"), None, "no-variable", "no variable y .it has X"),
         (DATA.drop_vars("X"), None, "no-variable", "no variable X"),
         (DATA["y"], DATA["y"], "shape-mismatch", "row"),
+        (DATA["X"], DATA["y"][::-1], "row-labels", "row 0 .* is 1000 in X and 1039 in y; xarray.align"),
+        (DATA["X"].T, DATA["y"], "row-labels", r"\('feature', 'row'\) and y \('row',\): rows come first"),
+        (DATA.assign(y=("place", Y)), None, "row-labels", r"y \('place',\).* rename"),
     ],
 )
 def test_what_cannot_be_trained_on(rows: Any, y: Any, kind: str, said: str) -> None:
     with pytest.raises(dk.DataError, match=said) as caught:
         dk.OROLSRegressor(**PARAMETERS).fit(rows, y)
     assert caught.value.kind == kind
+
+
+def test_weights_of_other_rows_are_refused() -> None:
+    weights = xr.ones_like(DATA["y"])
+    model = dk.OROLSRegressor(**PARAMETERS).fit(DATA["X"], DATA["y"], sample_weight=weights)
+    assert_array_equal(model.coef_, dk.OROLSRegressor(**PARAMETERS).fit(DATA["X"], DATA["y"].drop_vars("row")).coef_)
+    with pytest.raises(dk.DataError, match="1039 in sample_weight") as caught:
+        dk.OROLSRegressor(**PARAMETERS).fit(DATA["X"], DATA["y"], sample_weight=weights[::-1])
+    assert caught.value.kind == "row-labels"
 
 
 def test_columns_in_another_order_are_refused() -> None:

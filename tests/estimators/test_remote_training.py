@@ -15,6 +15,8 @@ from numpy.testing import assert_array_equal
 from zarr.storage import LocalStore
 
 import distkern as dk
+from distkern.cli.rows import PlainArrays
+from distkern.estimators.scoring import score_model
 from distkern.events import Event, WorkerLost
 from distkern.scheduler import local_client
 from distkern.scheduler.executors import SerialExecutor
@@ -158,6 +160,29 @@ def test_worker_processes_read_for_themselves(s3: S3Server, stores: dict[str, Pa
             assert_array_equal(np.asarray(model.predict(data)), np.asarray(reference.predict(near)))
             assert set(s3.chunk_reads("regression").values()) == {1}
     assert not any(isinstance(event, WorkerLost) for event in events)
+
+
+def test_a_score_does_not_wait_for_targets_one_by_one(s3: S3Server, stores: dict[str, Path]) -> None:
+    far, near = open_dataset(f"s3://{BUCKET}/classification"), open_dataset(stores["classification"])
+    model = dk.OROLSClassifier(**PARAMETERS).fit(near)
+    expected = score_model(model, near).as_record()
+    s3.reset(latency=0.1)
+    started = time.perf_counter()
+    assert score_model(model, far).as_record() == expected
+    assert time.perf_counter() - started < 12 * 0.1, "12 chunks of y, with those of X beside them"
+    assert passes_of(s3, "classification") == {1}
+    s3.reset()
+    s3.fail("classification/y/*", status=403, times=1)
+    with pytest.raises(dk.DataError, match=r"y.*refused"):
+        score_model(model, far)
+
+
+def test_a_score_of_arrays_that_a_user_keeps_apart(s3: S3Server, stores: dict[str, Path]) -> None:
+    near = open_dataset(stores["regression"])
+    model = dk.OROLSRegressor(**PARAMETERS).fit(near)
+    url = f"s3://{BUCKET}/regression"
+    assert score_model(model, PlainArrays(f"{url}/X", f"{url}/y")).as_record() == score_model(model, near).as_record()
+    assert passes_of(s3, "regression") == {1}
 
 
 @pytest.mark.slow

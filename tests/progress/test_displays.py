@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import logging
+import threading
+from time import sleep
 from typing import Any
 
 import pytest
@@ -86,6 +88,53 @@ def test_the_state_has_pace_and_time_left() -> None:
     assert "5 centres/s  at most 10 s left" in line(figures)  # 30 centres to go, the last as dear as 2.5 of these
 
 
+SEARCH = ExchangeDone(name="score-folds", seconds=4.0, exchanges=3, part="search")
+
+
+def test_a_search_is_told_of_as_a_training_is() -> None:
+    clock, lines = Clock(), Lines()
+    show = RunDisplay(LineDisplay(lines, clock=clock))
+    show(DashboardServed(address="http://h:1/status"))
+    for second in range(1, 601):
+        clock.now = second
+        show(SEARCH)
+    show(DashboardServed(address="http://h:1/status"))
+    assert lines.texts[0] == "dashboard at http://h:1/status"
+    assert lines.texts[1] == "searching for settings: 180 exchanges in 4 min"
+    assert len(lines.said) == 11
+    show(START)
+    show(SEARCH)
+    assert show.figures.search_exchanges == 1803, "the search belongs to the run"
+    show(END)
+    clock.now += 100
+    show(ExchangeDone(name="calibration-rows", seconds=1.0))
+    assert lines.texts[-1].startswith("50 centres in"), "nothing more of what is over"
+    show(SEARCH)
+    assert lines.texts[-1] == "searching for settings: 3 exchanges in 4.0 s"
+    show.take({**SEARCH.as_record(), "exchanges": 1})
+    assert (show.figures.search_exchanges, show.figures.stop_reason) == (4, None)
+
+
+def test_a_line_a_minute_while_nothing_is_heard() -> None:
+    clock, lines = Clock(), Lines()
+    display = LineDisplay(lines, clock=clock)
+    show = RunDisplay(display)
+    for second in range(200):
+        clock.now = second
+        display.tick()
+    assert lines.texts == [f"getting ready; nothing new for {text}" for text in ("1 min", "2 min", "3 min")]
+    show(START)
+    show(at(1.0))
+    clock.now = 300
+    display.tick()
+    assert lines.texts[-1].startswith("10 of 50 centres after 1.0 s")
+    assert lines.texts[-1].endswith("; nothing new for 1 min 41 s")
+    show(END)
+    clock.now = 1000
+    display.tick()
+    assert lines.texts[-1].startswith("50 centres in")
+
+
 @pytest.mark.parametrize(
     ("event", "level", "text"),
     [
@@ -142,6 +191,17 @@ def test_the_picture_has_all_figures() -> None:
         assert part in text
     assert "centres/s 5" in text
     assert "dashboard http://h:1/status" in text
+
+
+def test_a_search_is_in_the_picture() -> None:
+    text = drawn(SEARCH)
+    assert "searching for settings" in text
+    assert "4.0 s" in text
+    stream = io.StringIO()
+    show = Progress("terminal", file=Screen(stream))
+    show(SEARCH)
+    show(RunCutShort(error="Cancelled", message=""))
+    assert "searching for settings" in stream.getvalue()
 
 
 def test_before_the_first_round_the_rows_are_read() -> None:
@@ -212,6 +272,15 @@ def test_one_who_follows_hears_what_ended_a_run() -> None:
     show.take(RunCutShort(error="KeyboardInterrupt", message="").as_record())
     show.take(RunCutShort(error="MemoryError", message="no room").as_record())
     assert lines.said == [(logging.WARNING, "cut short: KeyboardInterrupt"), (logging.WARNING, "cut short: no room")]
+
+
+def test_what_comes_after_a_run_that_was_cut_short_is_of_another() -> None:
+    lines = Lines()
+    show = RunDisplay(LineDisplay(lines, interval=0.0))
+    for event in (START, at(1.0, 20), RunCutShort(error="Cancelled", message=""), SEARCH):
+        show(event)
+    assert lines.texts[-1] == "searching for settings: 3 exchanges in 4.0 s"
+    assert show.figures.n_centers == 0
 
 
 def test_every_subscriber_hears_that_the_run_is_cut_short() -> None:
@@ -329,3 +398,13 @@ def test_off_a_terminal_there_are_no_control_codes(capsys: pytest.CaptureFixture
     assert "reads of X failed 7 times" in captured.err
     assert "\x1b" not in captured.err
     assert "\r" not in captured.err
+
+
+def test_a_log_hears_of_an_exchange_that_takes_long(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal, heard = Terminal(), ""
+    with terminal.log_records(), show_progress(terminal, interval=0.05) as show:
+        show(START)
+        while "; nothing new for" not in heard:
+            sleep(0.01)
+            heard += capsys.readouterr().err
+    assert not any(thread.name == "distkern-progress" for thread in threading.enumerate())

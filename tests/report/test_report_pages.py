@@ -33,8 +33,10 @@ from distkern.events import (
     WorkerLost,
 )
 from distkern.figures import RunFigures
+from distkern.metrics import families
 from distkern.progress import LineDisplay, RunDisplay
 from distkern.progress.picture import picture
+from distkern.progress.wording import line
 from distkern.report import read_run, render_report
 from distkern.report.predictions import MOST_CLASSES
 from distkern.report.record import MOST_INCIDENTS
@@ -437,6 +439,10 @@ def test_a_run_of_python_takes_model_and_test_data_from_the_command(report: Repo
     _, root = report(folder / "py.run", "--model", folder / "py.model", "--test", waves / "test.zarr")
     assert {"test", "centres"} <= parts(root)
     assert not root.all("ul", class_="missing")
+    model.truncate(20).save(folder / "short.model")
+    _, root = report(folder / "py.run", "--model", folder / "short.model", "--test", waves / "test.zarr")
+    assert {"test", "centres"} <= parts(root)
+    assert "The run ended with 30 centres. The model that is there now has 20" in root.text
 
 
 # The command.
@@ -473,6 +479,7 @@ def test_only_a_report_is_overwritten(digits: Path, tmp_path: Path, capsys: pyte
     [
         (["{tmp}/nothing"], 6, "there is no run"),
         (["{data}/it.model"], 6, "not a run directory"),
+        (["{data}/it.run", "--out", "s3://bucket/r.html"], 6, "s3://bucket/r.html is a URL"),
         (["{data}/it.run", "--model", "{tmp}/nothing", "--out", "{tmp}/r.html"], 6, "there is no model"),
         (["{data}/it.run", "--test", "{tmp}/nothing", "--out", "{tmp}/r.html"], 3, "nothing"),
         (["{data}/it.run", "--out", "{data}/it.run/job.json/r.html"], 6, "cannot be written"),
@@ -493,6 +500,7 @@ KINDS = ("RunStarted", "RunResumed", "ExchangeDone", "RoundDone", "WorkerLost", 
 FIELDS = (
     *("n_rows", "n_features", "n_blocks", "max_centers", "workers", "n_centers", "seconds", "gcv", "lambda_", "blocks"),
     *("residual_max", "validation", "messages", "exchanges", "name", "worker", "reason", "unusable", "run_id", "count"),
+    *("busy", "memory", "bytes_read", "part"),
     *("stop_reason", "timestamp", "error", "message", "array", "address"),
 )
 ANY = st.one_of(
@@ -540,6 +548,8 @@ def test_nonsense_in_a_run_directory_makes_a_page(
         for event in run.events():
             show.take(event)
         picture(show.figures)
+        line(show.figures)
+        list(families([("r", "run", RunFigures.of_records(run.events()))]))
     parse(page)
     assert len(page) < 500_000
 

@@ -23,7 +23,7 @@ from distkern.figures import RunFigures
 from distkern.scheduler.board import BOARD, MAX_RUNS, SHOW, RunBoard
 from distkern.scheduler.colours import TASK_COLOURS, TaskColour
 from distkern.scheduler.page import Page
-from distkern.scheduler.page_text import digits, duration, size
+from distkern.scheduler.page_text import LONGEST_NAME, digits, duration, incident_text, size
 from distkern.scheduler.publishing import published
 
 
@@ -93,6 +93,49 @@ def test_an_empty_page_says_so() -> None:
     page.update()
     assert "No training of distkern" in text_of(page)
     assert len(page.root.children) == 1
+
+
+def test_long_names_leave_room_in_plots_and_are_told_apart() -> None:
+    board = RunBoard()
+    titles = ["a run of a very long name that goes on to " + end for end in ("the first end", "the other, first end")]
+    for number, title in enumerate(["plain", *titles, titles[0]]):
+        board.show(told(figures_of(started(f"r{number}"), a_round(0)), key=str(number), title=title))
+    page = Page(board)
+    page.update()
+    labels = page._choice.labels
+    assert labels[0] == "plain"
+    assert len(set(labels)) == 4
+    assert max(map(len, labels)) <= LONGEST_NAME + 3
+    assert all(title in text_of(page) for title in titles), "the cards have room"
+    assert set(page._curves["gcv"]._lines.data["run"]) <= set(labels)
+    assert set(page._time.figure.y_range.factors) <= set(labels)
+
+
+def test_a_run_whose_driver_is_gone_is_over() -> None:
+    board = RunBoard()
+    page = Page(board)
+    figures = figures_of(started(), a_round(0), a_round(1))
+    board.show(json.dumps({**json.loads(told(figures)), "client": "c"}))
+    done = figures_of(started("d"), a_round(0), RunEnded(n_centers=16, stop_reason="gcv-risen", seconds=1.0))
+    board.show(json.dumps({**json.loads(told(done, key="d")), "client": "c"}))
+    board.remove_client(None, "another")
+    page.update()
+    assert "time left" in text_of(page)
+    board.remove_client(None, "c")
+    board.runs["k"].heard -= 1000
+    page.update()
+    assert "cut short: its driver is gone" in text_of(page)
+    assert "silent" not in text_of(page)
+    assert "time left" not in text_of(page)
+    assert board.runs["d"].figures.state == "done"
+    board.show(json.dumps({**json.loads(told(figures)), "client": "c"}))
+    assert board.runs["k"].figures.state == "selecting", "its client has come back"
+
+
+def test_incidents_are_counted_in_words() -> None:
+    assert incident_text({"worker": "tcp://a:1", "blocks": [3], "messages": 1}) == "a:1, 1 block, 1 message"
+    assert incident_text({"array": "X", "count": 1}) == "X, 1 time"
+    assert incident_text({"blocks": [3, 4], "exchanges": 2}) == "2 blocks, 2 exchanges"
 
 
 def test_a_page_follows_its_runs() -> None:
@@ -294,10 +337,17 @@ def test_events_alone_add_up_to_the_same_exchanges_and_bytes(client: Any, factor
 
 
 def test_a_search_is_shown_as_such_and_counts_for_itself(client: Any) -> None:
-    model = fit(client, sigma="cv", folds=2)
+    events: list[Any] = []
+    model = fit(client, sigma="cv", folds=2, callbacks=[events.append])
     (run,) = board_of(client).runs.values()
     assert run.figures.search_exchanges > 0
+    assert [type(event).__name__ for event in events[:2]] == ["DashboardServed", "ExchangeDone"]
+    assert events[1].part == "search"
     assert run.figures.exchanges == model.summary_["exchanges"]
+    planned = {
+        memory["planned"] for event in events if isinstance(event, ExchangeDone) for memory in event.memory.values()
+    }
+    assert model.summary_["planned_peak_bytes"] == max(planned) > min(planned)
 
 
 def test_a_training_that_is_cut_short_is_shown_as_such(client: Any) -> None:
@@ -309,6 +359,9 @@ def test_a_training_that_is_cut_short_is_shown_as_such(client: Any) -> None:
         OROLSRegressor(max_centers=48, client=client, run_dir=None, callbacks=[_Raising(stop)]).fit(*rows())
     (run,) = board_of(client).runs.values()
     assert run.figures.state == "cut short"
+    found = samples(scraped(client))
+    assert found["distkern_run_running", run.run_id] == 0
+    assert found["distkern_run_cut_short", run.run_id] == 1
     assert len(run.figures.series["gcv"]) == 1
 
 

@@ -8,7 +8,7 @@ import pytest
 import zarr
 
 from distkern.errors import DataError
-from distkern.storage import PredictionWriter, RunDirectory, describe, write_dataset, write_model
+from distkern.storage import Journal, PredictionWriter, RunDirectory, describe, write_dataset, write_model
 
 
 def test_describe_every_kind(tmp_path: Path) -> None:
@@ -65,3 +65,22 @@ def test_room_does_not_import_dask() -> None:
         check=True,
     )
     assert done.stdout.strip() == "set()"
+
+
+def test_the_state_of_a_run_is_told_where_it_can_be(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path / "r", {})
+
+    def state() -> str:
+        return str(describe(run.path)["state"])
+
+    assert state() == "running or cut short"
+    journal = Journal.claim(run.path)
+    journal.begin(0, {})
+    assert state() == "running"
+    journal.close()
+    assert state() == "cut short"
+    run.write_summary({"stop_reason": "max-centers"})
+    assert state() == "finished"
+    elsewhere = RunDirectory.create(tmp_path / "elsewhere", {})
+    elsewhere.record({"event": "RunCutShort", "error": "Cancelled", "message": "interrupted"})
+    assert describe(elsewhere.path)["state"] == "cut short"

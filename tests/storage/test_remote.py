@@ -33,6 +33,7 @@ from distkern.storage import (
     as_source,
     collect_report,
     describe,
+    ingest,
     is_run,
     open_arrays,
     open_dataset,
@@ -41,7 +42,7 @@ from distkern.storage import (
     write_dataset,
     write_model,
 )
-from distkern.storage.remote import is_far, is_url, open_store, place_of
+from distkern.storage.remote import is_far, is_url, open_store, place_of, said
 from distkern.storage.remote_folders import RemoteFolder
 from distkern.storage.shared_chunks import SharedChunks
 from tests.faulty import SOON, rows, write_array
@@ -206,6 +207,15 @@ def test_a_place_that_cannot_be_opened(s3: S3Server, open_it: Reading, url: str,
     assert "pass" not in str(caught.value)
 
 
+def test_a_bucket_that_is_not_there_to_write_into(s3: S3Server) -> None:
+    X, y = rows(20, 2)
+    for write in (lambda url: write_dataset(url, X, y), lambda url: write_model(url, {}, {})):
+        with pytest.raises(DistkernError, match="no bucket no-such-bucket: check the name") as caught:
+            write("s3://no-such-bucket/x")
+        assert caught.value.kind == "missing"
+        assert "refused" not in str(caught.value)
+
+
 def test_a_setting_that_no_store_has(s3: S3Server) -> None:
     with pytest.raises(DataError, match="nonsense") as caught:
         open_dataset("s3://rows/x", storage_options={"nonsense": "1"})
@@ -215,7 +225,9 @@ def test_a_setting_that_no_store_has(s3: S3Server) -> None:
 def test_an_endpoint_that_is_down(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     for open_it in (open_dataset, read_model):
-        with pytest.raises(DistkernError, match=r"127\.0\.0\.1:9.*tried 3 times") as caught:
+        with pytest.raises(
+            DistkernError, match=r"^the (?:objects|dataset) of s3.*127\.0\.0\.1:9.*tried 3 times"
+        ) as caught:
             open_it("s3://rows/x")
         assert caught.value.kind == "unreachable"
 
@@ -282,6 +294,20 @@ def test_file_urls_are_local_paths(tmp_path: Path) -> None:
     assert (place_of("file:///a%20b"), is_url("file:///a")) == ("/a b", False)
     with pytest.raises(DataError, match="three slashes"):
         open_dataset("file://host/rows")
+    (folder / "rows.csv").write_text("a,y\n1,2\n2,3\n")
+    assert ingest(f"{url}/rows.csv", f"{url}/ingested", target="y").n_rows == 2
+
+
+@pytest.mark.parametrize("url", ["s3://rows/rows.csv", "https://host.invalid/rows.csv"])
+def test_files_behind_urls_are_not_ingested(url: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=f"^{url} is behind a URL.*copy it here") as caught:
+        ingest(url, tmp_path / "rows", target="y")
+    assert caught.value.kind == "url"
+
+
+def test_a_trouble_of_several_lines_is_said_in_one() -> None:
+    assert said(OSError("no library\nhere, nor\nthere"), "hdfs://host/rows") == "no library"
+    assert said(OSError(), "hdfs://host/rows") == ""
 
 
 def test_far_and_near(tmp_path: Path, s3: S3Server) -> None:

@@ -12,7 +12,7 @@ _MOST = 1e15
 _NUMBERS = {
     "RunStarted": ("n_rows", "n_features", "n_targets", "n_problems", "n_blocks", "max_centers", "workers"),
     "RunResumed": ("exchanges", "seconds"),
-    "ExchangeDone": ("seconds",),
+    "ExchangeDone": ("seconds", "exchanges", "bytes_read"),
     "RoundDone": ("n_centers", "seconds"),
     "WorkersAwaited": ("seconds",),
     "BlocksReplayed": ("messages", "seconds"),
@@ -57,4 +57,17 @@ def usable(record: Mapping[str, Any]) -> bool:
     if any(abs(value) > _MOST for value in record.values() if isinstance(value, int)):
         return False
     name = _LISTS.get(kind)
-    return name is None or isinstance(record.get(name), list | tuple)
+    if name is not None and not isinstance(record.get(name), list | tuple):
+        return False
+    return kind != "ExchangeDone" or _costs_usable(record)
+
+
+def _costs_usable(record: Mapping[str, Any]) -> bool:
+    """Tell whether the seconds by phase, and the bytes of each worker by kind, are."""
+    busy, memory = record.get("busy") or {}, record.get("memory") or {}
+    if not isinstance(busy, Mapping) or not isinstance(memory, Mapping):
+        return False
+    return all(
+        isinstance(found, Mapping) and all(finite(value) is not None for value in found.values())
+        for found in (busy, *memory.values())
+    )

@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from scipy.special import expit
 
 from distkern.coupling import class_pairs, pairwise_coupling
 
@@ -94,7 +95,8 @@ class Calibration:
         # dask delivers arrays that may be unaligned, which would change products.
         slopes = np.array(self.slopes, order="C")
         if outputs.shape[1] == 1:
-            return _two_class_log_posteriors(outputs[:, 0], float(slopes[0, 0]), float(self.offsets[0]))
+            odds = _log_odds(outputs[:, 0], slopes[0], self.offsets)
+            return np.column_stack([-np.logaddexp(0.0, odds), -np.logaddexp(0.0, -odds)])
         logs = log_softmax(outputs @ slopes + self.offsets)
         return _agree(logs, outputs.argmax(axis=1))
 
@@ -146,10 +148,10 @@ class PairCalibration:
             Fitted targets.
         """
         n_classes = round((1 + np.sqrt(1 + 8 * outputs.shape[1])) / 2)
+        first, second = np.transpose(class_pairs(n_classes))
+        odds = _log_odds(outputs, self.slopes, self.offsets)
         chances = np.full((len(outputs), n_classes, n_classes), 0.5)
-        for pair, (first, second) in enumerate(class_pairs(n_classes)):
-            logs = _two_class_log_posteriors(outputs[:, pair], float(self.slopes[pair]), float(self.offsets[pair]))
-            chances[:, first, second], chances[:, second, first] = np.exp(logs).T
+        chances[:, first, second], chances[:, second, first] = expit(-odds), expit(odds)
         return np.asarray(np.log(pairwise_coupling(chances)))
 
 
@@ -162,12 +164,12 @@ def log_softmax(logits: Array) -> Array:
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
 
 
-def _two_class_log_posteriors(outputs: Array, slope: float, offset: float) -> Array:
-    odds = slope * outputs + offset
-    least = LEAST_SLOPE * slope * outputs
+def _log_odds(outputs: Array, slopes: Array, offsets: Array) -> Array:
+    """Log-odds of the second class of a pair, a column a pair."""
+    least = LEAST_SLOPE * slopes * outputs
     # Both branches rise with the output, so the order of rows is kept; at 0 the class changes, as the prediction does.
-    odds = np.where(outputs > 0, np.maximum(odds, least), np.minimum(odds, least))
-    return np.column_stack([-np.logaddexp(0.0, odds), -np.logaddexp(0.0, -odds)])
+    odds = slopes * outputs + offsets
+    return np.where(outputs > 0, np.maximum(odds, least), np.minimum(odds, least))
 
 
 def _agree(logs: Array, predicted: NDArray[np.intp]) -> Array:

@@ -24,6 +24,9 @@ T = TypeVar("T")
 TILE_BYTES = 2 << 20
 """Kernel values and scaled rows of a tile; sizes from 1 to 4 MB were equally fast, larger and smaller ones slower."""
 
+BATCH_BYTES = 64 << 20
+"""Fitted targets of rows in memory that are made at a time: pairs of many classes have thousands a row."""
+
 MIN_TILE_ROWS = 32
 """With fewer rows a product reads the centres from memory more often than it pays."""
 
@@ -95,6 +98,27 @@ def evaluate(model: KernelModel, X: NDArray[Any]) -> Array:
             for _ in map_tiles(evaluate_tile, range(0, len(X), rows)):
                 pass
     return values
+
+
+def evaluate_batches(model: KernelModel, X: NDArray[Any]) -> Iterator[tuple[int, Array]]:
+    """Evaluate a model on rows in memory, so many at a time that their fitted targets are small.
+
+    Parameters
+    ----------
+    model : KernelModel
+        The model.
+    X : array, shape (n, d)
+        Raw features.
+
+    Yields
+    ------
+    first_row : int
+    values : array, shape (n_batch, T)
+        Fitted targets; once and empty where there are no rows.
+    """
+    rows = max(1, BATCH_BYTES // (8 * max(1, len(model.intercept))))
+    for start in range(0, max(1, len(X)), rows):
+        yield start, evaluate(model, X[start : start + rows])
 
 
 def predict_blocks(

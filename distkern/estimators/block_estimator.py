@@ -198,7 +198,8 @@ class BlockEstimator(BaseEstimator, ABC):
         if is_dask_array(X):
             self._check_width(X.shape)
             return map_rows(model, X, finish, columns, dtype)
-        return finish(evaluate(model, self._validate_rows(X)))
+        parts = [finish(values) for _, values in evaluate_batches(model, self._validate_rows(X))]
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
     def iter_predictions(
         self, X: Any, *, proba: bool = False
@@ -230,7 +231,8 @@ class BlockEstimator(BaseEstimator, ABC):
             parts = self._computed_parts(opened, finish)
         else:
             with opened.checked():
-                parts = iter([(0, finish(evaluate(self._model, self._validate_rows(X))))])
+                rows = self._validate_rows(X)
+            parts = ((start, finish(values)) for start, values in evaluate_batches(self._model, rows))
         for start, result in parts:
             yield (start, *result) if proba else (start, result, None)
 

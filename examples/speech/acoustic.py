@@ -12,18 +12,48 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.svm import SVC
 
 import distkern
-from examples.speech.emissions import Scores
+from examples.speech.emissions import Emissions, Scores
 from examples.speech.features import Frames
+from examples.speech.material import Material, Utterances
+from examples.speech.mixtures import BASELINE_MIXTURES, GaussianMixtures
 
 SIGMA = 8.0
 """Width of the kernel, about the distance of two frames of a state."""
 
-SVM_ROWS = 8_000
 SVM_COST = 3.0
+
+PAIR_CANDIDATES = 16
+PAIR_PANEL = 5
+"""Small pools for the 3403 problems of few rows."""
+
+COMMON: dict[str, Any] = {"sigma": SIGMA, "stop": None, "standardize": False, "dtype": "float32"}
+"""The input is scaled already, and lambda does the regularisation."""
 
 
 @dataclass(frozen=True)
-class KernelModel:
+class AcousticModel:
+    """Scores of states, and what they are computed from.
+
+    Parameters
+    ----------
+    emissions : Emissions
+    sees : {"frames", "context"}
+        Which of an utterance's arrays the scores are functions of.
+    n_centers : int
+        Kernel evaluations, or Gaussians, a frame.
+    """
+
+    emissions: Emissions
+    sees: str
+    n_centers: int
+
+    def inputs(self, utterances: Utterances) -> tuple[Frames, ...]:
+        """Return what the model sees of some utterances."""
+        return utterances.frames if self.sees == "frames" else utterances.context
+
+
+@dataclass(frozen=True)
+class KernelEmissions:
     """Emission scores from a classifier of distkern.
 
     Parameters
@@ -75,78 +105,103 @@ class Sizes:
         Centres of each pair of states, one-vs-one.
     nu : float
         Least independence of a centre, by which the dictionary of recursive least squares grows.
+    svm_rows : int
+        Frames that the support vector machine is trained on.
     """
 
     shared: int = 2000
     selection_rows: int = 32_000
     own: int = 60
     pair: int = 12
-    nu: float = 0.3
+    nu: float = 0.5
+    svm_rows: int = 8_000
 
 
-Train = Callable[[distkern.Dataset, Sizes], Any]
+def gmm(material: Material, sizes: Sizes, seed: int) -> AcousticModel:
+    """The baseline: mixtures of Gaussians on the features themselves."""
+    frames, states = np.concatenate(material.train.frames), np.concatenate(material.train.states)
+    mixtures = GaussianMixtures.fit(frames, states, BASELINE_MIXTURES, seed)
+    return AcousticModel(mixtures, "frames", mixtures.n_gaussians)
 
 
-def orols_shared(train: distkern.Dataset, sizes: Sizes) -> KernelModel:
+def gmm_context(material: Material, sizes: Sizes, seed: int) -> AcousticModel:
+    """The baseline's mixtures on what the kernel models see."""
+    frames, states = np.concatenate(material.train.context), np.concatenate(material.train.states)
+    mixtures = GaussianMixtures.fit(frames, states, BASELINE_MIXTURES, seed)
+    return AcousticModel(mixtures, "context", mixtures.n_gaussians)
+
+
+def orols_shared(material: Material, sizes: Sizes, seed: int) -> AcousticModel:
     """One set of centres for all states, one column of weights a state."""
-    return _fit(
+    return _trained(
         distkern.OROLSClassifier(
-            sigma=SIGMA,
             max_centers=sizes.shared,
-            selection_rows=min(sizes.selection_rows, train.n_rows),
+            selection_rows=min(sizes.selection_rows, material.store.n_rows),
             multiclass="shared",
-            stop=None,
-            standardize=False,
-            dtype="float32",
+            random_state=seed,
+            **COMMON,
         ),
-        train,
+        material,
     )
 
 
-def orols_one_vs_rest(train: distkern.Dataset, sizes: Sizes) -> KernelModel:
+def orols_one_vs_rest(material: Material, sizes: Sizes, seed: int) -> AcousticModel:
     """Each state against all frames of all others, with centres of its own."""
-    return _fit(
+    return _trained(
         distkern.OROLSClassifier(
-            sigma=SIGMA,
             max_centers=sizes.own,
+            selection_rows=min(sizes.selection_rows, material.store.n_rows),
             multiclass="one-vs-rest",
-            stop=None,
-            standardize=False,
-            dtype="float32",
+            random_state=seed,
+            **COMMON,
         ),
-        train,
+        material,
     )
 
 
-def npd_one_vs_one(train: distkern.Dataset, sizes: Sizes) -> KernelModel:
+def npd_one_vs_one(material: Material, sizes: Sizes, seed: int) -> AcousticModel:
     """Each pair of states, joined by pairwise coupling (thesis 4.8)."""
-    return _fit(
+    return _trained(
         distkern.NPDClassifier(
-            sigma=SIGMA,
             max_centers=sizes.pair,
+            candidates=PAIR_CANDIDATES,
+            panel=PAIR_PANEL,
             multiclass="one-vs-one",
-            stop=None,
-            standardize=False,
-            dtype="float32",
+            random_state=seed,
+            **COMMON,
         ),
-        train,
+        material,
     )
 
 
-def krls_one_vs_rest(train: distkern.Dataset, sizes: Sizes) -> KernelModel:
+def krls_one_vs_rest(material: Material, sizes: Sizes, seed: int) -> AcousticModel:
     """A dictionary from one pass over all frames, one column of weights a state."""
-    return _fit(distkern.KRLSClassifier(sigma=SIGMA, nu=sizes.nu, standardize=False), train)
+    return _trained(distkern.KRLSClassifier(sigma=SIGMA, nu=sizes.nu, standardize=False), material)
 
 
-def svm_one_vs_one(train: distkern.Dataset, sizes: Sizes, seed: int) -> SampledSVM:
-    """A support vector machine a pair of states, on a sample of the frames: all of them would take hours."""
-    X, y = train.X[:], train.y[:]
-    rng = np.random.default_rng(seed)
-    rows = np.sort(rng.permutation(len(y))[:SVM_ROWS])
-    machine = SVC(C=SVM_COST, gamma=1 / (2 * SIGMA**2))
-    calibrated = CalibratedClassifierCV(machine, method="temperature", ensemble=False, cv=2).fit(X[rows], y[rows])
-    return SampledSVM(calibrated, np.log(np.bincount(y) / len(y)))
+def svm_one_vs_one(material: Material, sizes: Sizes, seed: int) -> AcousticModel:
+    """A support vector machine a pair of states, on a sample: time grows with the square of the frames."""
+    frames, states = np.concatenate(material.train.context), np.concatenate(material.train.states)
+    rows = np.sort(np.random.default_rng(seed).permutation(len(states))[: sizes.svm_rows])
+    machine = SVC(C=SVM_COST, gamma=1 / (2 * SIGMA**2), cache_size=500)
+    calibrated = CalibratedClassifierCV(machine, method="temperature", ensemble=False, cv=2)
+    calibrated.fit(frames[rows], states[rows])
+    vectors = calibrated.calibrated_classifiers_[0].estimator.n_support_.sum()
+    return AcousticModel(SampledSVM(calibrated, material.log_priors), "context", int(vectors))
 
 
-def _fit(classifier: Any, train: distkern.Dataset) -> KernelModel:
-    return KernelModel(classifier.fit(train))
+MODELS: dict[str, Callable[[Material, Sizes, int], AcousticModel]] = {
+    "GMM": gmm,
+    "GMM, context": gmm_context,
+    "SVM one-vs-one": svm_one_vs_one,
+    "NPD one-vs-one": npd_one_vs_one,
+    "OROLS one-vs-rest": orols_one_vs_rest,
+    "OROLS shared centres": orols_shared,
+    "KRLS one-vs-rest": krls_one_vs_rest,
+}
+"""How each model is trained, by its name in the table."""
+
+
+def _trained(classifier: Any, material: Material) -> AcousticModel:
+    classifier.fit(material.store)
+    return AcousticModel(KernelEmissions(classifier), "context", len(np.unique(classifier.center_indices_)))

@@ -16,7 +16,7 @@ from examples.speech.topology import N_STATES, SILENCE, forced, states_of
 
 States = NDArray[np.intp]
 
-ROUNDS = 5
+ROUNDS = 4
 """Times that the frames are aligned and the Gaussians trained anew."""
 
 
@@ -56,12 +56,13 @@ class Aligner:
     def fit(cls, utterances: Sequence[Heard], seed: int) -> Aligner:
         """Train from an even division of every recording among the states of its word."""
         frames = np.concatenate([utterance.frames for utterance in utterances])
-        paths = [_even_division(utterance) for utterance in utterances]
-        for round_ in range(ROUNDS):
-            if round_:
-                paths = aligner.align(utterances)
-            emissions = GaussianMixtures.fit(frames, np.concatenate(paths), 1, seed)
-            aligner = cls(emissions, _stay(paths))
+
+        def trained(paths: Sequence[States]) -> Aligner:
+            return cls(GaussianMixtures.fit(frames, np.concatenate(paths), 1, seed), _stay(paths))
+
+        aligner = trained([_even_division(utterance) for utterance in utterances])
+        for _ in range(ROUNDS):
+            aligner = trained(aligner.align(utterances))
         return aligner
 
     def align(self, utterances: Sequence[Heard]) -> list[States]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +71,10 @@ class Corpus:
                 for i, (digit, speaker, take) in enumerate(facts)
             )
             return cls(recordings, int(arrays["rate"]))
+
+    def with_takes(self, count: int) -> Corpus:
+        """Return the first takes of every digit and speaker."""
+        return replace(self, recordings=tuple(recording for recording in self.recordings if recording.take < count))
 
     @property
     def speakers(self) -> tuple[int, ...]:

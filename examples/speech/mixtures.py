@@ -67,5 +67,3 @@ class GaussianMixtures:
     def n_gaussians(self) -> int:
         """Gaussians of all states."""
         return sum(mixture.n_components for mixture in self.mixtures)
-
-

@@ -1,0 +1,76 @@
+"""Train the acoustic models of a split and measure them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+from examples.speech.acoustic import MODELS, AcousticModel, Sizes
+from examples.speech.decoder import Decoder
+from examples.speech.emissions import CachedEmissions
+from examples.speech.evaluation import Speed, Words, frame_error, scoring_speed, string_errors, tuned
+from examples.speech.material import TUNING_STRINGS, Material
+
+
+@dataclass(frozen=True)
+class Result:
+    """A line of the table.
+
+    Parameters
+    ----------
+    model, split : str
+    frame_error : float
+        Percent of the frames of the test strings.
+    digit_error : float
+        Percent of the test recordings, decoded one by one.
+    strings : Words
+        Errors in the test strings.
+    penalty : float
+        Word penalty.
+    n_centers : int
+        Kernel evaluations, or Gaussians, a frame.
+    training_seconds : float
+    speed : Speed
+    """
+
+    model: str
+    split: str
+    frame_error: float
+    digit_error: float
+    strings: Words
+    penalty: float
+    n_centers: int
+    training_seconds: float
+    speed: Speed
+
+
+def measure(material: Material, split: str, names: Iterable[str], sizes: Sizes, seed: int) -> Iterator[Result]:
+    """Train models by name, one after another, and yield how each does."""
+    for name in names:
+        started = perf_counter()
+        model = MODELS[name](material, sizes, seed)
+        seconds = perf_counter() - started
+        yield _measured(model, material, name, split, seconds)
+
+
+def _measured(model: AcousticModel, material: Material, name: str, split: str, seconds: float) -> Result:
+    digits, strings = material.digits, material.strings
+    speed = scoring_speed(model.emissions, model.inputs(digits))
+    cached = CachedEmissions(model.emissions)
+    tuning = material.train.first(TUNING_STRINGS)
+    decoder = tuned(Decoder(cached, material.stay), model.inputs(tuning), tuning.words)
+    decoder = replace(decoder, emissions=CachedEmissions(model.emissions))
+    heard = [decoder.digit(utterance) for utterance in model.inputs(digits)]
+    wrong = sum(said != (digit,) for said, digit in zip(digits.words, heard, strict=True))
+    return Result(
+        model=name,
+        split=split,
+        frame_error=frame_error(decoder.emissions, model.inputs(strings), strings.states, material.log_priors),
+        digit_error=100.0 * wrong / len(heard),
+        strings=string_errors(decoder, model.inputs(strings), strings.words),
+        penalty=decoder.penalty,
+        n_centers=model.n_centers,
+        training_seconds=seconds,
+        speed=speed,
+    )

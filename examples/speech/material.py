@@ -1,0 +1,140 @@
+"""What all models of a split share: frames, their states, and the stores that training reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import distkern
+from distkern.storage import DatasetWriter
+from examples.speech.alignment import Aligner, Heard
+from examples.speech.context import Context
+from examples.speech.corpus import Utterance, alone, strings
+from examples.speech.features import Frames, Normalisation, frames_of, word_frames
+from examples.speech.splits import Split
+from examples.speech.topology import N_STATES
+
+TUNING_STRINGS = 80
+"""Training strings that the word penalty is chosen on."""
+
+CHUNK_ROWS = 65_536
+"""Frames of a chunk: each of the thousands of pairs of states has few frames, and costs something in every chunk."""
+
+
+@dataclass(frozen=True)
+class Utterances:
+    """Utterances as models take them.
+
+    Parameters
+    ----------
+    words : sequence of tuple of int
+    frames, context : sequence of array, shape (n_frames, 39) and (n_frames, 60)
+        The normalised features, and the projection of their surroundings.
+    states : sequence of array of int, shape (n_frames,)
+        By the alignment with the words.
+    """
+
+    words: tuple[tuple[int, ...], ...]
+    frames: tuple[Frames, ...]
+    context: tuple[Frames, ...]
+    states: tuple[NDArray[np.intp], ...]
+
+    def first(self, count: int) -> Utterances:
+        """Return the first utterances."""
+        return Utterances(self.words[:count], self.frames[:count], self.context[:count], self.states[:count])
+
+    @property
+    def n_frames(self) -> int:
+        """Frames of all utterances."""
+        return sum(map(len, self.frames))
+
+
+@dataclass(frozen=True)
+class Material:
+    """Training and test data of a split.
+
+    Parameters
+    ----------
+    store : Dataset
+        Context of every training frame, and its state.
+    train, digits, strings : Utterances
+        Training strings; test recordings one by one, and joined.
+    stay : array, shape (N_STATES,)
+        Probability of each state to be followed by itself.
+    """
+
+    store: distkern.Dataset
+    train: Utterances
+    digits: Utterances
+    strings: Utterances
+    stay: NDArray[np.float64]
+
+    @property
+    def log_priors(self) -> NDArray[np.float64]:
+        """Log of the share of each state in the training frames."""
+        return np.log(np.bincount(np.concatenate(self.train.states), minlength=N_STATES) / self.train.n_frames)
+
+
+def prepare(split: Split, rate: int, rounds: int, folder: Path, seed: int) -> Material:
+    """Make features, align them, and write the stores.
+
+    Parameters
+    ----------
+    split : Split
+    rate : int
+        Samples a second.
+    rounds : int
+        Times that the test recordings are joined to strings, in another order each.
+    folder : path
+        Where the stores go.
+    seed : int
+        Of pauses, strings and the first clusters.
+    """
+    training = strings(split.train, rate, seed)
+    isolated = alone(split.test, rate, seed + 1)
+    connected = [string for round_ in range(rounds) for string in strings(split.test, rate, seed + 2 + round_)]
+    heard = [_hear(utterance, rate) for utterance in training]
+    normalised = Normalisation.of([utterance.frames for utterance in heard])
+    heard = _normalise(heard, normalised)
+    aligner = Aligner.fit(heard, seed)
+    states = aligner.align(heard)
+    context = Context.fit([utterance.frames for utterance in heard], states, seed)
+
+    def look(utterances: Sequence[Utterance]) -> Utterances:
+        own = _normalise([_hear(utterance, rate) for utterance in utterances], normalised)
+        return _utterances(own, context, aligner.align(own))
+
+    train = _utterances(heard, context, states)
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder / "frames.zarr", train.frames, train.states)
+    store = _write(folder / "context.zarr", train.context, train.states)
+    return Material(store, train, look(isolated), look(connected), aligner.stay)
+
+
+def _hear(utterance: Utterance, rate: int) -> Heard:
+    return Heard(frames_of(utterance.samples, rate), utterance.words, tuple(word_frames(utterance, rate)))
+
+
+def _normalise(utterances: Sequence[Heard], normalised: Normalisation) -> list[Heard]:
+    return [replace(utterance, frames=normalised(utterance.frames)) for utterance in utterances]
+
+
+def _utterances(heard: Sequence[Heard], context: Context, states: Sequence[NDArray[np.intp]]) -> Utterances:
+    return Utterances(
+        tuple(utterance.words for utterance in heard),
+        tuple(utterance.frames for utterance in heard),
+        tuple(context(utterance.frames) for utterance in heard),
+        tuple(states),
+    )
+
+
+def _write(path: Path, frames: Sequence[Frames], states: Sequence[NDArray[np.intp]]) -> distkern.Dataset:
+    """Write frames utterance by utterance."""
+    with DatasetWriter(path, chunk_rows=CHUNK_ROWS, task="classification", overwrite=True) as writer:
+        for rows, labels in zip(frames, states, strict=True):
+            writer.append(rows, labels)
+    return distkern.open_dataset(path)

@@ -1,0 +1,53 @@
+"""The results as Markdown tables, a split each; splits by speaker as mean and spread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import mean, stdev
+
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.table import Table
+
+from examples.speech.experiment import Result
+
+COLUMNS: dict[str, tuple[str, Callable[[Result], float]]] = {
+    "frame error %": (".1f", lambda result: result.frame_error),
+    "digit error %": (".2f", lambda result: result.digit_error),
+    "word accuracy %": (".2f", lambda result: result.strings.accuracy),
+    "substituted": (".0f", lambda result: result.strings.substitutions),
+    "inserted": (".0f", lambda result: result.strings.insertions),
+    "deleted": (".0f", lambda result: result.strings.deletions),
+    "words": (".0f", lambda result: result.strings.words),
+    "centres": (".0f", lambda result: result.n_centers),
+    "training s": (".0f", lambda result: result.training_seconds),
+    "scores/s": (".2g", lambda result: result.speed.scores_per_second),
+    "x real time": (".0f", lambda result: result.speed.times_real_time),
+}
+
+
+def print_results(results: Sequence[Result]) -> None:
+    """Print a table of every kind of split: means, and in parentheses standard deviations over its speakers."""
+    console = Console(width=240, soft_wrap=True)
+    for kind in dict.fromkeys(_kind(result) for result in results):
+        own = [result for result in results if _kind(result) == kind]
+        table = Table(title=None, box=MARKDOWN, show_edge=True, padding=(0, 1))
+        table.add_column(kind)
+        for column in COLUMNS:
+            table.add_column(column, justify="right")
+        for model in dict.fromkeys(result.model for result in own):
+            table.add_row(model, *_cells([result for result in own if result.model == model]))
+        console.print(table)
+
+
+def _kind(result: Result) -> str:
+    return result.split.split(" ")[0]
+
+
+def _cells(results: Sequence[Result]) -> list[str]:
+    cells = []
+    for style, value in COLUMNS.values():
+        values = [value(result) for result in results]
+        cell = format(mean(values), style)
+        cells.append(f"{cell} ({format(stdev(values), style)})" if len(values) > 1 else cell)
+    return cells

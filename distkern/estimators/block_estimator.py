@@ -38,6 +38,7 @@ from distkern.scheduler import (
     count_targets,
     current_client,
     evaluate,
+    evaluate_batches,
     is_dask_array,
     map_rows,
     predict_blocks,

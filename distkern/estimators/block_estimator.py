@@ -199,8 +199,8 @@ class BlockEstimator(BaseEstimator, ABC):
         if is_dask_array(X):
             self._check_width(X.shape)
             return map_rows(model, X, finish, columns, dtype)
-        parts = [finish(values) for _, values in evaluate_batches(model, self._validate_rows(X))]
-        return np.concatenate(parts) if len(parts) > 1 else parts[0]
+        made = [finish(values) for _, values in evaluate_batches(model, self._validate_rows(X))]
+        return np.concatenate(made) if len(made) > 1 else made[0]
 
     def iter_predictions(
         self, X: Any, *, proba: bool = False

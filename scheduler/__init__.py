@@ -47,6 +47,7 @@ _EXPORTS = {
     "map_rows": "dask_arrays",
     "row_chunks": "dask_arrays",
     "evaluate": "prediction",
+    "evaluate_batches": "prediction",
     "predict_blocks": "prediction",
     "published": "publishing",
 }

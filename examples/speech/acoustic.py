@@ -26,7 +26,13 @@ PAIR_CANDIDATES = 16
 PAIR_PANEL = 5
 """Small pools for the 3403 problems of few rows."""
 
-COMMON: dict[str, Any] = {"sigma": SIGMA, "stop": None, "standardize": False, "dtype": "float32"}
+COMMON: dict[str, Any] = {
+    "sigma": SIGMA,
+    "stop": None,
+    "standardize": False,
+    "dtype": "float32",
+    "memory_limit": "2GiB",
+}
 """The input is scaled already, and lambda does the regularisation."""
 
 

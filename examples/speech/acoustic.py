@@ -120,7 +120,7 @@ class Sizes:
     own: int = 60
     pair: int = 12
     nu: float = 0.5
-    svm_rows: int = 8_000
+    svm_rows: int = 5_000
 
 
 def gmm(material: Material, sizes: Sizes, seed: int) -> AcousticModel:

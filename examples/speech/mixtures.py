@@ -16,6 +16,9 @@ BASELINE_MIXTURES = 8
 STEPS = 30
 """Most steps of expectation and maximisation."""
 
+TILE_FRAMES = 4096
+"""Frames that are scored at a time."""
+
 LEAST_VARIANCE = 0.01
 """Added to the variance of a feature whose variance over all frames is 1."""
 
@@ -26,11 +29,18 @@ class GaussianMixtures:
 
     Parameters
     ----------
-    mixtures : sequence of GaussianMixture
-        Of every state.
+    means, precisions : array, shape (n_gaussians, d)
+        Of the Gaussians of all states, state by state.
+    constants : array, shape (n_gaussians,)
+        Log of the weights, and what else a density has that does not depend on the frame.
+    firsts : array of int, shape (N_STATES,)
+        First Gaussian of each state.
     """
 
-    mixtures: tuple[GaussianMixture, ...]
+    means: NDArray[np.float64]
+    precisions: NDArray[np.float64]
+    constants: NDArray[np.float64]
+    firsts: NDArray[np.intp]
 
     @classmethod
     def fit(cls, frames: Frames, states: NDArray[np.intp], n_mixtures: int, seed: int) -> GaussianMixtures:
@@ -57,13 +67,25 @@ class GaussianMixtures:
                 random_state=seed,
             )
             mixtures.append(mixture.fit(own))
-        return cls(tuple(mixtures))
+        means = np.concatenate([mixture.means_ for mixture in mixtures])
+        precisions = np.concatenate([mixture.precisions_ for mixture in mixtures])
+        weights = np.concatenate([mixture.weights_ for mixture in mixtures])
+        constants = np.log(weights) + 0.5 * (np.log(precisions / (2 * np.pi)) - precisions * means**2).sum(axis=1)
+        sizes = [mixture.n_components for mixture in mixtures]
+        return cls(means, precisions, constants, np.cumsum([0, *sizes[:-1]]))
 
     def __call__(self, inputs: Frames) -> Scores:
         """Return log P(x | state), shape (n_frames, N_STATES)."""
-        return np.stack([mixture.score_samples(inputs) for mixture in self.mixtures], axis=1)
+        scores = np.empty((len(inputs), len(self.firsts)))
+        for start in range(0, len(inputs), TILE_FRAMES):
+            part = slice(start, start + TILE_FRAMES)
+            x = inputs[part].astype(np.float64)
+            # All Gaussians of all states by two products.
+            densities = x @ (self.means * self.precisions).T - 0.5 * x**2 @ self.precisions.T + self.constants
+            scores[part] = np.logaddexp.reduceat(densities, self.firsts, axis=1)
+        return scores
 
     @property
     def n_gaussians(self) -> int:
         """Gaussians of all states."""
-        return sum(mixture.n_components for mixture in self.mixtures)
+        return len(self.constants)

@@ -39,7 +39,8 @@ def frames_of(samples: Samples, rate: int) -> Frames:
         htk=True,
     )
     cepstra = librosa.feature.mfcc(S=np.log(power + FLOOR), n_mfcc=CEPSTRA + 1)[1:]
-    energy = 2 * np.log(librosa.feature.rms(y=samples, frame_length=window, hop_length=hop) + FLOOR)
+    # An even length, or the last frame may be missing.
+    energy = 2 * np.log(librosa.feature.rms(y=samples, frame_length=window + window % 2, hop_length=hop) + FLOOR)
     base = np.concatenate([cepstra, energy[:, : cepstra.shape[1]]])
     differences = [
         librosa.feature.delta(base, width=DIFFERENCE_FRAMES, order=order, mode="nearest") for order in (1, 2)

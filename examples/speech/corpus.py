@@ -119,9 +119,9 @@ def _join(recordings: Sequence[Recording], rate: int, rng: np.random.Generator) 
 
 def _quietest(samples: Samples, rate: int) -> float:
     """Root mean square of the quietest piece."""
-    size = int(QUIET_SECONDS * rate)
+    size = min(int(QUIET_SECONDS * rate), len(samples))
     pieces = samples[: len(samples) // size * size].reshape(-1, size)
-    return float(np.sqrt((pieces**2).mean(axis=1).min(initial=1.0)))
+    return float(np.sqrt((pieces**2).mean(axis=1).min()))
 
 
 def _pause(level: float, rate: int, rng: np.random.Generator) -> Samples:

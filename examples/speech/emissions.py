@@ -37,8 +37,8 @@ class CachedEmissions:
     def __call__(self, frames: Frames) -> Scores:
         """Return the score of every state, shape (n_frames, n_states)."""
         keys = [frame.tobytes() for frame in frames]
-        new = [i for i, key in enumerate(keys) if key not in self._known]
+        new = {key: i for i, key in enumerate(keys) if key not in self._known}
         if new:
-            self._known.update(zip((keys[i] for i in new), self._emissions(frames[new]), strict=True))
+            self._known.update(zip(new, self._emissions(frames[list(new.values())]), strict=True))
             self.scored += len(new)
         return np.stack([self._known[key] for key in keys])

@@ -58,6 +58,8 @@ class GaussianMixtures:
         mixtures = []
         for state in range(N_STATES):
             own = frames[states == state]
+            if len(own) == 1:  # which is too few for scikit-learn
+                own = np.repeat(own, 2, axis=0)
             mixture = GaussianMixture(
                 max(1, min(n_mixtures, len(own) // 2)),
                 covariance_type="diag",

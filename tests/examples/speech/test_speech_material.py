@@ -1,0 +1,68 @@
+"""Frames, states and stores of a small part of the recordings."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from examples.speech.material import Material, Utterances
+from examples.speech.topology import N_STATES, words_of
+
+
+def lengths(arrays: tuple[np.ndarray, ...]) -> list[int]:
+    return [len(array) for array in arrays]
+
+
+def all_of(material: Material) -> tuple[Utterances, ...]:
+    return material.train, material.digits, material.strings
+
+
+def test_every_frame_has_features_context_and_a_state(material: Material) -> None:
+    for utterances in all_of(material):
+        assert lengths(utterances.frames) == lengths(utterances.context) == lengths(utterances.states)
+        assert {frames.shape[1] for frames in utterances.frames} == {39}
+        assert {frames.shape[1] for frames in utterances.context} == {60}
+        assert utterances.n_frames == sum(lengths(utterances.states))
+
+
+def test_states_spell_what_was_said(material: Material) -> None:
+    for utterances in all_of(material):
+        assert [words_of(path) for path in utterances.states] == list(utterances.words)
+
+
+def test_training_says_each_recording_once_and_the_test_strings_twice(material: Material) -> None:
+    trained, alone, joined = (Counter(word for own in part.words for word in own) for part in all_of(material))
+    assert trained == dict.fromkeys(range(10), 6)
+    assert alone == dict.fromkeys(range(10), 2)
+    assert joined == dict.fromkeys(range(10), 4)
+    assert {len(words) for words in material.digits.words} == {1}
+
+
+def test_training_frames_are_normalised(material: Material) -> None:
+    frames = np.concatenate(material.train.frames).astype(np.float64)
+    np.testing.assert_allclose(frames.mean(axis=0), 0, atol=1e-4)
+    np.testing.assert_allclose(frames.std(axis=0), 1, atol=1e-4)
+
+
+def test_the_store_holds_the_context_and_state_of_every_training_frame(material: Material) -> None:
+    store, train = material.store, material.train
+    assert store.n_rows == train.n_frames
+    np.testing.assert_array_equal(store.source().read(0, store.n_rows), np.concatenate(train.context))
+    np.testing.assert_array_equal(store.targets(), np.concatenate(train.states))
+
+
+def test_shares_of_the_states_sum_to_1(material: Material) -> None:
+    shares = np.exp(material.log_priors)
+    assert shares.shape == (N_STATES,)
+    assert shares.sum() == pytest.approx(1)
+    path = np.concatenate(material.train.states)
+    assert shares[80] == pytest.approx(np.count_nonzero(path == 80) / len(path))
+
+
+def test_the_first_utterances(material: Material) -> None:
+    first = material.train.first(3)
+    assert first.words == material.train.words[:3]
+    assert lengths(first.frames) == lengths(material.train.frames)[:3]
+    assert lengths(first.context) == lengths(first.states) == lengths(first.frames)

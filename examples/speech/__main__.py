@@ -58,7 +58,13 @@ STRING_ROUNDS = {"takes": 2, "left-out": 1, "per-speaker": 2}
 @click.option(
     "--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures here, too."
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of pauses, strings, and all else that is drawn.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Of pauses, strings, and all else that is drawn.",
+)
 def main(
     data: Path,
     kinds: Sequence[str],

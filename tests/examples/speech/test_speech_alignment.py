@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.mixture import GaussianMixture
 
 from examples.speech.alignment import Aligner, Heard, split
-from examples.speech.mixtures import LEAST_VARIANCE, GaussianMixtures
+from examples.speech.mixtures import LEAST_VARIANCE, STEPS, TILE_FRAMES, GaussianMixtures
 from examples.speech.topology import N_STATES, SILENCE, states_of, words_of
 
 CONTRAST = 3.0
@@ -94,6 +95,19 @@ def test_one_gaussian_a_state_has_the_density_of_its_mean_and_variances() -> Non
         mean, variance = own.mean(axis=0), own.var(axis=0) + LEAST_VARIANCE
         expected = -0.5 * (np.log(2 * np.pi * variance) + (frames[:20] - mean) ** 2 / variance).sum(axis=1)
         np.testing.assert_allclose(scores[:, state], expected, rtol=1e-3, atol=1e-3)
+
+
+def test_mixtures_have_the_densities_of_scikit_learn() -> None:
+    """On more frames than are scored at a time, and far from the training frames, too."""
+    frames, states = labelled(30)
+    scored = np.concatenate([frames, frames[:5] + 100])
+    scores = GaussianMixtures.fit(frames, states, 4, 0)(scored)
+    assert len(scored) > TILE_FRAMES
+    for state in (0, 41, 82):
+        mixture = GaussianMixture(
+            4, covariance_type="diag", reg_covar=LEAST_VARIANCE, max_iter=STEPS, tol=1e-2, random_state=0
+        ).fit(frames[states == state])
+        np.testing.assert_allclose(scores[:, state], mixture.score_samples(scored), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(("n_each", "gaussians"), [(1, 1), (2, 1), (3, 1), (6, 3), (40, 8)])

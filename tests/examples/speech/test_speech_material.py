@@ -49,7 +49,7 @@ def test_training_frames_are_normalised(material: Material) -> None:
 def test_the_store_holds_the_context_and_state_of_every_training_frame(material: Material) -> None:
     store, train = material.store, material.train
     assert store.n_rows == train.n_frames
-    np.testing.assert_array_equal(store.source().read(0, store.n_rows), np.concatenate(train.context))
+    np.testing.assert_array_equal(np.asarray(store.X[:]), np.concatenate(train.context))
     np.testing.assert_array_equal(store.targets(), np.concatenate(train.states))
 
 

@@ -76,6 +76,8 @@ def main(
     seed: int,
 ) -> None:
     """Train acoustic models on spoken digits, decode digits and strings of digits, and print a table."""
+    if json_path is not None and not json_path.absolute().parent.is_dir():
+        raise click.BadParameter(f"there is no folder {str(json_path.parent)!r}.", param_hint="--json")
     corpus = Corpus.load(data)
     if takes is not None:
         corpus = corpus.with_takes(takes)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from zipfile import BadZipFile
 
 import click
 
@@ -78,7 +79,12 @@ def main(
     """Train acoustic models on spoken digits, decode digits and strings of digits, and print a table."""
     if json_path is not None and not json_path.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no folder {str(json_path.parent)!r}.", param_hint="--json")
-    corpus = Corpus.load(data)
+    try:
+        corpus = Corpus.load(data)
+    except (BadZipFile, KeyError, TypeError, ValueError) as error:
+        raise click.BadParameter(
+            f"{str(data)!r} is no npz file with audio, offsets, digit, speaker, take and rate.", param_hint="--data"
+        ) from error
     if takes is not None:
         corpus = corpus.with_takes(takes)
     sizes = Sizes() if centers is None else Sizes(shared=centers)

@@ -62,7 +62,7 @@ class Corpus:
     @classmethod
     def load(cls, path: Path) -> Corpus:
         """Read an npz file with `audio`, `offsets`, `digit`, `speaker`, `take` and `rate`."""
-        with np.load(path) as arrays:
+        with path.open("rb") as file, np.load(file) as arrays:
             audio = arrays["audio"].astype(np.float32) / FULL_SCALE
             ends = arrays["offsets"]
             facts = zip(arrays["digit"], arrays["speaker"], arrays["take"], strict=True)

@@ -100,7 +100,7 @@ def test_one_gaussian_a_state_has_the_density_of_its_mean_and_variances() -> Non
 def test_mixtures_have_the_densities_of_scikit_learn() -> None:
     """On more frames than are scored at a time, and far from the training frames, too."""
     frames, states = labelled(30)
-    scored = np.concatenate([frames, frames[:5] + 100])
+    scored = np.concatenate([frames, frames, frames[:5] + 100])
     scores = GaussianMixtures.fit(frames, states, 4, 0)(scored)
     assert len(scored) > TILE_FRAMES
     for state in (0, 41, 82):

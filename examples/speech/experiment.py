@@ -58,7 +58,7 @@ def _measured(model: AcousticModel, material: Material, name: str, split: str, s
     digits, strings = material.digits, material.strings
     speed = scoring_speed(model.emissions, model.inputs(digits))
     cached = CachedEmissions(model.emissions)
-    tuning = material.train.first(TUNING_STRINGS)
+    tuning = material.train.spread(TUNING_STRINGS)
     decoder = tuned(Decoder(cached, material.stay), model.inputs(tuning), tuning.words)
     decoder = replace(decoder, emissions=CachedEmissions(model.emissions))
     heard = [decoder.digit(utterance) for utterance in model.inputs(digits)]

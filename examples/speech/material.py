@@ -43,9 +43,10 @@ class Utterances:
     context: tuple[Frames, ...]
     states: tuple[NDArray[np.intp], ...]
 
-    def first(self, count: int) -> Utterances:
-        """Return the first utterances."""
-        return Utterances(self.words[:count], self.frames[:count], self.context[:count], self.states[:count])
+    def spread(self, count: int) -> Utterances:
+        """Return so many utterances at most, evenly taken: they come speaker by speaker."""
+        step = -(-len(self.words) // count)
+        return Utterances(self.words[::step], self.frames[::step], self.context[::step], self.states[::step])
 
     @property
     def n_frames(self) -> int:

@@ -61,8 +61,14 @@ def test_shares_of_the_states_sum_to_1(material: Material) -> None:
     assert shares[80] == pytest.approx(np.count_nonzero(path == 80) / len(path))
 
 
-def test_the_first_utterances(material: Material) -> None:
-    first = material.train.first(3)
-    assert first.words == material.train.words[:3]
-    assert lengths(first.frames) == lengths(material.train.frames)[:3]
-    assert lengths(first.context) == lengths(first.states) == lengths(first.frames)
+def test_some_utterances_are_taken_evenly_and_with_all_that_belongs_to_them() -> None:
+    """Of 25, which come speaker by speaker, a tuning on 10 hears the first and the last ones."""
+    numbers = np.arange(25)
+    frames, context, states = (tuple(np.full((3, 2), part + i) for i in numbers) for part in (0, 100, 200))
+    utterances = Utterances(tuple((int(i),) for i in numbers), frames, context, states)
+    for count, expected in ((10, [0, 3, 6, 9, 12, 15, 18, 21, 24]), (25, numbers), (80, numbers), (1, [0])):
+        taken = utterances.spread(count)
+        assert [words[0] for words in taken.words] == list(expected)
+        assert [array[0, 0] for array in taken.frames] == list(expected)
+        assert [array[0, 0] - 100 for array in taken.context] == list(expected)
+        assert [array[0, 0] - 200 for array in taken.states] == list(expected)

@@ -107,7 +107,9 @@ def test_mixtures_have_the_densities_of_scikit_learn() -> None:
         mixture = GaussianMixture(
             4, covariance_type="diag", reg_covar=LEAST_VARIANCE, max_iter=STEPS, tol=1e-2, random_state=0
         ).fit(frames[states == state])
-        np.testing.assert_allclose(scores[:, state], mixture.score_samples(scored), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(
+            scores[:, state], mixture.score_samples(scored.astype(np.float64)), rtol=1e-5, atol=1e-4
+        )
 
 
 @pytest.mark.parametrize(("n_each", "gaussians"), [(1, 1), (2, 1), (3, 1), (6, 3), (40, 8)])

@@ -69,9 +69,9 @@ class GaussianMixtures:
                 random_state=seed,
             )
             mixtures.append(mixture.fit(own))
-        means = np.concatenate([mixture.means_ for mixture in mixtures])
-        precisions = np.concatenate([mixture.precisions_ for mixture in mixtures])
-        weights = np.concatenate([mixture.weights_ for mixture in mixtures])
+        means = np.concatenate([mixture.means_ for mixture in mixtures], dtype=np.float64)
+        precisions = np.concatenate([mixture.precisions_ for mixture in mixtures], dtype=np.float64)
+        weights = np.concatenate([mixture.weights_ for mixture in mixtures], dtype=np.float64)
         constants = np.log(weights) + 0.5 * (np.log(precisions / (2 * np.pi)) - precisions * means**2).sum(axis=1)
         sizes = [mixture.n_components for mixture in mixtures]
         return cls(means, precisions, constants, np.cumsum([0, *sizes[:-1]]))

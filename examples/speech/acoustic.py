@@ -92,7 +92,7 @@ class SampledSVM:
     def __call__(self, inputs: Frames) -> Scores:
         """Return log P(state | x) - log P(state), shape (n_frames, N_STATES)."""
         tiny = np.finfo(np.float64).tiny
-        return np.log(np.maximum(self.classifier.predict_proba(inputs), tiny)) - self.log_priors
+        return np.asarray(np.log(np.maximum(self.classifier.predict_proba(inputs), tiny)) - self.log_priors)
 
 
 @dataclass(frozen=True)

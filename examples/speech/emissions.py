@@ -15,7 +15,7 @@ Scores = NDArray[np.float64]
 class Emissions(Protocol):
     """Anything that scores frames."""
 
-    def __call__(self, frames: Frames) -> Scores:
+    def __call__(self, frames: Frames, /) -> Scores:
         """Return the score of every state, shape (n_frames, n_states): log P(x | state), up to a term of the frame."""
 
 

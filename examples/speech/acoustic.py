@@ -115,7 +115,7 @@ class Sizes:
         Frames that the support vector machine is trained on.
     """
 
-    shared: int = 2000
+    shared: int = 1000
     selection_rows: int = 32_000
     own: int = 60
     pair: int = 12

@@ -116,7 +116,10 @@ def evaluate_batches(model: KernelModel, X: NDArray[Any]) -> Iterator[tuple[int,
     values : array, shape (n_batch, T)
         Fitted targets; once and empty where there are no rows.
     """
-    rows = max(1, BATCH_BYTES // (8 * max(1, len(model.intercept))))
+    fitting = BATCH_BYTES // (8 * max(1, len(model.intercept)))
+    m, d = model.centers.shape
+    # Whole tiles, so that the bits are those of all rows at once.
+    rows = max(tile_rows(m, d, model.centers.itemsize), 1 << max(0, fitting.bit_length() - 1))
     for start in range(0, max(1, len(X)), rows):
         yield start, evaluate(model, X[start : start + rows])
 

@@ -23,7 +23,7 @@ from distkern.kernels import Gaussian, Kernel, Laplacian, Linear, Polynomial, Si
 from distkern.model import KernelModel
 from distkern.scheduler import prediction
 from distkern.scheduler.dask_arrays import map_rows
-from distkern.scheduler.prediction import evaluate, predict_blocks, prediction_bytes, tile_rows
+from distkern.scheduler.prediction import evaluate, evaluate_batches, predict_blocks, prediction_bytes, tile_rows
 from distkern.scheduler.threads import single_threaded_blas
 from distkern.storage import ArraySource, ZarrRows, open_dataset, write_dataset
 
@@ -90,6 +90,30 @@ def test_many_tiles_of_the_usual_size(dtype: str, n_targets: int) -> None:
 
 def test_no_rows_give_no_values() -> None:
     assert evaluate(random_model(Linear()), np.empty((0, 4))).shape == (0, 3)
+    ((start, values),) = evaluate_batches(random_model(Linear()), np.empty((0, 4)))
+    assert (start, values.shape) == (0, (0, 3))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("n_targets", [1, 40])
+def test_batches_have_the_bits_of_all_rows_at_once(dtype: str, n_targets: int) -> None:
+    model, X = random_model(Gaussian(1.5), dtype, 300, n_targets), rows_of(5001)
+    with mock.patch.object(prediction, "BATCH_BYTES", 8 * n_targets * 1500):
+        starts, parts = zip(*evaluate_batches(model, X), strict=True)
+    assert starts == (0, 1024, 2048, 3072, 4096)
+    np.testing.assert_array_equal(np.concatenate(parts), evaluate(model, X))
+
+
+def test_batches_of_many_targets_take_little_memory() -> None:
+    model, X = random_model(Gaussian(1.5), "float32", 20, 2000), rows_of(12_000)
+    tracemalloc.start()
+    for _, values in evaluate_batches(model, X):
+        assert values.shape[1] == 2000
+        del values
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # All at once they take 192 MB.
+    assert peak < 2 * prediction.BATCH_BYTES
 
 
 @given(m=st.integers(0, 10**6), d=st.integers(1, 10**5), itemsize=st.sampled_from([4, 8]))

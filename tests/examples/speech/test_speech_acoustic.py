@@ -17,13 +17,11 @@ from examples.speech.experiment import measure
 from examples.speech.material import Material
 from examples.speech.topology import N_STATES
 
+pytestmark = pytest.mark.slow
+
 SMALL = Sizes(shared=150, selection_rows=1500, own=5, pair=2, nu=0.6, svm_rows=1000)
 
-SLOW = ("NPD one-vs-one", "OROLS one-vs-rest", "SVM one-vs-one")
-
-EACH_MODEL = [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in MODELS]
-
-WITH_POSTERIORS = [each for each in EACH_MODEL if not str(each.values[0]).startswith("GMM")]
+WITH_POSTERIORS = [name for name in MODELS if not name.startswith("GMM")]
 
 
 @dataclass
@@ -44,7 +42,7 @@ def trained(material: Material) -> Trained:
     return Trained(material, {})
 
 
-@pytest.mark.parametrize("name", EACH_MODEL)
+@pytest.mark.parametrize("name", MODELS)
 def test_every_model_scores_frames_far_better_than_chance(name: str, trained: Trained) -> None:
     """The most frequent state alone is wrong in more than 90 % of the frames."""
     strings, model = trained.material.strings, trained[name]
@@ -64,7 +62,7 @@ def test_scores_and_shares_of_the_states_give_probabilities_that_sum_to_1(name: 
         np.testing.assert_allclose(posteriors.sum(axis=1), 1, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", [each for each in WITH_POSTERIORS if each.values[0] != "SVM one-vs-one"])
+@pytest.mark.parametrize("name", [name for name in WITH_POSTERIORS if name != "SVM one-vs-one"])
 def test_scores_are_log_posteriors_less_log_shares(name: str, trained: Trained) -> None:
     model = trained[name]
     assert isinstance(model.emissions, KernelEmissions)

@@ -11,6 +11,9 @@ from examples.speech.material import Material, Utterances
 from examples.speech.topology import N_STATES, words_of
 
 
+pytestmark = pytest.mark.slow
+
+
 def lengths(arrays: tuple[np.ndarray, ...]) -> list[int]:
     return [len(array) for array in arrays]
 

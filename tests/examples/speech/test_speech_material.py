@@ -10,7 +10,6 @@ import pytest
 from examples.speech.material import Material, Utterances
 from examples.speech.topology import N_STATES, words_of
 
-
 pytestmark = pytest.mark.slow
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import mean, stdev
 
+import click
 from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
@@ -28,16 +29,18 @@ COLUMNS: dict[str, tuple[str, Callable[[Result], float]]] = {
 
 def print_results(results: Sequence[Result]) -> None:
     """Print a table of every kind of split: means, and in parentheses standard deviations over its speakers."""
-    console = Console(width=240, soft_wrap=True)
+    console = Console(width=240)
     for kind in dict.fromkeys(_kind(result) for result in results):
         own = [result for result in results if _kind(result) == kind]
-        table = Table(title=None, box=MARKDOWN, show_edge=True, padding=(0, 1))
+        table = Table(box=MARKDOWN)
         table.add_column(kind)
         for column in COLUMNS:
             table.add_column(column, justify="right")
         for model in dict.fromkeys(result.model for result in own):
             table.add_row(model, *_cells([result for result in own if result.model == model]))
-        console.print(table)
+        with console.capture() as printed:
+            console.print(table)
+        click.echo(printed.get().strip() + "\n")
 
 
 def _kind(result: Result) -> str:

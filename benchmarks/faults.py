@@ -6,6 +6,7 @@ same bits, in time, and nothing left on the workers.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import random
@@ -42,6 +43,9 @@ PROPORTIONS = {
 """Runs of each kind in a campaign of 40."""
 
 WORKERS = 3
+ANSWER_SECONDS = 10.0
+"""How long workers may take to say what they hold."""
+
 ROOT = Path(__file__).parents[1]
 PATIENCE = 60.0
 """Seconds a run may take on top of a multiple of the undisturbed one's."""
@@ -162,7 +166,7 @@ class Campaign:
         draw.shuffle(pids)
         if kind == "kill-in-load":
             # A worker that dies before it was given blocks is no loss to the run.
-            _await(lambda: any(self._client.run(_held).values()), process)
+            _await(lambda: any(item.startswith("run ") for item in self._held_now()), process)
             time.sleep(draw.uniform(0.0, 0.2))
         else:
             moment = draw.randrange(1, max(2, self._exchanges - 4))
@@ -193,13 +197,26 @@ class Campaign:
 
     def _left_behind(self) -> list[str]:
         """Look for state and scratch of ended runs; it may take a moment to go."""
-        deadline = time.monotonic() + 10.0
+        deadline = time.monotonic() + 2 * ANSWER_SECONDS
         self._client.wait_for_workers(WORKERS, timeout=120)
         while True:
-            left = [item for items in self._client.run(_held).values() for item in items]
+            left = self._held_now()
             if not left or time.monotonic() > deadline:
                 return left
             time.sleep(0.1)
+
+    def _held_now(self) -> list[str]:
+        """Ask the workers what they hold; nothing is known where one that is being killed keeps the answer back."""
+
+        async def ask() -> dict[str, list[str]]:
+            return dict(await self._client.run(_held, on_error="ignore", asynchronous=True))
+
+        asked = asyncio.run_coroutine_threadsafe(ask(), self._client.loop.asyncio_loop)
+        try:
+            return [item for items in asked.result(ANSWER_SECONDS).values() for item in items]
+        except TimeoutError:
+            asked.cancel()
+            return []
 
 
 def _held() -> list[str]:

@@ -44,7 +44,7 @@ PROPORTIONS = {
 
 WORKERS = 3
 ANSWER_SECONDS = 10.0
-"""How long workers may take to say what they hold."""
+"""How long workers may take to say what they hold, before they are asked again."""
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 60.0
@@ -166,7 +166,7 @@ class Campaign:
         draw.shuffle(pids)
         if kind == "kill-in-load":
             # A worker that dies before it was given blocks is no loss to the run.
-            _await(lambda: any(item.startswith("run ") for item in self._held_now()), process)
+            _await(lambda: any(item.startswith("run ") for item in self._held_now() or ()), process)
             time.sleep(draw.uniform(0.0, 0.2))
         else:
             moment = draw.randrange(1, max(2, self._exchanges - 4))
@@ -197,16 +197,18 @@ class Campaign:
 
     def _left_behind(self) -> list[str]:
         """Look for state and scratch of ended runs; it may take a moment to go."""
-        deadline = time.monotonic() + 2 * ANSWER_SECONDS
+        deadline = time.monotonic() + ANSWER_SECONDS
         self._client.wait_for_workers(WORKERS, timeout=120)
         while True:
-            left = self._held_now()
-            if not left or time.monotonic() > deadline:
-                return left
+            held = self._held_now()
+            if held is None and time.monotonic() > deadline + PATIENCE:
+                return ["a worker that does not answer"]
+            if held is not None and (not held or time.monotonic() > deadline):
+                return held
             time.sleep(0.1)
 
-    def _held_now(self) -> list[str]:
-        """Ask the workers what they hold; nothing is known where one that is being killed keeps the answer back."""
+    def _held_now(self) -> list[str] | None:
+        """Ask the workers what they hold; None where one keeps the answer back, as one that is being killed may."""
 
         async def ask() -> dict[str, list[str]]:
             return dict(await self._client.run(_held, on_error="ignore", asynchronous=True))
@@ -216,7 +218,7 @@ class Campaign:
             return [item for items in asked.result(ANSWER_SECONDS).values() for item in items]
         except TimeoutError:
             asked.cancel()
-            return []
+            return None
 
 
 def _held() -> list[str]:

@@ -125,16 +125,12 @@ class Sizes:
 
 def gmm(material: Material, sizes: Sizes, seed: int) -> AcousticModel:
     """The baseline: mixtures of Gaussians on the features themselves."""
-    frames, states = np.concatenate(material.train.frames), np.concatenate(material.train.states)
-    mixtures = GaussianMixtures.fit(frames, states, BASELINE_MIXTURES, seed)
-    return AcousticModel(mixtures, "frames", mixtures.n_gaussians)
+    return _mixtures(material, "frames", seed)
 
 
 def gmm_context(material: Material, sizes: Sizes, seed: int) -> AcousticModel:
     """The baseline's mixtures on what the kernel models see."""
-    frames, states = np.concatenate(material.train.context), np.concatenate(material.train.states)
-    mixtures = GaussianMixtures.fit(frames, states, BASELINE_MIXTURES, seed)
-    return AcousticModel(mixtures, "context", mixtures.n_gaussians)
+    return _mixtures(material, "context", seed)
 
 
 def orols_shared(material: Material, sizes: Sizes, seed: int) -> AcousticModel:
@@ -206,6 +202,12 @@ MODELS: dict[str, Callable[[Material, Sizes, int], AcousticModel]] = {
     "KRLS one-vs-rest": krls_one_vs_rest,
 }
 """How each model is trained, by its name in the table."""
+
+
+def _mixtures(material: Material, sees: str, seed: int) -> AcousticModel:
+    frames, states = np.concatenate(getattr(material.train, sees)), np.concatenate(material.train.states)
+    mixtures = GaussianMixtures.fit(frames, states, BASELINE_MIXTURES, seed)
+    return AcousticModel(mixtures, sees, mixtures.n_gaussians)
 
 
 def _trained(classifier: Any, material: Material) -> AcousticModel:

@@ -15,7 +15,8 @@ from time import monotonic, sleep
 from typing import Any
 
 from distkern.errors import ClusterError, JobError
-from distkern.scheduler.worker_settings import WORKER_SETTINGS, WorkerSize, hold_memory
+from distkern.scheduler.worker_settings import WorkerSize, hold_memory, worker_settings
+from distkern.scheduler.workers import hush_workers
 
 logger = logging.getLogger(__name__)
 
@@ -282,7 +283,7 @@ def local_client(
     from distributed import Client, LocalCluster
 
     security = None if tls is None else tls.security()
-    with dask.config.set({**WORKER_SETTINGS, GIVE_UP_KEY: NEVER_GIVE_UP}):
+    with dask.config.set({**worker_settings(), GIVE_UP_KEY: NEVER_GIVE_UP}):
         try:
             cluster = LocalCluster(
                 n_workers=workers,
@@ -300,4 +301,7 @@ def local_client(
             ) from error
         with cluster, Client(cluster, set_as_default=False) as client:
             hold_memory(client, memory)
-            yield client
+            try:
+                yield client
+            finally:
+                hush_workers(client)

@@ -9,7 +9,7 @@ from typing import Any
 from distkern.errors import ClusterError
 from distkern.scheduler.clients import TlsFiles, require_address
 from distkern.scheduler.extras import required
-from distkern.scheduler.worker_settings import WORKER_SETTINGS, WorkerSize, hold_memory
+from distkern.scheduler.worker_settings import WorkerSize, hold_memory, worker_settings
 
 
 @contextmanager
@@ -84,7 +84,7 @@ def ssh_client(
         "options": {**listen, **protocol, "dashboard_address": f"{host or ''}:0", "security": security},
     }
     # Workers take over the whole configuration of this process, so the paths of certificates go with it.
-    with dask.config.set({**WORKER_SETTINGS, **({} if tls is None else tls.settings())}):
+    with dask.config.set({**worker_settings(), **({} if tls is None else tls.settings())}):
         try:
             cluster = SpecCluster(workers, scheduler, security=security, name="ssh")
         except (OSError, asyncssh.Error, RuntimeError, ValueError) as error:

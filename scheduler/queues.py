@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from distkern.errors import ClusterError
 from distkern.scheduler.clients import TlsFiles, require_address
 from distkern.scheduler.extras import required
-from distkern.scheduler.worker_settings import WORKER_SETTINGS, WorkerSize, hold_memory, inherited_settings
+from distkern.scheduler.worker_settings import WorkerSize, hold_memory, inherited_settings, worker_settings
 
 logger = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ def queue_client(
     }
     listen = {} if host is None else {"host": host}
     exports = [f"export {name}={value}" for name, value in inherited_settings().items()]
-    with dask.config.set(WORKER_SETTINGS):
+    with dask.config.set(worker_settings()):
         try:
             cluster = getattr(jobqueue, system.cluster)(
                 cores=size.threads * workers_per_job,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,10 @@ WORKER_SETTINGS: dict[str, Any] = {
 }
 """dask's settings for workers of distkern's, which holds the memory itself: state above dask's thresholds would pause a
 worker for ever, and the threshold of malloc makes temporary arrays slow."""
+
+PROFILE_SETTINGS: dict[str, Any] = {} if sys.version_info >= (3, 12) else {"distributed.worker.profile.enabled": False}
+"""No statistical profile before Python 3.12: there a collection of garbage while another thread's frames are sampled
+can stop the whole process for ever (python/cpython#106883)."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +46,17 @@ class WorkerSize:
         return processes * (BASELINE + self.memory) + NANNY_BYTES
 
 
+def worker_settings() -> dict[str, Any]:
+    """Return dask's settings for workers that distkern starts."""
+    return {**WORKER_SETTINGS, **PROFILE_SETTINGS}
+
+
 def inherited_settings() -> dict[str, str]:
-    """Return `WORKER_SETTINGS` as environment variables of a worker that another process starts."""
+    """Return `worker_settings` as environment variables of a worker that another process starts."""
     import dask
 
     settings: dict[str, Any] = {}
-    dask.config.set(WORKER_SETTINGS, config=settings)
+    dask.config.set(worker_settings(), config=settings)
     return {"DASK_INTERNAL_INHERIT_CONFIG": dask.config.serialize(settings)}
 
 

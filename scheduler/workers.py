@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from distkern.errors import ClusterError
@@ -13,9 +15,11 @@ from distkern.errors import ClusterError
 SCHEDULER_SECONDS = 60.0
 """How long the scheduler may take to say which workers it has."""
 
-
 ANSWER_SECONDS = 10.0
 """How long workers may take to tell how much memory they took."""
+
+HUSH_SECONDS = 2.0
+"""How long workers may hold up the end of their cluster."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +79,25 @@ def peak_of_workers(client: Any) -> int:
         return 0
     from distkern.scheduler.tasks import peak_rss
 
+    return max(_ask(client, peak_rss, ANSWER_SECONDS).values(), default=0)
+
+
+def hush_workers(client: Any) -> None:
+    """Have worker processes that are about to be closed log nothing more.
+
+    A worker whose heartbeat meets the scheduler's end writes a traceback, and nobody can do anything about it.
+    """
+    if client.status == "running":
+        _ask(client, partial(logging.disable, logging.CRITICAL), HUSH_SECONDS)
+
+
+def _ask(client: Any, function: Callable[[], Any], seconds: float) -> dict[str, Any]:
+    """Call a function in every worker that answers; nothing where one keeps the answer back for so long."""
     try:
-        answers = client.sync(client._run, peak_rss, on_error="ignore", callback_timeout=ANSWER_SECONDS)
+        answers: dict[str, Any] = client.sync(client._run, function, on_error="ignore", callback_timeout=seconds)
     except (TimeoutError, OSError):
-        return 0
-    return max(answers.values(), default=0)
+        return {}
+    return answers
 
 
 def in_process(client: Any) -> bool:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import dask
 import psutil
 import pytest
+from distributed import WorkerPlugin
 from faults import Trouble, expected, run, source, wait_for
 from trainings import assert_same_bits, make_job
 
@@ -24,6 +29,7 @@ from distkern.scheduler.clients import (
     default_worker_wait,
 )
 from distkern.scheduler.cluster import DaskExecutor
+from distkern.scheduler.workers import HUSH_SECONDS, hush_workers
 
 MakeFiles = Callable[[str], TlsFiles]
 
@@ -100,6 +106,40 @@ def test_clusters_listen_on_loopback_only() -> None:
         assert listening(here) - before <= {"127.0.0.1"}
         assert client.dashboard_link.startswith("http://127.0.0.1:")
         assert dask.config.get(GIVE_UP_KEY) == NEVER_GIVE_UP
+
+
+class LastWords(WorkerPlugin):  # type: ignore[misc]  # distributed has no types
+    def teardown(self, worker: Any) -> None:
+        logging.getLogger("distributed.worker").error("the last words of a worker")
+
+
+@pytest.mark.cluster
+def test_workers_that_are_closed_log_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    with local_client(1) as client:
+        client.register_plugin(LastWords())
+        client.run(logging.getLogger("distributed.worker").error, "words before")
+    err = capfd.readouterr().err
+    assert "words before" in err
+    assert "last words" not in err
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_a_worker_that_hangs_does_not_hold_up_the_end() -> None:
+    with local_client(2) as client:
+        first, _ = client.run(os.getpid).values()
+        os.kill(first, signal.SIGSTOP)
+        begun = monotonic()
+        hush_workers(client)
+        assert monotonic() - begun < 3 * HUSH_SECONDS
+        os.kill(first, signal.SIGCONT)
+
+
+@pytest.mark.cluster
+def test_frames_are_not_sampled_where_that_can_stop_python() -> None:
+    key = "distributed.worker.profile.enabled"
+    with local_client(1) as client:
+        assert set(client.run(dask.config.get, key).values()) == {sys.version_info >= (3, 12)}
 
 
 @pytest.mark.cluster

@@ -33,6 +33,7 @@ from distkern.scheduler.backends import WorkerFactors
 from distkern.scheduler.cluster import DaskExecutor
 from distkern.scheduler.messages import Load
 from distkern.scheduler.training import train
+from distkern.scheduler.versions import process_facts
 from distkern.storage import ArraySource, ZarrSource
 
 # ---- Workers in this process: they retire and join
@@ -243,7 +244,9 @@ def test_a_worker_process_that_joins_gets_blocks(processes: Any) -> None:
 
     def join() -> None:
         processes.cluster.scale(3)
-        wait_for(processes, lambda workers: len(workers) == 3)
+        (joined,) = wait_for(processes, lambda workers: len(workers) == 3) - before
+        # Imports may take longer than a round waits, and there may be no later one.
+        processes.run(process_facts, workers=[joined])
 
     events = Trouble({3: join})
     result, n_workers = run(processes, events)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import OpenBLASController, ThreadpoolController
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -63,6 +63,11 @@ def tile_pool() -> tuple[ThreadPoolExecutor, int]:
         return _pool, _pool_width
 
 
+def _take_control() -> None:
+    """Have the next thread that asks set the threads of OpenBLAS: later ones would be ignored without a word."""
+    OpenBLASController.clear_controlling_thread(force=True)
+
+
 @contextlib.contextmanager
 def single_threaded_blas() -> Iterator[None]:
     """Hold every BLAS of the process to one thread; nested and concurrent uses share one limit."""
@@ -73,6 +78,7 @@ def single_threaded_blas() -> Iterator[None]:
                 import scipy.linalg  # noqa: F401  its BLAS must be loaded before the controller looks
 
                 _controller = ThreadpoolController()
+            _take_control()
             _limiter = _controller.limit(limits=1, user_api="blas")
         _limit_users += 1
     try:
@@ -81,8 +87,10 @@ def single_threaded_blas() -> Iterator[None]:
         with _lock:
             _limit_users -= 1
             if _limit_users == 0:
+                _take_control()
                 _limiter.restore_original_limits()
                 _limiter = None
+                _take_control()
 
 
 def map_tiles(function: Callable[[T], R], tiles: Iterable[T]) -> Iterator[R]:

@@ -60,6 +60,8 @@ class Workload:
     """Factor sets that each row takes part in."""
     far: bool = False
     """Whether reads wait on a network, and run ahead of the work."""
+    inline: bool = False
+    """Whether the rows are arrays in memory, and a pass over them reads nothing."""
 
     @classmethod
     def of(cls, source: BlockSource, n_targets: int, n_problems: int, memberships: int | None = None) -> Workload:
@@ -75,6 +77,7 @@ class Workload:
             n_problems=n_problems,
             memberships=n_problems if memberships is None else memberships,
             far=is_far(source),
+            inline=source.inline,
         )
 
     @classmethod
@@ -121,7 +124,7 @@ class Workload:
 
     def record(self) -> dict[str, int]:
         """Return the shapes as plain numbers."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "far"}
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("far", "inline")}
 
     def read_ahead(self, limit: int | None) -> int:
         """Blocks that reads run ahead in a process that may take `limit` bytes."""

@@ -41,6 +41,18 @@ class Flops:
 
 
 @dataclass(frozen=True)
+class SearchPlan:
+    """What a search over settings will take, at most."""
+
+    models: int
+    """Trainings, one a setting and fold; those that cannot win any more are left out."""
+    at_a_time: int
+    """Most models that are trained side by side."""
+    largest: TrainingPlan
+    """Training of so many."""
+
+
+@dataclass(frozen=True)
 class TrainingPlan:
     """What a training will take, at most."""
 
@@ -84,12 +96,15 @@ class TrainingPlan:
     """Blocks that reads run ahead of the work, where requests wait on a network."""
     norm_refit: int = 0
     """Bytes that the driver's process takes for ``refit="rkhs"``, after the rows are gone, beside its baseline."""
+    search: SearchPlan | None = None
+    """The search that the training begins with, where there is one; other fields but the peaks are without it."""
 
     @property
     def peak(self) -> int:
         """Peak of the largest process that holds blocks."""
+        searching = 0 if self.search is None else self.search.largest.peak
         here = BASELINE + self.norm_refit if self.norm_refit and (self.in_driver or self.together) else 0
-        return max(self.worker.total, 0 if self.features is None else self.features.total, here)
+        return max(self.worker.total, 0 if self.features is None else self.features.total, here, searching)
 
     def require_fit(self) -> None:
         """Refuse a job that does not fit even with every row matrix in scratch.
@@ -99,6 +114,8 @@ class TrainingPlan:
         BudgetError
             ``memory``: names the bytes, the limit and what to change.
         """
+        if self.search is not None:
+            self.search.largest.require_fit()
         self.worker.require_fit()
         if self.features is not None:
             self.features.require_fit()
@@ -133,8 +150,10 @@ class TrainingPlan:
         plain = {
             f.name: getattr(self, f.name)
             for f in fields(self)
-            if f.name not in ("work", "flops", "worker", "features", "driver_peak")
+            if f.name not in ("work", "flops", "worker", "features", "driver_peak", "search")
         }
+        if self.search is not None:
+            plain["search"] = {"models": self.search.models, "at_a_time": self.search.at_a_time}
         return {
             **self.work.record(),
             **plain,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -15,23 +14,18 @@ from distkern.errors import DataError
 from distkern.events import EventBus, Subscriber
 from distkern.kernels import Kernel
 from distkern.scheduler.backends import AnnouncingBackend
-from distkern.scheduler.cross_validation import VARIED, Finish, cross_validate
-from distkern.scheduler.memory import Workload
+from distkern.scheduler.cross_validation import Finish, cross_validate
 from distkern.scheduler.pass_plan import out_of_memory
-from distkern.scheduler.plan import TrainingPlan
 from distkern.scheduler.problems import Folds
 from distkern.scheduler.race import Race
-from distkern.scheduler.running import announce_dashboard, make_backend, plan_job, problem_counts, target_count
+from distkern.scheduler.running import announce_dashboard, make_backend, workload
+from distkern.scheduler.search_plan import Room, alike, widest
 from distkern.scheduler.time_limit import TimeLimit
 from distkern.scheduler.training import TrainingJob
-from distkern.scheduler.workers import WorkerFacts, worker_facts
+from distkern.scheduler.workers import worker_facts
 from distkern.storage.source import BlockSource
 
 Array = NDArray[np.float64]
-
-
-PROBLEMS_IN_MEMORY = 20
-"""Models trained side by side on arrays in memory: of 5 to 50, 10 and 20 took the least time each (7494 rows)."""
 
 
 @dataclass(frozen=True)
@@ -140,8 +134,9 @@ def _search(
     n_centers = np.zeros(race.errors.shape, dtype=np.int64)
     kernels: dict[int, Kernel] = {}
     passes = bytes_read = peak = driver_peak = 0
-    for members in _alike(jobs):
-        room = _Room([jobs[i] for i in members], n_folds, source, facts, factors, memory_limit)
+    for members in alike(jobs):
+        together = [jobs[i] for i in members]
+        room = Room(together, n_folds, workload(widest(together), source), facts, factors, memory_limit)
         while models := race.next_models(members, room.most):
             plan = room.plan(len(models))
             plan.require_fit()
@@ -181,60 +176,3 @@ def _search(
         planned_peak=peak,
         planned_driver_peak=driver_peak,
     )
-
-
-def _alike(jobs: Sequence[TrainingJob]) -> list[list[int]]:
-    """Group the settings that the same blocks can serve, each group in order."""
-    groups: dict[tuple[Any, ...], list[int]] = {}
-    for index, job in enumerate(jobs):
-        kernel = job.kernel.stationary if isinstance(job.kernel, Kernel) else job.kernel
-        fixed = tuple(getattr(job, f.name) for f in fields(job) if f.name not in VARIED)
-        # Rows that are held out for one setting would be missed by another.
-        groups.setdefault((kernel, job.stop == "validation", *fixed), []).append(index)
-    return list(groups.values())
-
-
-class _Room:
-    """How many models of settings that share blocks have room side by side, each outside one fold.
-
-    Parameters
-    ----------
-    jobs : sequence of TrainingJob
-        The settings.
-    n_folds, source, facts, factors, memory_limit
-        As for `search_settings`.
-    """
-
-    def __init__(
-        self,
-        jobs: Sequence[TrainingJob],
-        n_folds: int,
-        source: BlockSource,
-        facts: WorkerFacts | None,
-        factors: str,
-        memory_limit: int | None,
-    ) -> None:
-        widest = max(jobs, key=lambda job: job.max_centers)
-        self._widest = replace(widest, sigma=max(jobs, key=lambda job: job.n_widths).sigma)
-        self._n_folds, self._source = n_folds, source
-        self._facts, self._factors, self._memory_limit = facts, factors, memory_limit
-        # Where a pass costs nothing, fewer problems at a time stay in the processor's cache from one exchange to the
-        # next; where it costs a read, a setting has all its folds in one whatever goes to scratch.
-        most = len(jobs) * n_folds
-        if source.inline:
-            most = min(most, max(n_folds, PROBLEMS_IN_MEMORY))
-        self.most = n_folds + bisect_left(range(n_folds + 1, most + 1), True, key=lambda count: not self._fits(count))
-        """Models that have room."""
-
-    def plan(self, count: int) -> TrainingPlan:
-        """Plan a training of some models."""
-        n_targets = target_count(self._widest, self._source)
-        n_problems, memberships = problem_counts(self._widest.multiclass, n_targets)
-        # A fold's rows take part in all models but those outside it.
-        taking = -(-count * (self._n_folds - 1) * memberships // self._n_folds)
-        work = Workload.of(self._source, n_targets, count * n_problems, taking)
-        return plan_job(self._widest, work, self._facts, factors=self._factors, memory_limit=self._memory_limit)
-
-    def _fits(self, count: int) -> bool:
-        memory = self.plan(count).worker
-        return memory.scratch.total == 0 and (memory.limit is None or memory.fixed <= memory.limit)

@@ -170,6 +170,10 @@ def show_training(planned: TrainingPlan) -> None:
         ("peak, such a process", bytes_shown(planned.peak)),
         ("peak, driver", bytes_shown(planned.driver_peak)),
     ]
+    if planned.search is not None:
+        search = planned.search
+        trained = f"{search.models} models at most, up to {search.at_a_time} side by side"
+        head.append(("search before it", f"{trained}, in the peaks above"))
     if planned.read_ahead:
         head.append(("blocks on their way", f"{planned.read_ahead}, beyond those that are worked on"))
     if planned.norm_refit:

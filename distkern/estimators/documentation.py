@@ -23,7 +23,8 @@ PARAMETERS = {
             median distance of a sample of rows.""",
     "folds": """
         int
-            Folds of the cross-validation with ``sigma="cv"``. Every width is trained as often, all side by side.""",
+            Folds of the cross-validation with ``sigma="cv"``. Widths that cannot win any more are not trained
+            outside the others, where leaving them out costs no read of the data.""",
     "max_centers": """
         int
             Most centres to select; of each class with one-vs-rest, of each pair with one-vs-one and dag.""",

@@ -38,6 +38,7 @@ from distkern.scheduler import (
     Workload,
     evaluate,
     plan_job,
+    plan_search,
     published,
     run_training,
     search_once,
@@ -133,7 +134,7 @@ class KernelLeastSquares(Projections, BlockEstimator):
         return workload(self.training_job(), source)
 
     def plan(self, work: Workload, facts: WorkerFacts | None) -> TrainingPlan:
-        """Plan a training from shapes alone; with ``sigma="cv"`` that of the final model.
+        """Plan a training from shapes alone; with ``sigma="cv"`` that of the final model, and the peaks of the search.
 
         Parameters
         ----------
@@ -143,7 +144,14 @@ class KernelLeastSquares(Projections, BlockEstimator):
             The workers; this process alone if None.
         """
         limit = byte_count("memory_limit", self.memory_limit)
-        planned = plan_job(self.training_job(), work, facts, factors=self.factors, memory_limit=limit)
+        job = self.training_job()
+        planned = plan_job(job, work, facts, factors=self.factors, memory_limit=limit)
+        if self._searches:
+            search = plan_search(
+                width_jobs(job), int(self.folds), work, facts, factors=self.factors, memory_limit=limit
+            )
+            driver_peak = max(planned.driver_peak, search.largest.driver_peak)
+            planned = replace(planned, search=search, driver_peak=driver_peak)
         if not self._classification:
             return planned
         # Rows that calibrate the probabilities are picked in a pass of their own.
@@ -178,6 +186,11 @@ class KernelLeastSquares(Projections, BlockEstimator):
             )
             shown.conclude({"n_centers": int(found.n_centers.max()), "seconds": found.seconds})
         return found
+
+    @property
+    def _searches(self) -> bool:
+        """Whether widths are searched for first."""
+        return isinstance(self.sigma, str) and self.sigma == "cv"
 
     def _plain_regularization(self) -> str | float:
         value = getattr(self, "regularization", "none")
@@ -232,7 +245,7 @@ class KernelLeastSquares(Projections, BlockEstimator):
         searched = {}
         try:
             job = self.training_job()
-            if isinstance(self.sigma, str) and self.sigma == "cv":
+            if self._searches:
                 tried = width_jobs(job)
                 finishes = [self._finish()] * len(tried)
                 found = search_once(run, tried, int(self.folds), source, finishes=finishes, **where)

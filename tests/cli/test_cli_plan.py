@@ -92,6 +92,19 @@ def test_json_is_one_object_with_exactly_the_keys(waves: Path, call: Call) -> No
     assert tree(waves) == before | {"job.toml"}
 
 
+def test_the_plan_counts_the_search_for_a_width(waves: Path, call: Call) -> None:
+    job, searched = write_job(waves, **WAVES), ("--set", "model.sigma=cv", "--set", "model.folds=3")
+    plain = record_of(call("plan", job, "--json", "--memory", "2GiB"))
+    record = record_of(call("plan", job, "--json", "--memory", "2GiB", *searched))
+    assert set(record) == KEYS | {"search"}
+    assert record["search"] == {"models": 30, "at_a_time": 30}
+    assert record["planned_peak_bytes"] > plain["planned_peak_bytes"]
+    assert {name: record[name] for name in ("exchanges", "passes", "memory")} == {
+        name: plain[name] for name in ("exchanges", "passes", "memory")
+    }
+    assert "30 models at most, up to 30 side by side" in call("plan", job, "--memory", "2GiB", *searched).out
+
+
 def test_the_plan_is_that_of_the_training(waves: Path, call: Call) -> None:
     job = write_job(waves, **WAVES)
     plan = record_of(call("plan", job, "--json", "--memory", "300MiB"))

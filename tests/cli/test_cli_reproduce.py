@@ -84,6 +84,7 @@ def test_json_is_one_object(call: Call, ripley: Path, monkeypatch: pytest.Monkey
     assert table["rows"][0]["verdict"] == "absent"
 
 
+@pytest.mark.slow
 def test_the_same_numbers_each_time(call: Call) -> None:
     first, second = (json.loads(call("reproduce", "paper-figure-1", "--json").out)["entries"] for _ in range(2))
     assert first == second

@@ -87,6 +87,7 @@ def test_the_full_discriminant_is_ridge_classification_in_the_kernel_space() -> 
 # --- entries ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_ripley(small_sets: Path) -> None:
     report = run("thesis-figure-3.2", Study(small_sets))
     npd, full = report.rows
@@ -107,6 +108,7 @@ def test_spirals_are_separated(small_sets: Path) -> None:
     assert {row.verdict for row in report.rows} == {Verdict.BETTER}
 
 
+@pytest.mark.slow
 def test_forward_selection_by_leave_one_out_error(small_sets: Path) -> None:
     error, size = run("loo-heart", Study(small_sets)).rows
     assert error.runs == size.runs == 2
@@ -116,6 +118,7 @@ def test_forward_selection_by_leave_one_out_error(small_sets: Path) -> None:
     assert once == 1
 
 
+@pytest.mark.slow
 def test_the_thirteen_sets_with_one_present(small_sets: Path) -> None:
     study = Study(small_sets, runs=1)
     report = run("thesis-table-5.3", study)

@@ -148,7 +148,7 @@ CASES = {
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kind", CASES)
 def test_errors_of_folds_are_those_of_separate_trainings(kind: str, weighted: bool) -> None:
-    n = 150
+    n = 90
     job = make_job(**{"sampler": "all", **PLAIN, "stop": "gcv", **CASES[kind]})
     if job.classification:
         X, y = make_classes(n, 2 if kind == "two classes" else 4, seed=5)
@@ -156,7 +156,7 @@ def test_errors_of_folds_are_those_of_separate_trainings(kind: str, weighted: bo
         X, y = make_data(n, n_targets=2 if kind == "targets" else 0)
     weights = np.random.default_rng(1).integers(0, 3, n).astype(float) if weighted else None
     jobs = [job, replace(job, sigma=0.7), replace(job, max_centers=4), replace(job, regularization="none")]
-    found = search_settings(jobs, 3, make_source(X, y, weights, rows=40))
+    found = search_settings(jobs, 3, make_source(X, y, weights, rows=25))
     assert found.passes == 1
     for errors, one in zip(found.errors, jobs, strict=True):
         np.testing.assert_allclose(errors, expected_errors(one, X, y, weights, 3), rtol=1e-6)

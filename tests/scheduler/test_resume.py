@@ -96,7 +96,7 @@ def test_a_run_goes_on_elsewhere(name: str, factors: str, in_process_client: Any
     whole = run_training(job, source, run=run)
     there = start(tmp_path / "there")
     assert_same(whole, run_training(job, source, run=there, client=in_process_client, factors=factors))
-    for k in (0, 1, 2, 3, 6):
+    for k in (0, 1, 6):
         on_workers = resumed(job, source, cut(run, k, tmp_path / f"a{k}"), client=in_process_client, factors=factors)
         assert_same(whole, on_workers[0])
         assert_same(whole, resumed(job, source, cut(there, k, tmp_path / f"b{k}"))[0])

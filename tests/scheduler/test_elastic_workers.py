@@ -21,6 +21,7 @@ from distkern.errors import ClusterError
 from distkern.events import BlocksReplayed, WorkerLost, WorkersAwaited
 from distkern.scheduler import memo
 from distkern.scheduler.placement import place
+from distkern.scheduler.versions import process_facts
 
 
 def test_a_late_worker_joins_three_trainings_of_one_client(threads: Any) -> None:
@@ -134,6 +135,7 @@ def test_all_workers_are_lost_in_the_middle_of_a_task_and_come_back(processes: A
 
 @pytest.mark.cluster
 def test_all_workers_are_lost_and_none_comes_back(processes: Any, tmp_path: Path) -> None:
+    processes.run(process_facts)  # imports may take longer than this run waits for workers
     thread = threading.Thread(target=kill_readers, args=(tmp_path, list(pids(processes).values())))
     thread.start()
     events = Trouble({})

@@ -20,6 +20,7 @@ from distkern.errors import ClusterError
 from distkern.events import BlocksReplayed, EventBus, WorkerLost, WorkerRefused, WorkersAwaited
 from distkern.scheduler import memo
 from distkern.scheduler.cluster import DaskExecutor
+from distkern.scheduler.versions import process_facts
 from distkern.scheduler.workers import workers_of
 from distkern.storage import ArraySource
 
@@ -137,6 +138,7 @@ def test_the_only_worker_freezes_and_goes_on() -> None:
 @pytest.mark.slow
 def test_the_only_worker_freezes_for_good() -> None:
     with cluster(1, processes=True) as client:
+        client.run(process_facts)  # imports may take longer than this run waits for workers
         worker, pid = next(iter(pids(client).items()))
         with stoppable([pid]) as stop:
             events = Trouble({2: lambda: stop(pid)})

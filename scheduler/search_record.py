@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from distkern.scheduler.cross_validation import Finish
 from distkern.scheduler.identity import EXTENSIBLE, identity_of
 from distkern.scheduler.searching import SearchResult, search_settings
 from distkern.scheduler.training import TrainingJob
-from distkern.storage import RunDirectory
+from distkern.storage import Journal, RunDirectory, recorded
 from distkern.storage.source import BlockSource
 
 __all__ = ["search_once"]
@@ -39,9 +40,24 @@ def search_once(
     kept = run.search
     found = None if kept is None or kept.get("of") != name else _restored(kept, (len(jobs), n_folds))
     if found is None:
-        found = search_settings(jobs, n_folds, source, **how)
+        with _driving(run, {EXTENSIBLE: getattr(jobs[0], EXTENSIBLE)}):
+            found = search_settings(jobs, n_folds, source, **how)
         run.write_search({"of": name, **_described(found)})
     return found
+
+
+@contextmanager
+def _driving(run: RunDirectory, note: dict[str, Any]) -> Iterator[None]:
+    """Show whoever looks at a run that this process drives it, by a journal without records.
+
+    `note` is that of the training to come, which does not begin anew because of it.
+    """
+    journal = Journal.claim(run.path)
+    try:
+        journal.begin(len(recorded(run.path)[0]), note)
+        yield
+    finally:
+        journal.close()
 
 
 def _name(jobs: Sequence[TrainingJob], n_folds: int, source: BlockSource, finishes: Sequence[Finish] | None) -> str:

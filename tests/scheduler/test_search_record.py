@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +13,12 @@ import numpy as np
 import pytest
 from trainings import make_data, make_job, make_source
 
-from distkern.events import Event, ExchangeDone
+from distkern.events import Event, ExchangeDone, RunResumed
+from distkern.scheduler import run_training
 from distkern.scheduler.search_record import search_once
 from distkern.scheduler.searching import SearchResult, search_settings
 from distkern.storage import RunDirectory
+from distkern.storage.kinds import describe
 
 X, Y = make_data(60)
 SOURCE = make_source(X, Y, rows=20)
@@ -112,3 +117,39 @@ def test_what_is_no_json_is_made_again(run: RunDirectory) -> None:
     searched(run)
     (run.path / "search.json").write_text("{")
     assert searched(run)[1]
+
+
+def test_a_search_shows_who_drives_the_run(run: RunDirectory) -> None:
+    states: list[str] = []
+
+    def look(event: Event) -> None:
+        states.append(str(describe(run.path)["state"]))
+
+    search_once(run, JOBS, 3, SOURCE, subscribers=[look])
+    assert set(states) == {"running"}
+    assert describe(run.path)["state"] == "cut short"  # until the training goes on
+
+
+def test_a_process_that_dies_while_it_searches_leaves_a_run_cut_short(tmp_path: Path) -> None:
+    program = f"""
+import os, signal, numpy as np, distkern as dk
+die = lambda event: os.kill(os.getpid(), signal.SIGKILL)
+X = np.random.default_rng(0).standard_normal((80, 2))
+dk.OROLSRegressor(sigma="cv", max_centers=8, run_dir={str(tmp_path / "run")!r}, callbacks=[die]).fit(X, X[:, 0])
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert describe(tmp_path / "run")["state"] == "cut short"
+
+
+def test_a_training_after_a_search_of_another_process_begins_as_any(run: RunDirectory) -> None:
+    search_once(run, JOBS, 3, SOURCE)
+    events: list[Event] = []
+    result = run_training(JOBS[0], SOURCE, run=run, subscribers=[events.append])
+    assert not any(isinstance(event, RunResumed) for event in events)
+    np.testing.assert_array_equal(result.paths[0].rows, run_training(JOBS[0], SOURCE).paths[0].rows)
+    # Searching again, with other folds, leaves the records of the training as they are.
+    search_once(run, JOBS, 4, SOURCE)
+    run_training(JOBS[0], SOURCE, run=RunDirectory.open(run.path), subscribers=[events.append])
+    (resumed,) = [event for event in events if isinstance(event, RunResumed)]
+    assert resumed.exchanges == result.summary["exchanges"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 EXTRA = ("hmmlearn", "jiwer", "librosa")
 """Packages of the extra ``speech``."""
 
@@ -16,4 +18,6 @@ except ModuleNotFoundError as error:
     ) from None
 
 if __name__ == "__main__":
+    # Queues end a job so: what was measured is printed then, too, and temporary stores are removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     main()

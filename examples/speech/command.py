@@ -184,4 +184,9 @@ def _printed(results: Sequence[Result]) -> Iterator[None]:
         yield
     finally:
         if results:
-            print_results(results)
+            try:
+                print_results(results)
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                raise click.ClickException(f"the table cannot be printed: {error.strerror}") from error

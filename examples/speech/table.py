@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from io import StringIO
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -34,8 +35,8 @@ COLUMNS: dict[str, tuple[str, Callable[[Result], float]]] = {
 
 def print_results(results: Sequence[Result]) -> None:
     """Print a table of every kind of split: means, and in parentheses standard deviations over its speakers."""
-    console = Console(width=240)
     for kind in dict.fromkeys(_kind(result) for result in results):
+        console = Console(file=(text := StringIO()), width=240)
         own = [result for result in results if _kind(result) == kind]
         table = Table(box=MARKDOWN)
         table.add_column(kind)
@@ -43,9 +44,8 @@ def print_results(results: Sequence[Result]) -> None:
             table.add_column(column, justify="right")
         for model in dict.fromkeys(result.model for result in own):
             table.add_row(model, *_cells([result for result in own if result.model == model]))
-        with console.capture() as printed:
-            console.print(table)
-        click.echo(printed.get().strip() + "\n")
+        console.print(table)
+        click.echo(text.getvalue().strip() + "\n")
 
 
 def write_results(path: Path, results: Sequence[Result]) -> None:

@@ -206,13 +206,17 @@ def test_a_speaker_cannot_be_left_out_of_one(digits_file: Path, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_what_was_measured_before_an_interruption_is_printed_and_written(digits_file: Path, tmp_path: Path) -> None:
-    path = tmp_path / "figures.json"
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_was_measured_before_an_interruption_is_printed_and_written(
+    number: signal.Signals, digits_file: Path, tmp_path: Path
+) -> None:
+    path, temporary = tmp_path / "figures.json", tmp_path / "temporary"
+    temporary.mkdir()
     chosen = ["--split", "takes", "--model", BASELINE, "--model", "NPD one-vs-one", "--json", str(path)]
     with subprocess.Popen(
         [sys.executable, "-m", "examples.speech", "--data", str(digits_file), *chosen],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -225,7 +229,8 @@ def test_what_was_measured_before_an_interruption_is_printed_and_written(digits_
             letter = process.stderr.read(1)
             assert letter, said
             said += letter
-        process.send_signal(signal.SIGINT)
+        assert list(temporary.glob("distkern-speech-*"))
+        process.send_signal(number)
         printed, rest = process.communicate(timeout=100)
     assert process.returncode == 1
     assert "Aborted!" in rest
@@ -233,6 +238,29 @@ def test_what_was_measured_before_an_interruption_is_printed_and_written(digits_
     assert set(rows(printed)) >= {"takes", BASELINE}
     assert "NPD one-vs-one" not in printed
     assert [result["model"] for result in json.loads(path.read_text())] == [BASELINE]
+    assert not list(temporary.glob("distkern-speech-*"))
+
+
+@pytest.mark.slow
+def test_a_table_that_cannot_be_printed_is_no_traceback(digits_file: Path) -> None:
+    device = Path("/dev/full")
+    if not device.is_char_device():
+        pytest.skip("there is no device that is always full")
+    chosen = ["--takes", "6", "--split", "takes", "--model", BASELINE]
+    with device.open("w") as full:
+        finished = subprocess.run(
+            [sys.executable, "-m", "examples.speech", "--data", str(digits_file), *chosen],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=500,
+        )
+    assert finished.returncode == 1
+    assert "Error: the table cannot be printed: No space left on device" in finished.stderr
+    assert "Traceback" not in finished.stderr
 
 
 @pytest.mark.slow

@@ -68,6 +68,10 @@ distributed:
 YAML
 export DASK_CONFIG=$shared/dask.yaml
 export DASK_LOGGING__DISTRIBUTED=warning
+# Before Python 3.12 a process can stop for ever while dask samples its frames.
+if python3 -c 'import sys; sys.exit(sys.version_info >= (3, 12))'; then
+  export DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED=false
+fi
 
 dask scheduler --port 0 --dashboard-address :0 --scheduler-file "$shared/scheduler.json" &
 scheduler=$!

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+from zlib import error as ZlibError
 
 import numpy as np
 from numpy.typing import NDArray
+
+from distkern.errors import DataError
+from examples.speech.topology import N_DIGITS
 
 Samples = NDArray[np.float32]
 
@@ -21,6 +27,14 @@ QUIET_SECONDS = 0.02
 """Length of the pieces among which the quietest says how loud a pause is."""
 
 FULL_SCALE = 32768.0
+
+LEAST_RATE = 8000
+"""Samples a second that hold speech."""
+
+FACTS = ("digit", "speaker", "take")
+"""Arrays with a number a recording."""
+
+ARRAYS = ("audio", "offsets", *FACTS, "rate")
 
 
 @dataclass(frozen=True)
@@ -61,16 +75,23 @@ class Corpus:
 
     @classmethod
     def load(cls, path: Path) -> Corpus:
-        """Read an npz file with `audio`, `offsets`, `digit`, `speaker`, `take` and `rate`."""
-        with path.open("rb") as file, np.load(file) as arrays:
-            audio = arrays["audio"].astype(np.float32) / FULL_SCALE
-            ends = arrays["offsets"]
-            facts = zip(arrays["digit"], arrays["speaker"], arrays["take"], strict=True)
-            recordings = tuple(
-                Recording(audio[ends[i] : ends[i + 1]], int(digit), int(speaker), int(take))
-                for i, (digit, speaker, take) in enumerate(facts)
-            )
-            return cls(recordings, int(arrays["rate"]))
+        """Read an npz file with `audio`, `offsets`, `digit`, `speaker`, `take` and `rate`.
+
+        Raises
+        ------
+        DataError
+            The file is no such file, or its arrays do not belong together.
+        """
+        arrays = _read(path)
+        _check(arrays, path)
+        audio = arrays["audio"].astype(np.float32) / FULL_SCALE
+        ends = arrays["offsets"]
+        facts = zip(*(arrays[name] for name in FACTS), strict=True)
+        recordings = tuple(
+            Recording(audio[ends[i] : ends[i + 1]], int(digit), int(speaker), int(take))
+            for i, (digit, speaker, take) in enumerate(facts)
+        )
+        return cls(recordings, int(arrays["rate"]))
 
     def with_takes(self, count: int) -> Corpus:
         """Return the first takes of every digit and speaker."""
@@ -80,6 +101,48 @@ class Corpus:
     def speakers(self) -> tuple[int, ...]:
         """Who speaks, in order."""
         return tuple(sorted({recording.speaker for recording in self.recordings}))
+
+
+def _read(path: Path) -> dict[str, NDArray[Any]]:
+    wanted = f"{', '.join(ARRAYS[:-1])} and {ARRAYS[-1]}"
+    try:
+        with path.open("rb") as file, np.load(file) as arrays:
+            missing = [name for name in ARRAYS if name not in arrays]
+            if not missing:
+                return {name: arrays[name] for name in ARRAYS}
+    except (BadZipFile, EOFError, TypeError, ValueError, ZlibError) as error:
+        raise DataError(f"{str(path)!r} is no npz file with {wanted}", kind="not-recordings") from error
+    raise DataError(
+        f"{str(path)!r} has no {', '.join(missing)}: it must be an npz file with {wanted}", kind="not-recordings"
+    )
+
+
+def _check(arrays: dict[str, NDArray[Any]], path: Path) -> None:
+    """Refuse arrays from which words would be cut that nobody said."""
+
+    def refuse(what: str) -> DataError:
+        return DataError(f"{str(path)!r}: {what}", kind="not-recordings")
+
+    audio, ends, rate = arrays["audio"], arrays["offsets"], arrays["rate"]
+    if audio.dtype != np.int16 or audio.ndim != 1:
+        raise refuse(f"audio is {audio.dtype} of shape {audio.shape}: it must be int16 of one dimension, one channel")
+    for name in ("offsets", *FACTS):
+        if arrays[name].dtype.kind not in "iu" or arrays[name].ndim != 1:
+            raise refuse(
+                f"{name} is {arrays[name].dtype} of shape {arrays[name].shape}: it must be integers of one dimension"
+            )
+    counts = {name: len(arrays[name]) for name in FACTS}
+    if set(counts.values()) != {len(ends) - 1} or len(ends) < 2:
+        raise refuse(
+            f"offsets has {len(ends)} entries, and {', '.join(f'{name} {count}' for name, count in counts.items())}: "
+            "there must be a recording at least, and one offset more than recordings"
+        )
+    if ends[0] < 0 or ends[-1] > len(audio) or (ends[1:] <= ends[:-1]).any():
+        raise refuse(f"offsets must rise, from recording to recording, within the {len(audio)} samples of audio")
+    if not 0 <= arrays["digit"].min() <= arrays["digit"].max() < N_DIGITS:
+        raise refuse(f"digit has {arrays['digit'].min()} to {arrays['digit'].max()}: the digits are 0 to 9")
+    if rate.shape or rate.dtype.kind not in "iu" or rate < LEAST_RATE:
+        raise refuse(f"rate is {rate}: it must be a whole number of samples a second, {LEAST_RATE} or more")
 
 
 def alone(recordings: Sequence[Recording], rate: int, seed: int) -> list[Utterance]:

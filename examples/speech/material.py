@@ -66,6 +66,10 @@ class Material:
         Training strings; test recordings one by one, and joined.
     stay : array, shape (N_STATES,)
         Probability of each state to be followed by itself.
+    normalised : Normalisation
+        By the training frames.
+    context : Context
+        The projection that was trained on them.
     """
 
     store: distkern.Dataset
@@ -73,6 +77,8 @@ class Material:
     digits: Utterances
     strings: Utterances
     stay: NDArray[np.float64]
+    normalised: Normalisation
+    context: Context
 
     @property
     def log_priors(self) -> NDArray[np.float64]:
@@ -113,7 +119,7 @@ def prepare(split: Split, rate: int, rounds: int, folder: Path, seed: int) -> Ma
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / "frames.zarr", train.frames, train.states)
     store = _write(folder / "context.zarr", train.context, train.states)
-    return Material(store, train, look(isolated), look(connected), aligner.stay)
+    return Material(store, train, look(isolated), look(connected), aligner.stay, normalised, context)
 
 
 def _hear(utterance: Utterance, rate: int) -> Heard:

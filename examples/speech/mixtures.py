@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.mixture import GaussianMixture
+from threadpoolctl import threadpool_limits
 
 from examples.speech.emissions import Scores
 from examples.speech.features import Frames
@@ -55,20 +56,9 @@ class GaussianMixtures:
         seed : int
             For the first clusters.
         """
-        mixtures = []
-        for state in range(N_STATES):
-            own = frames[states == state]
-            if len(own) == 1:  # which is too few for scikit-learn
-                own = np.repeat(own, 2, axis=0)
-            mixture = GaussianMixture(
-                max(1, min(n_mixtures, len(own) // 2)),
-                covariance_type="diag",
-                reg_covar=LEAST_VARIANCE,
-                max_iter=STEPS,
-                tol=1e-2,
-                random_state=seed,
-            )
-            mixtures.append(mixture.fit(own))
+        # On a few hundred frames threads gain nothing, wait for each other on busy processors, and change last bits.
+        with threadpool_limits(1):
+            mixtures = [_mixture(frames[states == state], n_mixtures, seed) for state in range(N_STATES)]
         means = np.concatenate([mixture.means_ for mixture in mixtures], dtype=np.float64)
         precisions = np.concatenate([mixture.precisions_ for mixture in mixtures], dtype=np.float64)
         weights = np.concatenate([mixture.weights_ for mixture in mixtures], dtype=np.float64)
@@ -91,3 +81,18 @@ class GaussianMixtures:
     def n_gaussians(self) -> int:
         """Gaussians of all states."""
         return len(self.constants)
+
+
+def _mixture(frames: Frames, n_mixtures: int, seed: int) -> GaussianMixture:
+    """Train the Gaussians of a state."""
+    if len(frames) == 1:  # which is too few for scikit-learn
+        frames = np.repeat(frames, 2, axis=0)
+    mixture = GaussianMixture(
+        max(1, min(n_mixtures, len(frames) // 2)),
+        covariance_type="diag",
+        reg_covar=LEAST_VARIANCE,
+        max_iter=STEPS,
+        tol=1e-2,
+        random_state=seed,
+    )
+    return mixture.fit(frames)

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from distkern.errors import DataError
 from examples.speech.corpus import Corpus, Recording
+from examples.speech.topology import N_DIGITS
 
 TEST_TAKES = 5
 """The set's own test split: the first takes of every digit and speaker."""
+
+LEAST_SECONDS = 0.1
+"""Shortest recording: every state of its word takes a frame."""
 
 KINDS = ("takes", "left-out", "per-speaker")
 
@@ -40,6 +45,36 @@ def splits(corpus: Corpus, kind: str) -> Iterator[Split]:
         others = tuple(recording for recording in corpus.recordings if recording.speaker != speaker)
         name = f"{kind} {speaker}"
         yield Split(name, others, own) if kind == "left-out" else _by_take(name, own)
+
+
+def check(split: Split, rate: int) -> None:
+    """Refuse a split that no recogniser of all digits can be trained on and tested with.
+
+    Raises
+    ------
+    DataError
+        A digit is missing, nothing is left to test with, or a recording is too short for the states of a word.
+    """
+    absent = sorted(set(range(N_DIGITS)) - {recording.digit for recording in split.train})
+    if absent:
+        raise DataError(
+            f"split {split.name}: no recording to train on says {', '.join(map(str, absent))}; takes 0 to "
+            f"{TEST_TAKES - 1} are tests where a speaker trains too, and left-out needs two speakers or more",
+            kind="missing-digits",
+        )
+    if not split.test:
+        raise DataError(
+            f"split {split.name}: no recording is left to test with, where takes 0 to {TEST_TAKES - 1} are tests",
+            kind="nothing-to-test",
+        )
+    shortest = min((*split.train, *split.test), key=lambda recording: len(recording.samples))
+    if len(shortest.samples) < LEAST_SECONDS * rate:
+        raise DataError(
+            f"split {split.name}: digit {shortest.digit}, take {shortest.take} of speaker {shortest.speaker} has "
+            f"{len(shortest.samples)} samples, {1000 * len(shortest.samples) / rate:.0f} ms: recordings must have "
+            f"{1000 * LEAST_SECONDS:.0f} ms or more",
+            kind="too-short",
+        )
 
 
 def _by_take(name: str, recordings: tuple[Recording, ...]) -> Split:

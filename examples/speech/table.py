@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from io import StringIO
+from pathlib import Path
 from statistics import mean, stdev
 
 import click
@@ -10,6 +15,7 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
+from distkern.errors import StoreError
 from examples.speech.experiment import Result
 
 COLUMNS: dict[str, tuple[str, Callable[[Result], float]]] = {
@@ -29,8 +35,8 @@ COLUMNS: dict[str, tuple[str, Callable[[Result], float]]] = {
 
 def print_results(results: Sequence[Result]) -> None:
     """Print a table of every kind of split: means, and in parentheses standard deviations over its speakers."""
-    console = Console(width=240)
     for kind in dict.fromkeys(_kind(result) for result in results):
+        console = Console(file=(text := StringIO()), width=240)
         own = [result for result in results if _kind(result) == kind]
         table = Table(box=MARKDOWN)
         table.add_column(kind)
@@ -38,9 +44,27 @@ def print_results(results: Sequence[Result]) -> None:
             table.add_column(column, justify="right")
         for model in dict.fromkeys(result.model for result in own):
             table.add_row(model, *_cells([result for result in own if result.model == model]))
-        with console.capture() as printed:
-            console.print(table)
-        click.echo(printed.get().strip() + "\n")
+        console.print(table)
+        click.echo(text.getvalue().strip() + "\n")
+
+
+def write_results(path: Path, results: Sequence[Result]) -> None:
+    """Write the figures to a JSON file, whole or not at all.
+
+    Raises
+    ------
+    StoreError
+        The file cannot be written.
+    """
+    text = json.dumps([asdict(result) for result in results], indent=2) + "\n"
+    # A pipe or a device is written to, since it would be gone if another file took its place.
+    part = path.with_name(f"{path.name}.part") if path.is_file() or not path.exists() else path
+    try:
+        part.write_text(text)
+        if part != path:
+            os.replace(part, path)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}", kind="not-writable") from error
 
 
 def _kind(result: Result) -> str:

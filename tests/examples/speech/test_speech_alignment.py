@@ -7,6 +7,7 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import norm
 from sklearn.mixture import GaussianMixture
+from threadpoolctl import threadpool_limits
 
 from examples.speech.alignment import Aligner, Heard, split
 from examples.speech.mixtures import LEAST_VARIANCE, STEPS, TILE_FRAMES, GaussianMixtures
@@ -128,3 +129,17 @@ def test_states_of_few_frames_have_few_gaussians(n_each: int, gaussians: int) ->
     mixtures = GaussianMixtures.fit(frames, states, 8, 0)
     assert mixtures.n_gaussians == gaussians * N_STATES
     assert np.isfinite(mixtures(frames)).all()
+
+
+def test_mixtures_are_the_same_with_any_number_of_threads() -> None:
+    """And take no part in the wait of many threads for few processors."""
+    rng = np.random.default_rng(0)
+    states = np.repeat(np.arange(N_STATES), np.where(np.arange(N_STATES) % 20, 8, 3000))
+    frames = rng.standard_normal((len(states), 39)).astype(np.float32)
+    mixtures = []
+    for threads in (1, 4):
+        with threadpool_limits(threads):
+            mixtures.append(GaussianMixtures.fit(frames, states, 8, 0))
+    one, four = mixtures
+    np.testing.assert_array_equal(one.means, four.means)
+    np.testing.assert_array_equal(one.constants, four.constants)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -139,7 +140,9 @@ def some_file(tmp_path: Path) -> Path:
     [
         ("--takes", 5, "5 is not in the range x>=6"),
         ("--centers", 0, "0 is not in the range x>=1"),
-        ("--seed", -1, "-1 is not in the range x>=0"),
+        ("--seed", -1, "-1 is not in the range"),
+        ("--seed", 2**32, "4294967296 is not in the range"),
+        ("--json", "", "is a folder"),
         ("--model", "HMM", "'OROLS shared centres'"),
         ("--split", "speakers", "'per-speaker'"),
         ("--colour", "red", "No such option"),
@@ -163,14 +166,124 @@ def test_a_folder_that_is_not_there_is_refused_before_anything_is_read(some_file
     assert "there is no folder" in text
 
 
-@pytest.mark.parametrize("content", ["one array", "another archive", "text", "cut short"])
+def test_a_folder_that_cannot_be_made_is_refused_before_anything_is_trained(digits_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    text = refused("--data", digits_file, "--folder", tmp_path / "file" / "stores")
+    assert "--folder" in text
+    assert "cannot be used: Not a directory" in " ".join(text.split())
+
+
+def test_what_is_named_twice_is_measured_once(some_file: Path) -> None:
+    """Or the mean over twice the same would be printed as if over speakers."""
+    twice = ["--split", "takes", "--model", SHARED, "--model", BASELINE] * 2
+    options = main.make_context("speech", ["--data", str(some_file), *twice]).params
+    assert options["kinds"] == ("takes",)
+    assert options["models"] == (SHARED, BASELINE)
+
+
+def test_without_the_extra_the_command_says_what_to_install() -> None:
+    """None in the place of a module is what Python takes for one that is not there."""
+    absent = (
+        "import runpy, sys; sys.modules['librosa'] = None; runpy.run_module('examples.speech', run_name='__main__')"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", absent], cwd=ROOT, capture_output=True, text=True, check=False, timeout=100
+    )
+    assert finished.returncode == 1
+    assert "(librosa)" in finished.stderr
+    assert "pip install -e '.[speech]'" in finished.stderr
+    assert "Traceback" not in finished.stderr
+
+
+def test_a_speaker_cannot_be_left_out_of_one(digits_file: Path, tmp_path: Path) -> None:
+    with np.load(digits_file) as given:
+        arrays = {name: given[name] for name in given}
+    path = tmp_path / "one.npz"
+    np.savez(path, **{**arrays, "speaker": arrays["speaker"] * 0})
+    text = " ".join(refused("--data", path).split())
+    assert "split left-out 0: no recording to train on" in text
+    assert "left-out needs two speakers" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_was_measured_before_an_interruption_is_printed_and_written(
+    number: signal.Signals, digits_file: Path, tmp_path: Path
+) -> None:
+    path, temporary = tmp_path / "figures.json", tmp_path / "temporary"
+    temporary.mkdir()
+    chosen = ["--split", "takes", "--model", BASELINE, "--model", "NPD one-vs-one", "--json", str(path)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "examples.speech", "--data", str(digits_file), *chosen],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell in the background has it ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:
+        assert process.stderr is not None
+        said = ""
+        while "NPD one-vs-one: " not in said:
+            letter = process.stderr.read(1)
+            assert letter, said
+            said += letter
+        assert list(temporary.glob("distkern-speech-*"))
+        process.send_signal(number)
+        printed, rest = process.communicate(timeout=100)
+    assert process.returncode == 1
+    assert "Aborted!" in rest
+    assert "Traceback" not in rest
+    assert set(rows(printed)) >= {"takes", BASELINE}
+    assert "NPD one-vs-one" not in printed
+    assert [result["model"] for result in json.loads(path.read_text())] == [BASELINE]
+    assert not list(temporary.glob("distkern-speech-*"))
+
+
+@pytest.mark.slow
+def test_a_table_that_cannot_be_printed_is_no_traceback(digits_file: Path) -> None:
+    device = Path("/dev/full")
+    if not device.is_char_device():
+        pytest.skip("there is no device that is always full")
+    chosen = ["--takes", "6", "--split", "takes", "--model", BASELINE]
+    with device.open("w") as full:
+        finished = subprocess.run(
+            [sys.executable, "-m", "examples.speech", "--data", str(digits_file), *chosen],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=500,
+        )
+    assert finished.returncode == 1
+    assert "Error: the table cannot be printed: No space left on device" in finished.stderr
+    assert "Traceback" not in finished.stderr
+
+
+@pytest.mark.slow
+def test_a_folder_with_something_else_in_it_is_left_alone(digits_file: Path, tmp_path: Path) -> None:
+    note = tmp_path / "takes" / "frames.zarr" / "note.txt"
+    note.parent.mkdir(parents=True)
+    note.write_text("mine")
+    finished = run("--data", digits_file, "--takes", 6, "--split", "takes", "--model", BASELINE, "--folder", tmp_path)
+    assert finished.returncode == 3
+    assert "Error: " in finished.stderr
+    assert "frames.zarr exists and is not of the kind" in finished.stderr
+    assert "Traceback" not in finished.stderr
+    assert note.read_text() == "mine"
+
+
+@pytest.mark.parametrize("content", ["one array", "another archive", "text", "cut short", "nothing"])
 def test_a_file_without_recordings_is_refused(content: str, some_file: Path, tmp_path: Path) -> None:
     path = tmp_path / "given.npz"
     if content == "one array":
         with path.open("wb") as file:
             np.save(file, np.zeros(3))
-    elif content == "text":
-        path.write_text("digits")
+    elif content in ("text", "nothing"):
+        path.write_text("digits" if content == "text" else "")
     else:
         archive = some_file.read_bytes()
         path.write_bytes(archive[: len(archive) // 2] if content == "cut short" else archive)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from distkern.errors import DataError
 from examples.speech.corpus import PAUSE_SECONDS, Corpus, Recording, Utterance, alone, strings
 
 RATE = 1000
@@ -139,6 +141,56 @@ def test_a_corpus_is_read_from_a_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(corpus.recordings[0].samples, np.array([0.5, -1.0], dtype=np.float32))
     np.testing.assert_array_equal(corpus.recordings[1].samples * 32768, [1, 2, 3])
     assert corpus.recordings[2].samples.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("audio", np.zeros(6, dtype=np.float32), "audio is float32 of shape (6,): it must be int16"),
+        ("audio", np.zeros((6, 2), dtype=np.int16), "one channel"),
+        ("audio", np.zeros(5, dtype=np.int16), "within the 5 samples"),
+        ("offsets", np.array([0, 2, 2, 6]), "offsets must rise"),
+        ("offsets", np.array([6, 5, 2, 0]), "offsets must rise"),
+        ("offsets", np.array([-1, 2, 5, 6]), "offsets must rise"),
+        ("offsets", np.array([0, 2, 5]), "offsets has 3 entries, and digit 3"),
+        ("offsets", np.array([0.0, 2.0, 5.0, 6.0]), "offsets is float64"),
+        ("digit", np.array([7, 10, 9]), "digit has 7 to 10"),
+        ("digit", np.array([7, -1, 9]), "digit has -1 to 9"),
+        ("digit", np.array([7.5, 0.5, 9.5]), "digit is float64"),
+        ("take", np.array([0, 6]), "take 2"),
+        ("speaker", np.array(["ann", "bob", "ann"]), "speaker is <U3"),
+        ("rate", np.array(4000), "rate is 4000"),
+        ("rate", np.array(8000.5), "rate is 8000.5"),
+        ("rate", np.array([8000, 8000]), "rate is [8000 8000]"),
+    ],
+)
+def test_arrays_that_do_not_belong_together_are_refused(
+    name: str, value: np.ndarray, said: str, tmp_path: Path
+) -> None:
+    path = corpus_file(tmp_path / "digits.npz")
+    with np.load(path) as given:
+        arrays = {**given, name: value}
+    np.savez(path, **arrays)
+    with pytest.raises(DataError, match=re.escape(said)) as caught:
+        Corpus.load(path)
+    assert "digits.npz" in str(caught.value)
+
+
+def test_a_file_without_recordings_in_it_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "digits.npz"
+    none = np.zeros(0, dtype=np.int16)
+    np.savez(path, audio=none, offsets=np.zeros(1, dtype=int), digit=none, speaker=none, take=none, rate=8000)
+    with pytest.raises(DataError, match="a recording at least"):
+        Corpus.load(path)
+
+
+def test_arrays_that_are_missing_are_named(tmp_path: Path) -> None:
+    path = corpus_file(tmp_path / "digits.npz")
+    with np.load(path) as given:
+        arrays = {name: given[name] for name in given if name not in ("take", "rate")}
+    np.savez(path, **arrays)
+    with pytest.raises(DataError, match="has no take, rate"):
+        Corpus.load(path)
 
 
 def test_the_first_takes_of_a_corpus(tmp_path: Path) -> None:

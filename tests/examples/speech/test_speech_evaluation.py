@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from time import perf_counter, sleep
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from distkern.errors import DataError, StoreError
+from examples.speech.acoustic import AcousticModel
 from examples.speech.corpus import Corpus, Recording
 from examples.speech.decoder import Decoder
 from examples.speech.evaluation import (
@@ -22,9 +27,10 @@ from examples.speech.evaluation import (
     tuned,
     word_errors,
 )
-from examples.speech.experiment import Result
-from examples.speech.splits import splits
-from examples.speech.table import COLUMNS, print_results
+from examples.speech.experiment import Result, trained
+from examples.speech.material import Utterances
+from examples.speech.splits import Split, check, splits
+from examples.speech.table import COLUMNS, print_results, write_results
 from examples.speech.topology import N_STATES, SILENCE, states_of
 
 words = st.lists(st.integers(0, 9), min_size=1, max_size=6).map(tuple)
@@ -168,6 +174,55 @@ def test_each_speaker_alone() -> None:
         assert facts(split.train) == {(d, speaker, t) for d in range(2) for t in range(5, 8)}
 
 
+RATE = 8000
+
+TEN = tuple(Recording(np.zeros(RATE, dtype=np.float32), digit, 3, take) for digit in range(10) for take in (0, 7))
+
+
+@pytest.mark.parametrize(
+    ("split", "said"),
+    [
+        (Split("takes", tuple(one for one in TEN if one.digit not in (4, 9)), TEN), "to train on says 4, 9;"),
+        (Split("left-out 3", (), TEN), "left-out needs two speakers or more"),
+        (Split("takes", TEN, ()), "no recording is left to test with"),
+        (
+            Split("takes", TEN, (*TEN, replace(TEN[5], samples=np.zeros(400, dtype=np.float32)))),
+            "digit 2, take 7 of speaker 3 has 400 samples, 50 ms: recordings must have 100 ms",
+        ),
+    ],
+)
+def test_splits_that_no_recogniser_can_be_trained_on_are_refused(split: Split, said: str) -> None:
+    with pytest.raises(DataError, match=said) as caught:
+        check(split, RATE)
+    assert f"split {split.name}: " in str(caught.value)
+
+
+def test_a_split_with_all_digits_is_fine() -> None:
+    check(Split("takes", TEN, TEN[:1]), RATE)
+
+
+class Late:
+    """Emission scores that need something first."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __call__(self, frames: np.ndarray) -> np.ndarray:
+        sleep(self.seconds)
+        self.seconds = 0.0
+        return np.zeros((len(frames), N_STATES))
+
+
+def test_what_a_model_makes_before_its_first_score_belongs_to_its_training() -> None:
+    frames = (np.zeros((4, 39), dtype=np.float32),)
+    digits = Utterances(((1,),), frames, frames, (np.zeros(4, dtype=np.intp),))
+    model, seconds = trained(lambda: AcousticModel(Late(0.3), "frames", 1), digits)
+    assert seconds >= 0.3
+    started = perf_counter()
+    model.emissions(frames[0])
+    assert perf_counter() - started < seconds
+
+
 def result(model: str, split: str, error: float) -> Result:
     return Result(model, split, error, 1.25, Words(200, 3, 2, 1), 20.0, 655, 12.3, Speed(2.5e6, 301.2))
 
@@ -200,3 +255,34 @@ def test_results_are_figures_that_json_takes() -> None:
     figures = json.loads(json.dumps(asdict(result("GMM", "takes", 40.0))))
     assert figures["strings"] == {"words": 200, "substitutions": 3, "insertions": 2, "deletions": 1}
     assert figures["speed"]["times_real_time"] == 301.2
+
+
+def test_figures_are_written_anew_and_whole(tmp_path: Path) -> None:
+    path = tmp_path / "figures.json"
+    for errors in ([40.0], [40.0, 30.0]):
+        write_results(path, [result("GMM", "takes", error) for error in errors])
+        assert [one["frame_error"] for one in json.loads(path.read_text())] == errors
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def in_the_way(folder: Path) -> Path:
+    (folder / "figures.json.part").mkdir()
+    (folder / "figures.json").write_text("before")
+    return folder / "figures.json"
+
+
+@pytest.mark.parametrize("place", [in_the_way, lambda folder: folder / "none" / "figures.json"])
+def test_figures_that_cannot_be_written_leave_what_was_there(place: Callable[[Path], Path], tmp_path: Path) -> None:
+    path = place(tmp_path)
+    with pytest.raises(StoreError, match=r"figures\.json cannot be written: "):
+        write_results(path, [result("GMM", "takes", 40.0)])
+    assert not path.exists() or path.read_text() == "before"
+
+
+def test_a_device_is_written_to_and_not_replaced() -> None:
+    device = Path("/dev/full")
+    if not device.is_char_device():
+        pytest.skip("there is no device that is always full")
+    with pytest.raises(StoreError, match="No space left"):
+        write_results(device, [result("GMM", "takes", 40.0)])
+    assert device.is_char_device()

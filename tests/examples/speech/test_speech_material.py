@@ -48,6 +48,16 @@ def test_training_frames_are_normalised(material: Material) -> None:
     np.testing.assert_allclose(frames.std(axis=0), 1, atol=1e-4)
 
 
+def test_test_frames_are_normalised_by_the_training_frames(material: Material) -> None:
+    """And projected by what was trained on those: a recording that comes later is heard in the same way."""
+    assert abs(np.concatenate(material.digits.frames).mean(axis=0)).max() > 0.05
+    for utterances in all_of(material):
+        for frames, context in zip(utterances.frames, utterances.context, strict=True):
+            np.testing.assert_array_equal(material.context(frames), context)
+    raw = np.concatenate(material.train.frames) * material.normalised.deviation + material.normalised.mean
+    np.testing.assert_allclose(raw.mean(axis=0), material.normalised.mean, atol=1e-3)
+
+
 def test_the_store_holds_the_context_and_state_of_every_training_frame(material: Material) -> None:
     store, train = material.store, material.train
     assert store.n_rows == train.n_frames

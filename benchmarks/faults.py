@@ -6,7 +6,6 @@ same bits, in time, and nothing left on the workers.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import random
@@ -26,6 +25,7 @@ import zarr
 from benchmarks import generated
 from benchmarks.fault_driver import Settings
 from distkern.scheduler import local_client
+from distkern.scheduler.workers import ask_workers
 from distkern.storage import RunDirectory
 
 KINDS = ("kill", "kill-in-load", "kill-in-replay", "kill-all", "freeze", "kill-driver", "reads-fail")
@@ -209,16 +209,8 @@ class Campaign:
 
     def _held_now(self) -> list[str] | None:
         """Ask the workers what they hold; None where one keeps the answer back, as one that is being killed may."""
-
-        async def ask() -> dict[str, list[str]]:
-            return dict(await self._client.run(_held, on_error="ignore", asynchronous=True))
-
-        asked = asyncio.run_coroutine_threadsafe(ask(), self._client.loop.asyncio_loop)
-        try:
-            return [item for items in asked.result(ANSWER_SECONDS).values() for item in items]
-        except TimeoutError:
-            asked.cancel()
-            return None
+        answers = ask_workers(self._client, _held, ANSWER_SECONDS)
+        return None if answers is None else [item for items in answers.values() for item in items]
 
 
 def _held() -> list[str]:

@@ -18,7 +18,7 @@ _EXPORTS = {
     "PassPlan": "pass_plan",
     "count_targets": "running",
     "plan_job": "running",
-    "plan_search": "search_plan",
+    "SearchRoom": "search_plan",
     "Finish": "cross_validation",
     "SearchResult": "searching",
     "problem_counts": "running",

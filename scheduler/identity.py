@@ -27,6 +27,11 @@ AFTERWARDS = "refit"
 """The one setting that a training has no part in: it follows from the path."""
 
 
+def journal_note(job: TrainingJob) -> dict[str, Any]:
+    """Return what a driver's journal says of its training: where it is another, the run was extended."""
+    return {EXTENSIBLE: job.max_centers}
+
+
 def identity_of(job: TrainingJob, source: BlockSource) -> dict[str, Any]:
     """Describe a training by what decides its result.
 

@@ -17,7 +17,7 @@ from distkern.events import EventBus, RunResumed
 from distkern.scheduler.answer_records import Record, decode, encode
 from distkern.scheduler.answers import Answer
 from distkern.scheduler.backends import Backend
-from distkern.scheduler.identity import EXTENSIBLE, identity_of, require_same
+from distkern.scheduler.identity import identity_of, journal_note, require_same
 from distkern.scheduler.loading import read_block, require_unchanged
 from distkern.scheduler.messages import Begin, Message, Step, digest
 from distkern.scheduler.threads import map_tiles
@@ -73,7 +73,7 @@ class RunStore:
             require_same(described if isinstance(described, dict) else {}, identity, str(directory.path))
             self.run_id = str(kept.get("run_id"))
             directory.restart()
-        self._note = {EXTENSIBLE: job.max_centers}
+        self._note = journal_note(job)
         self._journal = Journal.claim(directory.path)
         self.incarnation = self._journal.incarnation
         try:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
-from distkern.kernels import Kernel
-from distkern.scheduler.cross_validation import VARIED
 from distkern.scheduler.memory import Workload
 from distkern.scheduler.plan import SearchPlan, TrainingPlan
 from distkern.scheduler.running import plan_job
@@ -19,34 +16,17 @@ MODELS_IN_MEMORY = 20
 """Models trained side by side on arrays in memory: of 5 to 50, 10 and 20 took the least time each (7494 rows)."""
 
 
-def alike(jobs: Sequence[TrainingJob]) -> list[list[int]]:
-    """Group the settings that the same blocks can serve, each group in order."""
-    groups: dict[tuple[Any, ...], list[int]] = {}
-    for index, job in enumerate(jobs):
-        kernel = job.kernel.stationary if isinstance(job.kernel, Kernel) else job.kernel
-        fixed = tuple(getattr(job, f.name) for f in fields(job) if f.name not in VARIED)
-        # Rows that are held out for one setting would be missed by another.
-        groups.setdefault((kernel, job.stop == "validation", *fixed), []).append(index)
-    return list(groups.values())
-
-
-def widest(jobs: Sequence[TrainingJob]) -> TrainingJob:
-    """Return a job that needs as much memory as any of `jobs`."""
-    job = max(jobs, key=lambda job: job.max_centers)
-    return replace(job, sigma=max(jobs, key=lambda job: job.n_widths).sigma)
-
-
-class Room:
+class SearchRoom:
     """How many models of settings that share blocks have room side by side, each outside one fold.
 
     Parameters
     ----------
     jobs : sequence of TrainingJob
-        The settings.
+        The settings, alike but for what `cross_validate` may vary.
     n_folds : int
         Folds.
     work : Workload
-        Shapes of a training of the widest of them.
+        Shapes of a training of one of them.
     facts, factors, memory_limit
         As for `plan_job`.
     """
@@ -56,14 +36,17 @@ class Room:
         jobs: Sequence[TrainingJob],
         n_folds: int,
         work: Workload,
-        facts: WorkerFacts | None,
-        factors: str,
-        memory_limit: int | None,
+        facts: WorkerFacts | None = None,
+        *,
+        factors: str = "auto",
+        memory_limit: int | None = None,
     ) -> None:
-        self._widest = widest(jobs)
+        widest = max(jobs, key=lambda job: job.max_centers)
+        self._widest = replace(widest, sigma=max(jobs, key=lambda job: job.n_widths).sigma)
         self._n_folds, self._work = n_folds, work
         self._facts, self._factors, self._memory_limit = facts, factors, memory_limit
-        self.most = self._most(len(jobs) * n_folds)
+        self._models = len(jobs) * n_folds
+        self.most = self._most()
         """Models that have room."""
 
     def plan(self, count: int) -> TrainingPlan:
@@ -73,9 +56,15 @@ class Room:
         work = replace(self._work, n_problems=count * self._work.n_problems, memberships=taking)
         return plan_job(self._widest, work, self._facts, factors=self._factors, memory_limit=self._memory_limit)
 
-    def _most(self, models: int) -> int:
+    @property
+    def whole(self) -> SearchPlan:
+        """The search over all settings and folds."""
+        return SearchPlan(models=self._models, at_a_time=self.most, largest=self.plan(self.most))
+
+    def _most(self) -> int:
         # Where a pass costs nothing, fewer problems at a time stay in the processor's cache from one exchange to the
         # next; where it costs a read, a setting has all its folds in one, if need be with row matrices in scratch.
+        models = self._models
         if self._work.inline:
             models = min(models, max(self._n_folds, MODELS_IN_MEMORY))
         fitting = _largest(self._n_folds, lambda count: self._fixed_fits(self.plan(count)))
@@ -95,29 +84,3 @@ class Room:
 def _largest(most: int, holds: Callable[[int], bool]) -> int:
     """Return the largest number up to `most` that something holds for, which holds for all smaller ones; 0 if none."""
     return bisect_left(range(1, most + 1), True, key=lambda number: not holds(number))
-
-
-def plan_search(
-    jobs: Sequence[TrainingJob],
-    n_folds: int,
-    work: Workload,
-    facts: WorkerFacts | None = None,
-    *,
-    factors: str = "auto",
-    memory_limit: int | None = None,
-) -> SearchPlan:
-    """Plan a search over settings that share blocks.
-
-    Parameters
-    ----------
-    jobs : sequence of TrainingJob
-        One a setting, alike but for what `cross_validate` may vary.
-    n_folds : int
-        Folds.
-    work : Workload
-        Shapes of a training of the widest of them.
-    facts, factors, memory_limit
-        As for `plan_job`.
-    """
-    room = Room(jobs, n_folds, work, facts, factors, memory_limit)
-    return SearchPlan(models=len(jobs) * n_folds, at_a_time=room.most, largest=room.plan(room.most))

@@ -13,7 +13,7 @@ import numpy as np
 from distkern.errors import JobError
 from distkern.kernels import kernel_from_parameters
 from distkern.scheduler.cross_validation import Finish
-from distkern.scheduler.identity import EXTENSIBLE, identity_of
+from distkern.scheduler.identity import EXTENSIBLE, identity_of, journal_note
 from distkern.scheduler.searching import SearchResult, search_settings
 from distkern.scheduler.training import TrainingJob
 from distkern.storage import Journal, RunDirectory, recorded
@@ -40,7 +40,7 @@ def search_once(
     kept = run.search
     found = None if kept is None or kept.get("of") != name else _restored(kept, (len(jobs), n_folds))
     if found is None:
-        with _driving(run, {EXTENSIBLE: getattr(jobs[0], EXTENSIBLE)}):
+        with _driving(run, journal_note(jobs[0])):
             found = search_settings(jobs, n_folds, source, **how)
         run.write_search({"of": name, **_described(found)})
     return found

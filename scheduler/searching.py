@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from time import perf_counter
 from typing import Any
 
@@ -14,12 +14,12 @@ from distkern.errors import DataError
 from distkern.events import EventBus, Subscriber
 from distkern.kernels import Kernel
 from distkern.scheduler.backends import AnnouncingBackend
-from distkern.scheduler.cross_validation import Finish, cross_validate
+from distkern.scheduler.cross_validation import VARIED, Finish, cross_validate
 from distkern.scheduler.pass_plan import out_of_memory
 from distkern.scheduler.problems import Folds
 from distkern.scheduler.race import Race
 from distkern.scheduler.running import announce_dashboard, make_backend, workload
-from distkern.scheduler.search_plan import Room, alike, widest
+from distkern.scheduler.search_plan import SearchRoom
 from distkern.scheduler.time_limit import TimeLimit
 from distkern.scheduler.training import TrainingJob
 from distkern.scheduler.workers import worker_facts
@@ -134,9 +134,10 @@ def _search(
     n_centers = np.zeros(race.errors.shape, dtype=np.int64)
     kernels: dict[int, Kernel] = {}
     passes = bytes_read = peak = driver_peak = 0
-    for members in alike(jobs):
+    for members in _alike(jobs):
         together = [jobs[i] for i in members]
-        room = Room(together, n_folds, workload(widest(together), source), facts, factors, memory_limit)
+        work = workload(together[0], source)
+        room = SearchRoom(together, n_folds, work, facts, factors=factors, memory_limit=memory_limit)
         while models := race.next_models(members, room.most):
             plan = room.plan(len(models))
             plan.require_fit()
@@ -176,3 +177,14 @@ def _search(
         planned_peak=peak,
         planned_driver_peak=driver_peak,
     )
+
+
+def _alike(jobs: Sequence[TrainingJob]) -> list[list[int]]:
+    """Group the settings that the same blocks can serve, each group in order."""
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for index, job in enumerate(jobs):
+        kernel = job.kernel.stationary if isinstance(job.kernel, Kernel) else job.kernel
+        fixed = tuple(getattr(job, f.name) for f in fields(job) if f.name not in VARIED)
+        # Rows that are held out for one setting would be missed by another.
+        groups.setdefault((kernel, job.stop == "validation", *fixed), []).append(index)
+    return list(groups.values())

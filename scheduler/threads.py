@@ -63,8 +63,8 @@ def tile_pool() -> tuple[ThreadPoolExecutor, int]:
         return _pool, _pool_width
 
 
-def _take_control() -> None:
-    """Have the next thread that asks set the threads of OpenBLAS: later ones would be ignored without a word."""
+def _free_control() -> None:
+    """Let the next thread that asks set the threads of OpenBLAS; others are ignored without a word while one does."""
     OpenBLASController.clear_controlling_thread(force=True)
 
 
@@ -78,7 +78,7 @@ def single_threaded_blas() -> Iterator[None]:
                 import scipy.linalg  # noqa: F401  its BLAS must be loaded before the controller looks
 
                 _controller = ThreadpoolController()
-            _take_control()
+            _free_control()
             _limiter = _controller.limit(limits=1, user_api="blas")
         _limit_users += 1
     try:
@@ -87,10 +87,10 @@ def single_threaded_blas() -> Iterator[None]:
         with _lock:
             _limit_users -= 1
             if _limit_users == 0:
-                _take_control()
+                _free_control()
                 _limiter.restore_original_limits()
                 _limiter = None
-                _take_control()
+                _free_control()
 
 
 def map_tiles(function: Callable[[T], R], tiles: Iterable[T]) -> Iterator[R]:

@@ -79,7 +79,8 @@ def peak_of_workers(client: Any) -> int:
         return 0
     from distkern.scheduler.tasks import peak_rss
 
-    return max(_ask(client, peak_rss, ANSWER_SECONDS).values(), default=0)
+    answers = ask_workers(client, peak_rss, ANSWER_SECONDS) or {}
+    return max(answers.values(), default=0)
 
 
 def hush_workers(client: Any) -> None:
@@ -88,15 +89,18 @@ def hush_workers(client: Any) -> None:
     A worker whose heartbeat meets the scheduler's end writes a traceback, and nobody can do anything about it.
     """
     if client.status == "running":
-        _ask(client, partial(logging.disable, logging.CRITICAL), HUSH_SECONDS)
+        ask_workers(client, partial(logging.disable, logging.CRITICAL), HUSH_SECONDS)
 
 
-def _ask(client: Any, function: Callable[[], Any], seconds: float) -> dict[str, Any]:
-    """Call a function in every worker that answers; nothing where one keeps the answer back for so long."""
+def ask_workers(client: Any, function: Callable[[], Any], seconds: float) -> dict[str, Any] | None:
+    """Call a function on the event loops of all workers; return the answers of those that are there, by address.
+
+    None where a worker keeps its answer back for so many seconds.
+    """
     try:
         answers: dict[str, Any] = client.sync(client._run, function, on_error="ignore", callback_timeout=seconds)
     except (TimeoutError, OSError):
-        return {}
+        return None
     return answers
 
 

@@ -30,6 +30,7 @@ from distkern.scaling import FeatureScaling
 from distkern.scheduler import (
     Finish,
     SearchResult,
+    SearchRoom,
     TimeLimit,
     TrainingJob,
     TrainingPlan,
@@ -38,7 +39,6 @@ from distkern.scheduler import (
     Workload,
     evaluate,
     plan_job,
-    plan_search,
     published,
     run_training,
     search_once,
@@ -147,9 +147,8 @@ class KernelLeastSquares(Projections, BlockEstimator):
         job = self.training_job()
         planned = plan_job(job, work, facts, factors=self.factors, memory_limit=limit)
         if self._searches:
-            search = plan_search(
-                width_jobs(job), int(self.folds), work, facts, factors=self.factors, memory_limit=limit
-            )
+            tried, n_folds = width_jobs(job), int(self.folds)
+            search = SearchRoom(tried, n_folds, work, facts, factors=self.factors, memory_limit=limit).whole
             driver_peak = max(planned.driver_peak, search.largest.driver_peak)
             planned = replace(planned, search=search, driver_peak=driver_peak)
         if not self._classification:

@@ -116,7 +116,7 @@ def main(
                 material = prepare(split, rate, STRING_ROUNDS[kind], place / split.name.replace(" ", "-"), seed)
                 for name in models or (tuple(MODELS) if kind == "takes" else COMPARED):
                     click.echo(f"  {name}: ", nl=False, err=True)
-                    (result,) = measure(material, split.name, [name], sizes, seed)
+                    result = measure(material, split.name, name, sizes, seed)
                     click.echo(
                         f"trained in {result.training_seconds:.0f} s, frame error {result.frame_error:.1f} %, word "
                         f"accuracy {result.strings.accuracy:.2f} %",

@@ -127,7 +127,7 @@ def test_scores_from_the_store_are_those_from_memory(material: Material) -> None
 
 def test_a_measured_model_is_the_trained_one(trained: Trained) -> None:
     name, material = "OROLS shared centres", trained.material
-    (result,) = measure(material, "small", [name], SMALL, 0)
+    result = measure(material, "small", name, SMALL, 0)
     assert (result.model, result.split) == (name, "small")
     assert result.n_centers == SMALL.shared
     model = trained[name]

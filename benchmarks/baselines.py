@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
 from benchmarks.datasets import Split
-from distkern.statistics import weighted_median_distance
+from distkern.numerics.moments import weighted_median_distance
 
 SVM_ROWS = 10_000
 """Rows an SVM is trained on at most: its time grows with the square of the rows, or faster."""

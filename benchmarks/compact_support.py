@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 import distkern
 from benchmarks.datasets import data_folder
-from distkern import compact_support
-from distkern.radial_kernels import Wendland
+from distkern.kernels import near_sums as compact_support
+from distkern.kernels.radial import Wendland
 
 Array = NDArray[np.float64]
 

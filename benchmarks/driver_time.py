@@ -15,15 +15,16 @@ from typing import Any
 import numpy as np
 
 import distkern
-from distkern.events import EventBus
-from distkern.scheduler import memo, tasks
-from distkern.scheduler.cluster import canonical_answers
-from distkern.scheduler.executors import total
-from distkern.scheduler.gathering import FAN_IN
-from distkern.scheduler.log import RunLog
-from distkern.scheduler.memo import Fence
-from distkern.scheduler.messages import Message, canonical
-from distkern.scheduler.training import train
+from distkern.monitoring.events import EventBus
+from distkern.scheduler.blocks import block_registry as memo
+from distkern.scheduler.blocks.block_registry import Fence
+from distkern.scheduler.execution import tasks
+from distkern.scheduler.execution.answer_gathering import FAN_IN
+from distkern.scheduler.execution.dask_executor import canonical_answers
+from distkern.scheduler.execution.executor import total
+from distkern.scheduler.protocol.messages import Message, canonical
+from distkern.scheduler.protocol.run_log import RunLog
+from distkern.scheduler.training.driver_loop import train
 from distkern.storage import ArraySource
 
 

@@ -25,7 +25,7 @@ import zarr
 from benchmarks import generated
 from benchmarks.fault_driver import Settings
 from distkern.scheduler import local_client
-from distkern.scheduler.workers import ask_workers
+from distkern.scheduler.clusters.worker_queries import ask_workers
 from distkern.storage import RunDirectory
 
 KINDS = ("kill", "kill-in-load", "kill-in-replay", "kill-all", "freeze", "kill-driver", "reads-fail")
@@ -215,7 +215,7 @@ class Campaign:
 
 def _held() -> list[str]:
     """Name what this worker process still holds of trainings."""
-    from distkern.scheduler import memo
+    from distkern.scheduler.blocks import block_registry as memo
 
     runs = [f"run {run}" for _, run in memo.held_runs()]
     files = []

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from distkern.scheduler.executors import SerialExecutor
-from distkern.scheduler.messages import Begin, LookaheadStep, ProblemStep, Step
+from distkern.scheduler.execution.executor import SerialExecutor
+from distkern.scheduler.protocol.messages import Begin, LookaheadStep, ProblemStep, Step
 
 
 class FlopCounter:

@@ -11,7 +11,7 @@ import numpy as np
 import distkern
 from benchmarks import generated
 from benchmarks.flops import FlopCounter, counted
-from distkern.events import Event, RunEnded, RunStarted
+from distkern.monitoring.events import Event, RunEnded, RunStarted
 
 
 def gemm_rate(size: int, dtype: str, repeats: int = 3) -> float:

@@ -19,10 +19,10 @@ from sklearn.svm import SVC
 
 import distkern
 from benchmarks.datasets import data_folder
-from distkern.calibration import Calibration, log_softmax
-from distkern.class_gaussians import ClassGaussians
-from distkern.coupling import pairwise_coupling
-from distkern.estimators import outputs
+from distkern.estimators.base import output_functions as outputs
+from distkern.probability.calibration import Calibration, log_softmax
+from distkern.probability.class_gaussians import ClassGaussians
+from distkern.probability.pairwise import pairwise_coupling
 
 Array = NDArray[np.float64]
 

@@ -21,7 +21,12 @@ import numpy as np
 
 import distkern
 from benchmarks import generated
-from distkern.scheduler import block, reduction, rounds, selectors, threads, tiles
+from distkern.scheduler.blocks import block
+from distkern.scheduler.blocks import message_handler as rounds
+from distkern.scheduler.blocks import pool_tiles as tiles
+from distkern.scheduler.runtime import threads
+from distkern.scheduler.runtime import tree_reducer as reduction
+from distkern.scheduler.selectors import pool_selector as selectors
 
 INTERVAL = 0.005
 """Seconds between two looks at the driver."""

@@ -13,7 +13,7 @@ import numpy as np
 
 import distkern
 from benchmarks import generated
-from distkern.scheduler.run_store import RunStore
+from distkern.scheduler.training.run_record import RunStore
 
 
 def run(rows: int, features: int, centers: int, repeats: int, folder: Path | None) -> Iterator[dict[str, Any]]:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from distkern.redaction import redact
+from .redaction import redact
 
 
 class DistkernError(Exception):

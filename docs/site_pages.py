@@ -128,7 +128,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def table_of_keys(section: str) -> str:
     """Return a section of the job file, or the stop reasons, as a Markdown table."""
-    from distkern.cli.parameters import METHODS, model_fields
+    from distkern.cli.job.model_section import METHODS, model_fields
 
     if section == "stop_reasons":
         return table_of_reasons()
@@ -151,7 +151,7 @@ def table_of_keys(section: str) -> str:
 
 def _schema(section: str) -> Any:
     """Return the schema of a section of the job file, such as ``cluster`` or ``cluster.security``."""
-    from distkern.cli.job import Job, Section
+    from distkern.cli.job.job_file import Job, Section
 
     schema: Any = Job
     for name in section.split("."):
@@ -165,14 +165,14 @@ def _schema(section: str) -> Any:
 
 def table_of_reasons() -> str:
     """Return the reasons why selection ends as a Markdown table."""
-    from distkern.stopping import StopReason
+    from distkern.selection.stopping import StopReason
 
     rows = (f"| `{reason}` | {_cell(reason.advice)} |" for reason in StopReason)
     return "\n".join(["| `stop_reason_` | advice |", "|---|---|", *rows])
 
 
 def _all_model_fields() -> dict[str, Any]:
-    from distkern.cli.parameters import METHODS, model_fields
+    from distkern.cli.job.model_section import METHODS, model_fields
 
     fields: dict[str, Any] = {}
     for method in METHODS:

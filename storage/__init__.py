@@ -1,7 +1,7 @@
 """Stores: datasets, block sources, ingest and models. The only room that imports zarr."""
 
-from distkern.storage.blocks import block_boundaries, chunk_rows_for
-from distkern.storage.checks import (
+from .arrays.blocks import block_boundaries, chunk_rows_for
+from .arrays.checks import (
     check_rows_agree,
     check_weights,
     column_name,
@@ -10,30 +10,25 @@ from distkern.storage.checks import (
     require_finite,
     to_numeric,
 )
-from distkern.storage.checksums import differing_arrays, rows_checksum
-from distkern.storage.dataset import Dataset, open_dataset
-from distkern.storage.event_tail import EventTail
-from distkern.storage.ingest import ingest
-from distkern.storage.journal import Driver, Journal, driver_of, recorded
-from distkern.storage.kinds import describe
-from distkern.storage.labels import as_targets, plain_labels
-from distkern.storage.model_store import check_model_destination, read_model, write_model
-from distkern.storage.opening import as_source, open_arrays
-from distkern.storage.predictions import (
-    Predictions,
-    PredictionWriter,
-    check_prediction_destination,
-    read_predictions,
-)
-from distkern.storage.remote import is_url, place_of
-from distkern.storage.retries import ReadReport, RetryPolicy, collect_report, note_report, read_patiently
-from distkern.storage.rows import is_zarr_array, memory_array
-from distkern.storage.run_directory import RunDirectory, is_run, run_place
-from distkern.storage.scratch import ScratchFile
-from distkern.storage.source import BlockSource
-from distkern.storage.sources import ArraySource, DatasetSource, ZarrRows, ZarrSource
-from distkern.storage.wrappers import CountingStore, Fault, FaultyStore, SlowStore
-from distkern.storage.writer import DatasetWriter, write_dataset
+from .arrays.labels import as_targets, plain_labels
+from .arrays.rows import is_zarr_array, memory_array
+from .arrays.source import BlockSource
+from .arrays.wrappers import CountingStore, Fault, FaultyStore, SlowStore
+from .datasets.dataset import Dataset, open_dataset
+from .datasets.opening import as_source, open_arrays
+from .datasets.sources import ArraySource, DatasetSource, ZarrRows, ZarrSource
+from .datasets.writer import DatasetWriter, write_dataset
+from .describe import describe
+from .ingest import ingest
+from .io.checksums import differing_arrays, rows_checksum
+from .io.retries import ReadReport, RetryPolicy, collect_report, note_report, read_patiently
+from .io.scratch import ScratchFile
+from .io.urls import is_url, place_of
+from .models.model_store import check_model_destination, read_model, write_model
+from .models.predictions import Predictions, PredictionWriter, check_prediction_destination, read_predictions
+from .runs.event_tail import EventTail
+from .runs.journal import Driver, Journal, driver_of, recorded
+from .runs.run_directory import RunDirectory, is_run, run_place
 
 __all__ = [
     "ArraySource",

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.kernels import Gaussian, Gaussians, Kernel, Laplacian, Linear, Matern, Polynomial, Sigmoid, Wendland
-from distkern.model import KernelModel
-from distkern.scaling import FeatureScaling
+from distkern.models.kernel_model import KernelModel
+from distkern.numerics.scaling import FeatureScaling
 
 Array = NDArray[np.float64]
 

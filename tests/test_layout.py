@@ -67,17 +67,56 @@ def test_rooms_import_from_this_checkout() -> None:
     assert Path(files["distkern.storage"]).resolve() == ROOT / "storage" / "__init__.py"
 
 
+def room_of(module: str) -> str:
+    """The room that a module of the library belongs to."""
+    parts = module.split(".")
+    return ".".join(parts[:2]) if parts[:1] == ["distkern"] and parts[1:2] and parts[1] in ROOMS else parts[0]
+
+
+def imports_of(file: Path) -> Iterator[tuple[str, int]]:
+    """Every module that a file imports, by its absolute name, and the dots it was written with."""
+    parts = list(file.relative_to(ROOT).with_suffix("").parts)
+    package = parts[:-1] if parts[0] not in ROOMS else ["distkern", *parts[:-1]]
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, 0) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            yield ".".join([*base, *filter(None, [node.module])]), node.level
+
+
+def python_files(*folders: str) -> Iterator[Path]:
+    for folder in folders or sorted(path.name for path in ROOT.iterdir() if path.is_dir()):
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            if not {".venv", "build"} & set(file.parts) and not any(parent.is_symlink() for parent in file.parents):
+                yield file
+
+
 def test_nothing_imports_the_rooms_by_their_bare_names() -> None:
-    for file in ROOT.glob("*/**/*.py"):
-        if ".venv" in file.parts or "build" in file.parts:
-            continue
-        for node in ast.walk(ast.parse(file.read_text())):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom):
-                assert node.level == 0, file
-                names = [node.module or ""]
-            for name in names:
-                assert name.split(".")[0] not in ROOMS, (file, name)
+    for file in python_files():
+        for name, _ in imports_of(file):
+            assert name.split(".")[0] not in ROOMS, (file, name)
+
+
+def test_imports_are_relative_inside_a_room_and_absolute_between_rooms() -> None:
+    for file in python_files("distkern", *ROOMS):
+        parts = file.relative_to(ROOT).parts
+        own = f"distkern.{parts[0]}" if parts[0] in ROOMS else "distkern"
+        for name, dots in imports_of(file):
+            if name.split(".")[0] == "distkern":
+                assert (dots > 0) == (room_of(name) == own), (file, name)
+
+
+LIBRARY = ("distkern", *ROOMS)
+
+
+def test_folders_and_modules_are_small() -> None:
+    folders: dict[Path, int] = {}
+    for file in python_files(*LIBRARY):
+        assert len(file.read_text().splitlines()) <= 500, file
+        if file.name != "__init__.py":
+            folders[file.parent] = folders.get(file.parent, 0) + 1
+    assert {folder: count for folder, count in folders.items() if count > 15} == {}
 
 
 # --- imports ---------------------------------------------------------------------------------------------------------
@@ -102,7 +141,7 @@ def test_mathematics_loads_no_room() -> None:
         import json, sys
         import importlib, pkgutil
         import distkern
-        rooms = {"cli", "estimators", "reproduction", "report", "scheduler", "storage", "__main__"}
+        rooms = {"cli", "estimators", "report", "scheduler", "storage", "__main__"}
         for module in pkgutil.iter_modules(distkern.__path__):
             if module.name not in rooms:
                 importlib.import_module("distkern." + module.name)

@@ -12,19 +12,18 @@ from contextlib import suppress
 
 import click
 
-from distkern.cli.apply import evaluate, predict
-from distkern.cli.demo import demo
-from distkern.cli.info import info
-from distkern.cli.ingest import ingest
-from distkern.cli.interrupts import terminated_as_interrupted
-from distkern.cli.metrics import metrics
-from distkern.cli.plan import plan
-from distkern.cli.report import report
-from distkern.cli.reproduce import reproduce
-from distkern.cli.terminal import Terminal, verbosity_options
-from distkern.cli.train import train
-from distkern.errors import BudgetError, DistkernError, StoreError
-from distkern.redaction import redact
+from ..errors import BudgetError, DistkernError, StoreError
+from ..redaction import redact
+from .commands.demo import demo
+from .commands.info import info
+from .commands.ingest import ingest
+from .commands.metrics import metrics
+from .commands.plan import plan
+from .commands.predict_evaluate import evaluate, predict
+from .commands.report import report
+from .commands.train import train
+from .console.interrupts import terminated_as_interrupted
+from .console.terminal import Terminal, verbosity_options
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -63,7 +62,7 @@ def cli() -> None:
     """
 
 
-for _command in (demo, ingest, info, plan, train, predict, evaluate, report, reproduce, metrics):
+for _command in (demo, ingest, info, plan, train, predict, evaluate, report, metrics):
     cli.add_command(_command)
 
 
@@ -87,6 +86,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         The exit code.
     """
+    return run_command(cli, "distkern", arguments)
+
+
+def run_command(command: click.Command, name: str, arguments: Sequence[str] | None = None) -> int:
+    """Run a command with distkern's messages, signals and exit codes.
+
+    Parameters
+    ----------
+    command : click.Command
+        The command, or a group of them.
+    name : str
+        How the user calls it.
+    arguments : sequence of str, optional
+        The command and its arguments; those of the process where not given.
+
+    Returns
+    -------
+    int
+        The exit code.
+    """
     _open_streams()
     words = sys.argv[1:] if arguments is None else list(arguments)
     terminal = Terminal()
@@ -94,9 +113,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     terminal.owns_process = arguments is None
     with terminal.log_records(), terminated_as_interrupted():
         try:
-            status = cli.main(
+            status = command.main(
                 args=words,
-                prog_name="distkern",
+                prog_name=name,
                 standalone_mode=False,
                 obj=terminal,
             )
@@ -142,7 +161,7 @@ def _fail(terminal: Terminal, kind: str, message: str, code: int) -> int:
 def _failed(terminal: Terminal, kind: str, message: str, code: int) -> int:
     """Say what failed as JSON too, where that was asked for."""
     if terminal.json_wanted:
-        from distkern.cli.render import print_json
+        from .console.output import print_json
 
         # Standard output may be what failed.
         with suppress(OSError):

@@ -1,24 +1,24 @@
 """Estimators with the scikit-learn interface."""
 
-from distkern.estimators.fisher import FisherDiscriminant
-from distkern.estimators.forward import (
+from .base.persistence import load_model
+from .dense.forward_selection import (
     OLSForwardClassifier,
     OLSForwardRegressor,
     QRForwardClassifier,
     QRForwardRegressor,
 )
-from distkern.estimators.ho_kashyap import HoKashyapClassifier
-from distkern.estimators.kernel_fisher import KernelFisherDiscriminant
-from distkern.estimators.kernel_mse import KernelMSEClassifier
-from distkern.estimators.krls import KRLSClassifier, KRLSRegressor
-from distkern.estimators.loo import LOOForwardClassifier
-from distkern.estimators.lssvm import LSSVMClassifier, LSSVMRegressor
-from distkern.estimators.mse import MSEClassifier
-from distkern.estimators.npd import NPDClassifier, NPDRegressor
-from distkern.estimators.orols import OROLSClassifier, OROLSRegressor
-from distkern.estimators.persistence import load_model
-from distkern.estimators.search import GridSearch
-from distkern.estimators.widrow_hoff import WidrowHoffClassifier
+from .dense.kernel_fisher import KernelFisherDiscriminant
+from .dense.kernel_mse import KernelMSEClassifier
+from .dense.lssvm import LSSVMClassifier, LSSVMRegressor
+from .linear.fisher import FisherDiscriminant
+from .linear.ho_kashyap import HoKashyapClassifier
+from .linear.mse import MSEClassifier
+from .linear.widrow_hoff import WidrowHoffClassifier
+from .sparse.grid_search import GridSearch
+from .sparse.krls import KRLSClassifier, KRLSRegressor
+from .sparse.loo_forward import LOOForwardClassifier
+from .sparse.npd import NPDClassifier, NPDRegressor
+from .sparse.orols import OROLSClassifier, OROLSRegressor
 
 ESTIMATORS = (
     FisherDiscriminant,

@@ -1,7 +1,7 @@
 """Reports on runs: one HTML file each, with everything that a run directory, its model and its test data tell."""
 
-from distkern.report.evaluation import Evaluation, evaluate_model
-from distkern.report.page import GENERATOR, render_report
-from distkern.report.record import RunRecord, read_run
+from .evaluation import Evaluation, evaluate_model
+from .page import GENERATOR, render_report
+from .record import RunRecord, read_run
 
 __all__ = ["GENERATOR", "Evaluation", "RunRecord", "evaluate_model", "read_run", "render_report"]

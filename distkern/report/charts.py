@@ -10,11 +10,11 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from distkern.event_records import finite
-from distkern.report.evaluation import Reliability, ResidualGrid
-from distkern.report.formats import shortened
-from distkern.report.record import Exchange, Incident, RunRecord
-from distkern.report.svg import Axis, Chart, element, number, path
+from ..monitoring.event_checks import finite
+from .evaluation import Reliability, ResidualGrid
+from .formats import shortened
+from .record import Exchange, Incident, RunRecord
+from .svg import Axis, Chart, element, number, path
 
 LONGEST = 500
 """Points of a curve that are drawn."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.estimators.scoring import ClassificationScore, Rows, Score, is_classifier, score_model
+from ..estimators.scoring import ClassificationScore, Rows, Score, is_classifier, score_model
 
 Array = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from distkern.progress.wording import duration
+from ..monitoring.progress.messages import duration
 
 
 @dataclass(frozen=True)

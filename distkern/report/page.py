@@ -9,11 +9,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from distkern.redaction import redact, redact_values
-from distkern.report import charts, sections
-from distkern.report.evaluation import Evaluation
-from distkern.report.predictions import test_part
-from distkern.report.record import RunRecord
+from ..redaction import redact, redact_values
+from . import charts, sections
+from .evaluation import Evaluation
+from .predictions import test_part
+from .record import RunRecord
 
 GENERATOR = "distkern report"
 """What the page names as its maker, so that a report is told from other files."""

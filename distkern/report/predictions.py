@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from markupsafe import Markup
 
-from distkern.estimators.scoring import ClassificationScore, RegressionScore
-from distkern.report import charts
-from distkern.report.evaluation import Evaluation
-from distkern.report.formats import Figure, Table, fixed, grouped, rate
-from distkern.report.record import RunRecord
+from ..estimators.scoring import ClassificationScore, RegressionScore
+from . import charts
+from .evaluation import Evaluation
+from .formats import Figure, Table, fixed, grouped, rate
+from .record import RunRecord
 
 MOST_CLASSES = 40
 """Classes up to which all confusions are shown."""

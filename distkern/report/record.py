@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from distkern.event_records import finite, usable
-from distkern.figures import RunFigures
-from distkern.progress.wording import told
 from distkern.storage import RunDirectory, driver_of
+
+from ..monitoring.event_checks import finite, usable
+from ..monitoring.progress.messages import told
+from ..monitoring.run_state import RunFigures
 
 MOST_INCIDENTS = 200
 """Incidents that are told one by one."""

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from distkern.event_records import finite
-from distkern.progress.wording import duration
-from distkern.report import charts
-from distkern.report.formats import MOST_ROWS, Figure, Table, brief, grouped, moment, plain, rate, shortened, size
-from distkern.report.images import image_address, image_side
-from distkern.report.predictions import Test
-from distkern.report.record import RunRecord
-from distkern.stopping import StopReason
+from ..monitoring.event_checks import finite
+from ..monitoring.progress.messages import duration
+from ..selection.stopping import StopReason
+from . import charts
+from .formats import MOST_ROWS, Figure, Table, brief, grouped, moment, plain, rate, shortened, size
+from .images import image_address, image_side
+from .predictions import Test
+from .record import RunRecord
 
 MOST_IMAGES = 60
 """Centres that are drawn."""

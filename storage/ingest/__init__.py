@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from distkern.errors import DataError, JobError
-from distkern.storage.blocks import chunk_rows_for
-from distkern.storage.dataset import Dataset, open_dataset
-from distkern.storage.destinations import check_place
-from distkern.storage.ingest.cleaning import POLICIES, Cleaner
-from distkern.storage.ingest.numpy_files import open_npy, open_npz
-from distkern.storage.ingest.table import Table
-from distkern.storage.remote import is_url, local_place
-from distkern.storage.writer import DatasetWriter
+
+from ..arrays.blocks import chunk_rows_for
+from ..datasets.dataset import Dataset, open_dataset
+from ..datasets.writer import DatasetWriter
+from ..io.destinations import check_place
+from ..io.urls import is_url, local_place
+from .cleaning import POLICIES, Cleaner
+from .numpy_files import open_npy, open_npz
+from .table import Table
 
 __all__ = ["ingest"]
 
@@ -159,15 +160,15 @@ def _open_table(
     column = None if target is None else str(target)
     # Every worker imports this room, so pyarrow and scikit-learn are loaded only where they are used.
     if name == "csv":
-        from distkern.storage.ingest.csv_files import CsvTable
+        from .csv_files import CsvTable
 
         return CsvTable(files, column, drop, delimiter)
     if name == "parquet":
-        from distkern.storage.ingest.parquet_files import ParquetTable
+        from .parquet_files import ParquetTable
 
         return ParquetTable(files, column, drop)
     if name == "svmlight":
-        from distkern.storage.ingest.svmlight_files import SvmlightTable
+        from .svmlight_files import SvmlightTable
 
         return SvmlightTable(files)
     return open_npy(files, target) if name == "npy" else open_npz(files, column, part)

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.errors import DataError
-from distkern.storage.checks import column_name
-from distkern.storage.ingest.table import Batch, Table
+
+from ..arrays.checks import column_name
+from .table import Batch, Table
 
 __all__ = ["POLICIES", "Cleaner"]
 

@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from distkern.errors import DataError
-from distkern.storage.ingest.table import Batch, choose_columns, unreadable
+
+from .table import Batch, choose_columns, unreadable
 
 __all__ = ["CsvTable"]
 

@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.errors import DataError, JobError
-from distkern.storage.checks import check_rows_agree, numeric_dtype
-from distkern.storage.ingest.table import BATCH_BYTES, Batch, unreadable
-from distkern.storage.npy_header import NpyHeader, read_npy_header
+
+from ..arrays.checks import check_rows_agree, numeric_dtype
+from ..io.npy_header import NpyHeader, read_npy_header
+from .table import BATCH_BYTES, Batch, unreadable
 
 __all__ = ["NumpyTable", "StoredArray", "open_npy", "open_npz"]
 

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from distkern.errors import DataError
-from distkern.storage.ingest.table import BATCH_BYTES, Batch, choose_columns, unreadable
+
+from .table import BATCH_BYTES, Batch, choose_columns, unreadable
 
 __all__ = ["ParquetTable"]
 

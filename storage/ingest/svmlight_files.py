@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_svmlight_file
 
 from distkern.errors import DataError
-from distkern.storage.ingest.table import BATCH_BYTES, Batch
+
+from .table import BATCH_BYTES, Batch
 
 __all__ = ["SvmlightTable"]
 

@@ -37,7 +37,7 @@ from benchmarks.datasets import Recipe, Split
 from benchmarks.flops import FlopCounter, counted
 from benchmarks.generated import Mixture
 from distkern import OROLSRegressor
-from distkern.stopping import StopReason
+from distkern.selection.stopping import StopReason
 
 pytestmark = pytest.mark.slow
 

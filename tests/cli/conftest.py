@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import Call, Finished, environment
 
 from distkern.cli.main import main
+from tests.cli.command_line import Call, Finished, environment
 
 
 @pytest.fixture

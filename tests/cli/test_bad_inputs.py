@@ -22,10 +22,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from command_line import Call, job_text
 
 from distkern.cli.main import main
 from distkern.storage import write_dataset
+from tests.cli.command_line import Call, job_text
 
 SECONDS = 10.0
 

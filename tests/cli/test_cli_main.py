@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import Call, environment
 
-from distkern.cli.terminal import Terminal
+from distkern.cli.console.terminal import Terminal
 from distkern.errors import BudgetError, ClusterError, DataError, JobError, RunError, StoreError
 from distkern.storage import write_dataset
+from tests.cli.command_line import Call, environment
 
-COMMANDS = ["demo", "ingest", "info", "train", "predict", "evaluate", "reproduce"]
+COMMANDS = ["demo", "ingest", "info", "train", "predict", "evaluate"]
 
 
 def broken(error: BaseException) -> Any:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from command_line import Call, job_text, tree
+
+from tests.cli.command_line import Call, job_text, tree
 
 ROWS = 10**12
 PLAIN = {

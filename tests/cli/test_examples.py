@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import ROOT, environment
 
 from distkern.storage import write_dataset
+from tests.cli.command_line import ROOT, environment
 
 EXAMPLES = ROOT / "examples"
 DISTKERN = f"{sys.executable} -m distkern"

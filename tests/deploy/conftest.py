@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from programs import installed
-from slurm_cluster import Slurm, missing, slurm_cluster
+
+from tests.deploy.programs import installed
+from tests.deploy.slurm_cluster import Slurm, missing, slurm_cluster
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 import yaml
-from programs import DEPLOY, distkern_command, environment, program, run
-from slurm_cluster import free_port
 
 from tests.deploy.conftest import model_bits, write_job
+from tests.deploy.programs import DEPLOY, distkern_command, environment, program, run
+from tests.deploy.slurm_cluster import free_port
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -16,12 +16,12 @@ from typing import Any
 import dask
 import pytest
 import yaml
-from programs import DEPLOY, ROOT, environment, program, run
 
-from distkern.cli.job import load_job
+from distkern.cli.job.job_file import load_job
 from distkern.scheduler import WorkerSize
-from distkern.scheduler.kubernetes import cluster_resource
-from distkern.scheduler.worker_settings import WORKER_SETTINGS
+from distkern.scheduler.clusters.kubernetes import cluster_resource
+from distkern.scheduler.clusters.worker_settings import WORKER_SETTINGS
+from tests.deploy.programs import DEPLOY, ROOT, environment, program, run
 
 SCRIPTS = sorted(DEPLOY.glob("*/*.sh"))
 JOBS = sorted(DEPLOY.glob("*/*.toml"))

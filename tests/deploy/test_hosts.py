@@ -14,13 +14,13 @@ from time import monotonic, sleep
 from typing import Any
 
 import pytest
-from network_hosts import Host, network, not_permitted
-from programs import distkern_command, environment, program, run
-from slurm_cluster import free_port
 
 from distkern.errors import ClusterError
 from distkern.scheduler import TlsFiles, WorkerSize, ssh_client
 from tests.deploy.conftest import model_bits, write_job
+from tests.deploy.network_hosts import Host, network, not_permitted
+from tests.deploy.programs import distkern_command, environment, program, run
+from tests.deploy.slurm_cluster import free_port
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -12,14 +12,14 @@ from time import monotonic, sleep
 from typing import Any
 
 import pytest
-from programs import DEPLOY, Finished, distkern_command, environment, program, run
 
 from distkern.errors import ClusterError
 from distkern.scheduler import TlsFiles, WorkerSize, await_workers, queue_client
-from distkern.scheduler.memory import BASELINE
-from distkern.scheduler.queues import QUEUE_SYSTEMS
-from distkern.scheduler.worker_settings import NANNY_BYTES
+from distkern.scheduler.clusters.batch_queue import QUEUE_SYSTEMS
+from distkern.scheduler.clusters.worker_settings import NANNY_BYTES
+from distkern.scheduler.planning.memory import BASELINE
 from tests.deploy.conftest import model_bits, write_job
+from tests.deploy.programs import DEPLOY, Finished, distkern_command, environment, program, run
 
 MIB = 1 << 20
 SUBMIT = """

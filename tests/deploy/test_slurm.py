@@ -8,10 +8,10 @@ from time import monotonic, sleep
 from typing import Any
 
 import pytest
-from programs import DEPLOY, distkern_command, environment
-from slurm_cluster import Slurm
 
 from tests.deploy.conftest import model_bits, write_job
+from tests.deploy.programs import DEPLOY, distkern_command, environment
+from tests.deploy.slurm_cluster import Slurm
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -11,15 +11,15 @@ from time import sleep
 from typing import Any
 
 import pytest
-from programs import environment
 
-from distkern.cli.cluster import open_client
-from distkern.cli.job import parse_job
+from distkern.cli.job.job_file import parse_job
+from distkern.cli.running.cluster_client import open_client
 from distkern.errors import ClusterError
 from distkern.scheduler import WorkerSize, await_workers, connect_by_file, kubernetes_client, worker_wait
-from distkern.scheduler.clients import require_address
-from distkern.scheduler.extras import required
+from distkern.scheduler.clusters.clients import require_address
+from distkern.scheduler.clusters.optional_imports import required
 from tests.deploy.conftest import write_job
+from tests.deploy.programs import environment
 
 SIZE = {"workers": 3, "memory": "64MiB", "cores": 2, "min_workers": 2}
 KINDS: dict[str, dict[str, Any]] = {

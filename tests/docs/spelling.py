@@ -15,7 +15,7 @@ import click
 import yaml
 
 import distkern
-from distkern.cli.job import parse_job
+from distkern.cli.job.job_file import parse_job
 from distkern.cli.main import cli
 from tests.docs.pages import Block
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from distkern import errors
-from distkern.stopping import StopReason
+from distkern.selection.stopping import StopReason
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "batch-jobs.md"

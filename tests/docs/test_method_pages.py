@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import distkern
-from distkern.cli.parameters import METHODS
+from distkern.cli.job.model_section import METHODS
 from tests.docs.pages import ROOT, blocks_of
 
 PAGES = sorted((ROOT / "docs" / "methods").glob("*.md"))

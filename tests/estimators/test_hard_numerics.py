@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fits import ALL, CLASSIFIERS, REGRESSORS
-from fuzzing import refusal
-from hard_data import CASES, Array, Hard, easy, kernel_columns, labelled
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import qr
 
 import distkern as dk
+from tests.estimators.fits import ALL, CLASSIFIERS, REGRESSORS
+from tests.estimators.hard_data import CASES, Array, Hard, easy, kernel_columns, labelled
+from tests.fuzzing import refusal
 
 CRITERIA = ("error-reduction", "residual")
 DTYPES = ("float64", "float32")

@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 import distkern as dk
 from distkern.errors import JobError, RunError
-from distkern.events import Event, ExchangeDone, RoundDone
+from distkern.monitoring.events import Event, ExchangeDone, RoundDone
 from distkern.storage import RunDirectory
 
 NONE = 1e-6

@@ -13,11 +13,11 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from fits import assert_equal_models, data_for, regression
 
 import distkern as dk
-from distkern.events import Event, RunStarted
+from distkern.monitoring.events import Event, RunStarted
 from distkern.scheduler import local_client
+from tests.estimators.fits import assert_equal_models, data_for, regression
 
 PARAMETERS: dict[str, Any] = {"max_centers": 20, "sigma": 1.0, "candidates": 64, "panel": 8, "stop": None}
 N = 5000

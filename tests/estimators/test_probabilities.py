@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fits import CLASSIFIERS, classes, fitted
 from numpy.typing import NDArray
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import log_loss
 
 import distkern as dk
-from distkern.estimators import outputs
-from distkern.scheduler import calibrating
+from distkern.estimators.base import output_functions as outputs
+from distkern.scheduler.training import calibration_rows as calibrating
 from distkern.storage import ArraySource
-from tests.scheduler.clusters import cluster
+from tests.estimators.fits import CLASSIFIERS, classes, fitted
+from tests.scheduler.worker_clusters import cluster
 
 Array = NDArray[Any]
 

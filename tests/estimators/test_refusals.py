@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fits import ALL, CLASSIFIERS, REGRESSORS, classes, data_for, fitted, regression
 from sklearn.exceptions import NotFittedError
 
 import distkern as dk
+from tests.estimators.fits import ALL, CLASSIFIERS, REGRESSORS, classes, data_for, fitted, regression
 
 BAD_PARAMETERS: list[tuple[str, Any]] = [
     ("kernel", "gausian"),

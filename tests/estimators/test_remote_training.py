@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from fits import assert_equal_models, classes, data_for, regression
 from numpy.testing import assert_array_equal
 from zarr.storage import LocalStore
 
 import distkern as dk
-from distkern.cli.rows import PlainArrays
+from distkern.cli.job.data_section import PlainArrays
 from distkern.estimators.scoring import score_model
-from distkern.events import Event, WorkerLost
+from distkern.monitoring.events import Event, WorkerLost
 from distkern.scheduler import local_client
-from distkern.scheduler.executors import SerialExecutor
-from distkern.scheduler.messages import Load
+from distkern.scheduler.execution.executor import SerialExecutor
+from distkern.scheduler.protocol.messages import Load
 from distkern.storage import CountingStore, SlowStore, open_dataset, write_dataset
+from tests.estimators.fits import assert_equal_models, classes, data_for, regression
 from tests.s3_server import BUCKET, S3Server, leading_to, s3_server
 
 pytest.importorskip("moto")

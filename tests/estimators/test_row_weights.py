@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fits import ALL, assert_equal_models, classes, data_for, regression
 
 import distkern as dk
+from tests.estimators.fits import ALL, assert_equal_models, classes, data_for, regression
 
 PARAMETERS: dict[str, Any] = {"max_centers": 12, "stop": None, "candidates": 1000}
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fits import ALL, assert_equal_models, fitted, regression
 
 import distkern as dk
-from distkern.events import Event, RoundDone, RunResumed
+from distkern.monitoring.events import Event, RoundDone, RunResumed
 from distkern.storage import RunDirectory
+from tests.estimators.fits import ALL, assert_equal_models, fitted, regression
 
 
 @pytest.mark.parametrize("cls", ALL)

@@ -10,9 +10,9 @@ from typing import Any
 import dask.array as da
 import pandas as pd
 import pytest
-from fits import ALL, data_for
 
 import distkern as dk
+from tests.estimators.fits import ALL, data_for
 
 
 def stretched(cls: Any, factor: float) -> tuple[Any, Any]:

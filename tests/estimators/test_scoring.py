@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from distkern.cli.render import plain
+from distkern.cli.console.output import plain
 from distkern.estimators.scoring import ClassificationScore, RegressionScore
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import sklearn
-from fits import ALL, CLASSIFIERS, REGRESSORS, assert_equal_models, classes, data_for, fitted, regression
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -16,6 +15,16 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import distkern as dk
+from tests.estimators.fits import (
+    ALL,
+    CLASSIFIERS,
+    REGRESSORS,
+    assert_equal_models,
+    classes,
+    data_for,
+    fitted,
+    regression,
+)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report_pages import Node, parse
 
 from distkern.cli.main import main
 from distkern.storage import write_dataset
+from tests.report.report_pages import Node, parse
 
 Train = Callable[..., Path]
 

@@ -17,13 +17,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from report_pages import Node, addresses, parse
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support, r2_score, root_mean_squared_error
 
 import distkern as dk
 from distkern.cli.main import main
-from distkern.events import (
+from distkern.monitoring.events import (
     BlocksReplayed,
     ExchangeDone,
     RoundDone,
@@ -32,15 +31,16 @@ from distkern.events import (
     RunStarted,
     WorkerLost,
 )
-from distkern.figures import RunFigures
-from distkern.metrics import families
-from distkern.progress import LineDisplay, RunDisplay
-from distkern.progress.picture import picture
-from distkern.progress.wording import line
+from distkern.monitoring.progress import LineDisplay, RunDisplay
+from distkern.monitoring.progress.messages import line
+from distkern.monitoring.progress.rich_view import picture
+from distkern.monitoring.prometheus import families
+from distkern.monitoring.run_state import RunFigures
 from distkern.report import read_run, render_report
 from distkern.report.predictions import MOST_CLASSES
 from distkern.report.record import MOST_INCIDENTS
 from distkern.storage import Journal, RunDirectory
+from tests.report.report_pages import Node, addresses, parse
 
 Report = Callable[..., tuple[str, Node]]
 

@@ -5,6 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from reproduction.__main__ import main
+from tests.cli.command_line import Call, Finished
+
 
 def blobs(rng: np.random.Generator, n: int, n_features: int = 2) -> tuple[np.ndarray, np.ndarray]:
     y = np.arange(n) % 2
@@ -34,3 +37,23 @@ def small_sets(tmp_path: Path) -> Path:
         test_idx=[order[170:] for order in orders],
     )
     return folder
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def call(here: Path, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Runs ``python -m reproduction`` in this process."""
+
+    def run(*arguments: object) -> Finished:
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return Finished(code, captured.out, captured.err)
+
+    return run

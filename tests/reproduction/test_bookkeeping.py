@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from distkern.errors import DataError, JobError
-from distkern.reproduction import ENTRIES, Row, Study, Verdict, data_folder, find
-from distkern.reproduction import published as p
-from distkern.reproduction.report import binomial_error, judge
-from distkern.reproduction.sets import OCR, RAETSCH, REGRESSION, RIPLEY, SETS, SetFacts, partitions, scaled_continuous
-from distkern.reproduction.sinc import draw
-from distkern.reproduction.widths import folds_of
+from reproduction import ENTRIES, Row, Study, Verdict, data_folder, find
+from reproduction import published as p
+from reproduction.report import binomial_error, judge
+from reproduction.sets import OCR, RAETSCH, REGRESSION, RIPLEY, SETS, SetFacts, partitions, scaled_continuous
+from reproduction.sinc import draw
+from reproduction.widths import folds_of
 
 FOLDER = Path(os.environ.get("DISTKERN_DATA") or Path(__file__).parents[3] / "shared" / "data")
 PRESENT = [name for name, facts in SETS.items() if (FOLDER / f"{facts.file}.npz").is_file()]

@@ -9,13 +9,13 @@ import pytest
 from sklearn.linear_model import RidgeClassifier
 
 import distkern as dk
-from distkern.reproduction import Report, Study, Verdict, find
-from distkern.reproduction.illustrations import FullDiscriminant
-from distkern.reproduction.panels import Boundary, Curve, Fit
-from distkern.reproduction.sets import Partition
-from distkern.reproduction.settings import Choice, chosen_settings
-from distkern.reproduction.sinc import draw, ridge_regression
-from distkern.reproduction.widths import cross_validated_width, median_distance, path_errors, prediction_error
+from reproduction import Report, Study, Verdict, find
+from reproduction.illustrations import FullDiscriminant
+from reproduction.panels import Boundary, Curve, Fit
+from reproduction.sets import Partition
+from reproduction.settings import Choice, chosen_settings
+from reproduction.sinc import draw, ridge_regression
+from reproduction.widths import cross_validated_width, median_distance, path_errors, prediction_error
 from tests.conftest import shared_data_folder
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from distkern.errors import JobError
-from distkern.reproduction.figures import draw
-from distkern.reproduction.panels import Boundary, Curve, Fit, Panel
+from reproduction.figures import draw
+from reproduction.panels import Boundary, Curve, Fit, Panel
 
 LINE = np.linspace(0.0, 1.0, 5)
 PANELS: list[Panel] = [

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from clusters import cluster
 
-from distkern.scheduler import memo
+from distkern.scheduler.blocks import block_registry as memo
+from tests.scheduler.worker_clusters import cluster
 
 
 @pytest.fixture(scope="module")

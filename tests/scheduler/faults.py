@@ -9,15 +9,15 @@ from time import sleep
 from typing import Any
 
 import numpy as np
-from trainings import cut, make_classes, make_job
 
-from distkern.events import BlocksReplayed, Event, EventBus, RoundDone, WorkerLost
-from distkern.scheduler.backends import DriverFactors, WorkerFactors
-from distkern.scheduler.cluster import DaskExecutor
-from distkern.scheduler.executors import SerialExecutor
-from distkern.scheduler.training import TrainingResult, train
-from distkern.scheduler.workers import workers_of
+from distkern.monitoring.events import BlocksReplayed, Event, EventBus, RoundDone, WorkerLost
+from distkern.scheduler.clusters.worker_queries import workers_of
+from distkern.scheduler.execution.dask_executor import DaskExecutor
+from distkern.scheduler.execution.executor import SerialExecutor
+from distkern.scheduler.training.backends import DriverFactors, WorkerFactors
+from distkern.scheduler.training.driver_loop import TrainingResult, train
 from distkern.storage import ArraySource
+from tests.scheduler.trainings import cut, make_classes, make_job
 
 N_BLOCKS = 8
 JOB = make_job(classification=True, stop="validation", patience=50, max_centers=24, sampler="mixture", sigma="median")

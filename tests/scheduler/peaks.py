@@ -10,18 +10,17 @@ from typing import Any
 
 def measured(options: dict[str, Any]) -> dict[str, Any]:
     """Train on a dataset store as `options` say; return the summary and the plan."""
-    from trainings import make_job
-
     from distkern.scheduler import local_client, run_training
-    from distkern.scheduler.running import peak_rss
+    from distkern.scheduler.training.run import peak_rss
     from distkern.storage import as_source, open_dataset
+    from tests.scheduler.trainings import make_job
 
     with ExitStack() as stack:
         client = None
         if options.get("workers"):
             client = stack.enter_context(local_client(options["workers"], options.get("limit")))
         elif options.get("in_process"):
-            from clusters import cluster
+            from tests.scheduler.worker_clusters import cluster
 
             client = stack.enter_context(cluster(options["in_process"], processes=False))
         before = peak_rss()

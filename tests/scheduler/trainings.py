@@ -10,23 +10,24 @@ from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
-from references import check_factors, dense_kernel_columns
 
-from distkern.events import Event, EventBus, RoundDone
-from distkern.factors import kernel_weights
 from distkern.kernels import kernel_of_centers
-from distkern.scheduler import threads, training
-from distkern.scheduler.backends import WorkerFactors
-from distkern.scheduler.block import Block, encode_targets
-from distkern.scheduler.candidates import rows_and_widths
-from distkern.scheduler.executors import SerialExecutor
-from distkern.scheduler.lookahead_selector import LookaheadSelector
-from distkern.scheduler.messages import Begin
-from distkern.scheduler.row_matrix import RowMatrix
-from distkern.scheduler.selectors import PoolSelector, Selector
-from distkern.scheduler.tiles import borrow_columns
-from distkern.scheduler.training import Path, TrainingJob, TrainingResult, train
+from distkern.monitoring.events import Event, EventBus, RoundDone
+from distkern.scheduler.blocks.block import Block, encode_targets
+from distkern.scheduler.blocks.pool_tiles import borrow_columns
+from distkern.scheduler.execution.executor import SerialExecutor
+from distkern.scheduler.protocol.candidates import rows_and_widths
+from distkern.scheduler.protocol.messages import Begin
+from distkern.scheduler.runtime import threads
+from distkern.scheduler.runtime.spillable_matrix import RowMatrix
+from distkern.scheduler.selectors.lookahead_selector import LookaheadSelector
+from distkern.scheduler.selectors.pool_selector import PoolSelector, Selector
+from distkern.scheduler.training import driver_loop as training
+from distkern.scheduler.training.backends import WorkerFactors
+from distkern.scheduler.training.driver_loop import Path, TrainingJob, TrainingResult, train
+from distkern.selection.factors import kernel_weights
 from distkern.storage import ArraySource
+from tests.references import check_factors, dense_kernel_columns
 
 Array = NDArray[Any]
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_disk import small_disk
 
 from distkern.errors import DataError, DistkernError, RunError, StoreError
 from distkern.storage import (
@@ -23,6 +22,7 @@ from distkern.storage import (
     write_dataset,
     write_model,
 )
+from tests.small_disk import small_disk
 
 MIB = 1 << 20
 RNG = np.random.default_rng(0)

@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fuzzing import damaged, examples, refusal
 from hypothesis import given
 from hypothesis import strategies as st
-from memory_limits import GIB, memory_for, ran_out_of_memory
 
 from distkern.storage import ingest, open_dataset
+from tests.fuzzing import damaged, examples, refusal
+from tests.memory_limits import GIB, memory_for, ran_out_of_memory
 
 SECONDS = 10.0
 

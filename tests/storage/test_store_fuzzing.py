@@ -16,21 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from faulty import rows, write_array
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import distkern
 from distkern.errors import DistkernError
-from distkern.storage import (
-    PredictionWriter,
-    RunDirectory,
-    describe,
-    open_arrays,
-    open_dataset,
-    read_predictions,
-)
-from distkern.storage.sources import ZarrSource
+from distkern.storage import PredictionWriter, RunDirectory, describe, open_arrays, open_dataset, read_predictions
+from distkern.storage.datasets.sources import ZarrSource
+from tests.faulty import rows, write_array
 
 MOST_KIB = 700 << 10
 """Most that the largest resident set of the process may grow by, in KiB: with what it has, 1 GiB."""

@@ -1,0 +1,212 @@
+"""``distkern info RUN --follow``: a run that another process trains, while it does."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from time import monotonic, sleep
+from typing import Any
+
+import click
+
+from distkern.storage import RunDirectory, driver_of, is_run
+
+from ...errors import RunError
+from ...monitoring.progress import Display, LineDisplay, RunDisplay, TerminalDisplay
+from ...monitoring.progress.messages import duration, line
+from ...selection.stopping import StopReason
+from ..console.output import pairs, print_json, print_table, shown
+from ..console.terminal import Terminal, can_redraw
+from ..running.run_liveness import Liveness, Verdict
+
+POLL_SECONDS = 0.5
+"""Between two looks at the events."""
+
+PROBE_SECONDS = 2.0
+"""Between two looks at who drives the run."""
+
+
+class Follower:
+    """Shows what a run records, from its beginning and then as it comes.
+
+    Parameters
+    ----------
+    run : RunDirectory
+        The run.
+    display : Display
+        Where.
+    told : callable
+        Takes every record before it is shown.
+    clock, wait : callable
+        Returns seconds; takes as many to wait.
+    """
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        display: Display,
+        told: Callable[[dict[str, Any]], None] = lambda record: None,
+        clock: Callable[[], float] = monotonic,
+        wait: Callable[[float], None] = sleep,
+    ) -> None:
+        self._run = run
+        self._tail = run.tail()
+        self._told = told
+        self._clock = clock
+        self._wait = wait
+        self._display = display
+        self._shown = RunDisplay(self._display)
+        self._liveness = Liveness(clock())
+        self._probed = clock() - PROBE_SECONDS
+
+    @property
+    def figures(self) -> Any:
+        """The run so far."""
+        return self._shown.figures
+
+    def run(self) -> None:
+        """Follow until the run has ended.
+
+        Raises
+        ------
+        RunError
+            ``abandoned``: its process is gone and no other went on. ``missing``: its directory was removed.
+        """
+        try:
+            self._read(show=False)
+            begun = self.figures.n_centers or self.figures.search_exchanges
+            if begun and self.figures.stop_reason is None:
+                self._display.say(logging.INFO, f"so far {line(self.figures)}")
+            while not self._over():
+                self._wait(POLL_SECONDS)
+                self._read(show=True)
+            self._read(show=True)
+        finally:
+            self._display.close()
+            self._tail.close()
+
+    def _read(self, *, show: bool) -> None:
+        replaced = self._tail.replaced
+        for record in self._tail.read():
+            if self._tail.replaced != replaced:
+                replaced = self._tail.replaced
+                self._shown = RunDisplay(self._display)
+                self._display.say(logging.WARNING, "the run was started anew")
+            self._liveness.hear(self._clock())
+            self._told(record)
+            self._shown.take(record, show=show)
+
+    def _over(self) -> bool:
+        now = self._clock()
+        if now - self._probed < PROBE_SECONDS:
+            return False
+        self._probed = now
+        verdict = self._judge(now)
+        if verdict.abandoned:
+            raise RunError(
+                f"the run {self._run.path} was left unfinished at {self.figures.n_centers} centres: its process is "
+                "gone, and no other has gone on with it; go on with distkern train --resume",
+                kind="abandoned",
+            )
+        self._display.note(verdict.remark)
+        return verdict.ended
+
+    def _judge(self, now: float) -> Verdict:
+        if not is_run(self._run.path):
+            # A run that replaces this one is away for a moment.
+            self._wait(POLL_SECONDS)
+            if not is_run(self._run.path):
+                raise RunError(f"the run {self._run.path} was removed", kind="missing")
+        return self._liveness.judge(
+            driver_of(self._run.path),
+            summary=self._run.summary is not None,
+            stopped=self.figures.stop_reason is not None,
+            now=now,
+        )
+
+
+def follow(path: str, terminal: Terminal, *, as_json: bool) -> int:
+    """Show a run until it ends, and what it came to.
+
+    Parameters
+    ----------
+    path : str
+        The run directory.
+    terminal : Terminal
+        Says whether anything is wanted.
+    as_json : bool
+        Print the events, one JSON object a line, and nothing else.
+
+    Returns
+    -------
+    int
+        The exit code.
+    """
+    run = RunDirectory.open(path)
+    told: Callable[[dict[str, Any]], None] = lambda record: None  # noqa: E731
+    display = Display()
+    if as_json:
+        told = _print_event
+    elif not terminal.quiet and can_redraw(sys.stdout):
+        from rich.console import Console
+
+        display = TerminalDisplay(Console(file=sys.stdout, markup=False, highlight=False))
+    elif not terminal.quiet:
+        lines = _DatedLines()
+        display, told = LineDisplay(lines), lines.date
+    follower = Follower(run, display, told)
+    try:
+        follower.run()
+    except KeyboardInterrupt:
+        if not terminal.quiet:
+            click.echo("no longer following; the run is left as it is", err=True)
+        return 130
+    if not as_json and not terminal.quiet:
+        _show_end(run, follower.figures)
+    return 0
+
+
+def _print_event(record: dict[str, Any]) -> None:
+    print_json(record)
+    sys.stdout.flush()
+
+
+class _DatedLines:
+    """Lines on standard output, each with the time of the event that it tells of."""
+
+    def __init__(self) -> None:
+        self._at: datetime | None = None
+
+    def date(self, record: dict[str, Any]) -> None:
+        """Take the time of an event."""
+        at = record.get("timestamp")
+        try:
+            self._at = datetime.fromtimestamp(at) if isinstance(at, int | float) else None
+        except (OverflowError, OSError, ValueError):
+            self._at = None
+
+    def __call__(self, level: int, text: str) -> None:
+        """Print a line."""
+        at, self._at = self._at or datetime.now(), None
+        mark = "" if level < logging.WARNING else "warning: "
+        click.echo(f"{at:%Y-%m-%d %H:%M:%S} {mark}{text}")
+        sys.stdout.flush()
+
+
+def _show_end(run: RunDirectory, figures: Any) -> None:
+    summary = run.summary or {}
+    reason = summary.get("stop_reason") or figures.stop_reason
+    advice = f": {StopReason(reason).advice}" if reason in set(StopReason) else ""
+    rows: list[tuple[str, object]] = [
+        ("centres", summary.get("n_centers", figures.n_centers)),
+        ("lambda", summary.get("lambda")),
+        ("gcv", summary.get("gcv")),
+        ("stopped", None if reason is None else f"{reason}{advice}"),
+        ("time", None if figures.seconds is None else duration(figures.seconds)),
+    ]
+    test = summary.get("test")
+    if isinstance(test, dict):
+        rows += [(f"test {name}", shown(value)) for name, value in test.items()]
+    print_table(pairs([row for row in rows if row[1] is not None]))

@@ -1,0 +1,190 @@
+"""``distkern plan``: what a training would take, before anything is read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...errors import DataError, JobError
+from ..console.terminal import terminal_of, verbosity_options
+from ..running.cluster_client import running_client
+
+if TYPE_CHECKING:
+    from distkern.scheduler import PassPlan, TrainingPlan, Workload
+
+    from ..job.job_file import Job
+
+_POSITIVE = click.IntRange(min=1)
+
+
+@click.command()
+@click.argument("job_file", metavar="JOB.toml")
+@click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Replace a value of the job file.")
+@click.option("--workers", type=_POSITIVE, metavar="N", help="Plan for N worker processes.")
+@click.option("--memory", metavar="SIZE", help='Memory of each process that holds rows: "2GiB".')
+@click.option("--rows", type=_POSITIVE, metavar="M", help="Plan for M rows; the data need not be that long.")
+@click.option("--features", type=_POSITIVE, metavar="D", help="Features of data that does not exist yet.")
+@click.option("--targets", type=_POSITIVE, metavar="T", help="Targets or classes of such data, 1 by default.")
+@click.option("--chunk-rows", type=_POSITIVE, metavar="N", help="Rows of a chunk of such data.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@verbosity_options
+def plan(
+    job_file: str,
+    overrides: tuple[str, ...],
+    workers: int | None,
+    memory: str | None,
+    rows: int | None,
+    features: int | None,
+    targets: int | None,
+    chunk_rows: int | None,
+    as_json: bool,
+) -> None:
+    """Print memory, bytes, products and exchanges of the training that JOB.toml describes.
+
+    Only the shapes of the data are looked at. A job that does not fit its memory is refused with exit code 4.
+    """
+    from ..job.job_file import load_job
+
+    flags = {"workers": workers, "memory": memory}
+    job = load_job(job_file, overrides, {name: value for name, value in flags.items() if value is not None})
+    planned = plan_of(job, *_shapes(job, rows, features, targets, chunk_rows))
+    if as_json:
+        from ..console.output import print_json
+
+        print_json(planned.record())
+        # The one object of this command, also where the job does not fit.
+        terminal_of(click.get_current_context()).json_wanted = False
+    else:
+        show(planned)
+    planned.require_fit()
+
+
+def plan_of(job: Job, estimator: Any, work: Workload) -> TrainingPlan | PassPlan:
+    """Plan a job on the workers that it asks for.
+
+    Parameters
+    ----------
+    job : Job
+        Its ``[cluster]`` says where the rows live.
+    estimator : estimator
+        What to train, with the memory that the job gives it.
+    work : Workload
+        Shapes of the data.
+    """
+    from distkern.scheduler import WorkerFacts, worker_facts
+
+    section, facts = job.cluster, None
+    if section.starts_workers:
+        assert section.least_workers is not None
+        facts = WorkerFacts(section.least_workers, section.cores or 1, None, False)
+    elif section.where is not None:
+        with running_client(section) as client:
+            facts = worker_facts(client)
+    planned: TrainingPlan | PassPlan = estimator.plan(work, facts)
+    return planned
+
+
+def planned_estimator(job: Job, task: str) -> Any:
+    """Return the estimator of a job, unfitted, with the memory that the job gives it."""
+    from ..job.model_section import build
+
+    return build(job.model.method, task, job.model.parameters(), {"memory_limit": job.cluster.memory})
+
+
+def _shapes(
+    job: Job, rows: int | None, features: int | None, targets: int | None, chunk_rows: int | None
+) -> tuple[Any, Workload]:
+    from distkern.scheduler import Workload, problem_counts
+
+    from ..job.data_section import open_rows, source_of, task_of
+
+    try:
+        data, _ = open_rows(job.data)
+    except DataError as error:
+        if features is None or rows is None or error.kind != "missing":
+            raise
+        targets = targets or 1
+        task = job.data.task or ("classification" if targets > 1 else "regression")
+        estimator = planned_estimator(job, task)
+        itemsize = 4 if getattr(estimator, "dtype", "float64") == "float32" else 8
+        counts = problem_counts(getattr(estimator, "multiclass", "shared"), targets)
+        return estimator, Workload.imagined(rows, features, itemsize, targets, *counts, chunk_rows=chunk_rows)
+    for name, value in (("--features", features), ("--targets", targets), ("--chunk-rows", chunk_rows)):
+        if value is not None:
+            raise JobError(
+                f"{name} {value} is for data that does not exist yet, and {job.data.train or job.data.x} has its own: "
+                f"leave {name} out, or name data that is not there",
+                kind="data-exists",
+            )
+    estimator = planned_estimator(job, task_of(job.data, data))
+    work = estimator.shapes(source_of(data))
+    if rows is not None:
+        block_rows = min(work.block_rows, rows)
+        work = replace(work, n_rows=rows, block_rows=block_rows, n_blocks=-(-rows // block_rows))
+    return estimator, work
+
+
+def show(planned: TrainingPlan | PassPlan) -> None:
+    """Print a plan as tables."""
+    from distkern.scheduler import TrainingPlan
+
+    show_training(planned) if isinstance(planned, TrainingPlan) else show_passes(planned)
+
+
+def show_passes(planned: PassPlan) -> None:
+    """Print the plan of a training by passes over the rows."""
+    from ..console.output import bytes_shown, columns, pairs, print_table
+
+    work = planned.work
+    head: list[tuple[str, object]] = [
+        ("rows x features", f"{work.n_rows} x {work.n_features}"),
+        ("targets", work.n_targets),
+        ("blocks", f"{work.n_blocks} of at most {work.block_rows} rows"),
+        ("reads of the data", planned.passes),
+        ("memory limit", f"{bytes_shown(planned.limit)} a process, beside the interpreter"),
+        ("peak of the largest process", bytes_shown(planned.peak)),
+    ]
+    rows = [(name.replace("_", " "), bytes_shown(size)) for name, size in planned.terms().items() if size]
+    print_table(pairs(head), columns("Memory", ("term", "bytes"), rows))
+
+
+def show_training(planned: TrainingPlan) -> None:
+    """Print the plan of a training by the engine."""
+    from ..console.output import bytes_shown, columns, pairs, print_table
+
+    work, memory, flops = planned.work, planned.worker, planned.flops
+    limit = "none" if memory.limit is None else bytes_shown(memory.limit)
+    head: list[tuple[str, object]] = [
+        ("rows x features", f"{work.n_rows} x {work.n_features}"),
+        ("targets", work.n_targets),
+        ("rows for selection", planned.selected_rows),
+        ("blocks", f"{work.n_blocks} of at most {work.block_rows} rows"),
+        ("workers x threads", f"{planned.n_workers} x {planned.threads}"),
+        ("rounds, exchanges", f"{planned.rounds}, {planned.exchanges}"),
+        ("kernel columns", planned.kernel_columns),
+        ("reads of the data", f"{planned.passes}, {bytes_shown(planned.bytes_read)} in all"),
+        ("messages and answers", bytes_shown(planned.bytes_sent)),
+        ("scratch written, read", f"{bytes_shown(planned.scratch_written)}, {bytes_shown(planned.scratch_read)}"),
+        ("products", f"{flops.total / 1e12:.3g} Tflop"),
+        ("memory limit", f"{limit} a process that holds rows, beside the interpreter"),
+        ("peak, such a process", bytes_shown(planned.peak)),
+        ("peak, driver", bytes_shown(planned.driver_peak)),
+    ]
+    if planned.search is not None:
+        search = planned.search
+        trained = f"{search.models} models at most, up to {search.at_a_time} side by side"
+        head.append(("search before it", f"{trained}, in the peaks above"))
+    if planned.read_ahead:
+        head.append(("blocks on their way", f"{planned.read_ahead}, beyond those that are worked on"))
+    if planned.norm_refit:
+        head.append(("refit, driver, after the rows", bytes_shown(planned.norm_refit)))
+    terms: dict[str, Any] = memory.terms()
+    rows = [(name.replace("_", " "), bytes_shown(size)) for name, size in terms.items() if size]
+    products = [(name, f"{value:.3g}") for name, value in vars(flops).items()]
+    print_table(
+        pairs(head),
+        columns("Memory of a process that holds rows", ("term", "bytes"), rows),
+        columns("Products over all rows", ("of", "flop"), products),
+    )

@@ -1,0 +1,145 @@
+"""``distkern predict`` and ``distkern evaluate``: a saved model on a dataset store, block by block."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...errors import DataError
+from ..console.terminal import verbosity_options
+from ..running.cluster_client import cluster_options, open_client
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ...estimators.scoring import ClassificationScore, Score
+
+_LARGEST_CONFUSION = 30
+
+
+@click.command()
+@click.argument("model_store", metavar="MODEL")
+@click.argument("store", metavar="STORE")
+@click.option("--out", required=True, metavar="OUT", help="Store to write the predictions to.")
+@click.option("--proba", is_flag=True, help="Write the probability of each class too.")
+@click.option("--overwrite", is_flag=True, help="Replace the predictions where they exist.")
+@cluster_options("Predict")
+@verbosity_options
+def predict(
+    model_store: str,
+    store: str,
+    out: str,
+    proba: bool,
+    overwrite: bool,
+    scheduler: str | None,
+    scheduler_file: str | None,
+    workers: int | None,
+    memory: str | None,
+) -> None:
+    """Predict every row of STORE and write the predictions to OUT."""
+    from distkern.storage import check_prediction_destination
+
+    from ..console.output import pairs, print_table
+    from ..job.job_file import cluster_of_flags
+    from ..running.predicting import write_predictions
+
+    cluster = cluster_of_flags(scheduler=scheduler, scheduler_file=scheduler_file, workers=workers, memory=memory)
+    check_prediction_destination(out, overwrite)
+    model, data = open_pair(model_store, store)
+    with open_client(cluster) as client:
+        model.client = client
+        write_predictions(model, data, out, proba=proba, overwrite=overwrite)
+    print_table(pairs([("wrote", out), ("rows", data.n_rows)]))
+
+
+@click.command()
+@click.argument("model_store", metavar="MODEL")
+@click.argument("store", metavar="STORE")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@cluster_options("Predict")
+@verbosity_options
+def evaluate(
+    model_store: str,
+    store: str,
+    as_json: bool,
+    scheduler: str | None,
+    scheduler_file: str | None,
+    workers: int | None,
+    memory: str | None,
+) -> None:
+    """Compare the predictions of MODEL with the targets of STORE."""
+    from ...estimators.scoring import score_model
+    from ..console.output import print_json
+    from ..job.job_file import cluster_of_flags
+
+    cluster = cluster_of_flags(scheduler=scheduler, scheduler_file=scheduler_file, workers=workers, memory=memory)
+    model, data = open_pair(model_store, store)
+    with open_client(cluster) as client:
+        model.client = client
+        score = score_model(model, data)
+    if as_json:
+        print_json({"model": model_store, "store": store, **score.as_record()})
+    else:
+        show_score(score)
+
+
+def open_pair(model_store: str, store: str) -> tuple[Any, Any]:
+    """Open a model and the data to apply it to.
+
+    Raises
+    ------
+    DataError
+        Where their numbers of features differ.
+    """
+    from distkern.storage import open_dataset
+
+    from ...estimators import load_model
+
+    model, data = load_model(model_store), open_dataset(store)
+    if data.n_features != model.n_features_in_:
+        raise DataError(
+            f"{store} has {data.n_features} features, the model {model_store} was trained on {model.n_features_in_}",
+            kind="feature-count",
+        )
+    return model, data
+
+
+def show_score(score: Score) -> None:
+    """Print a score: figures, and for classes a table of each and the confusion counts."""
+    from ...estimators.scoring import ClassificationScore
+    from ..console.output import columns, pairs, print_table
+
+    if not isinstance(score, ClassificationScore):
+        print_table(pairs(score.as_record().items()))
+        return
+    classes = columns(
+        "classes",
+        ("class", "rows", "precision", "recall", "f1"),
+        ([item["label"], item["rows"], *(_fixed(item[name]) for name in _RATES)] for item in score.per_class()),
+    )
+    figures = [("error", score.error), ("log loss", score.log_loss), ("Brier score", score.brier)]
+    tables = [pairs([("rows", score.n_rows), *((name, _fixed(value)) for name, value in figures)]), classes]
+    if len(score.labels) <= _LARGEST_CONFUSION:
+        tables.append(confusion_table(score))
+    print_table(*tables)
+
+
+_RATES = ("precision", "recall", "f1")
+
+
+def confusion_table(score: ClassificationScore) -> RenderableType:
+    """Return the confusion counts as a table, a row per true class."""
+    from ..console.output import columns
+
+    labels = [str(label) for label in score.labels]
+    counts = score.confusion.tolist()
+    return columns(
+        "rows: true class, columns: predicted class",
+        ("", *labels),
+        ([label, *("." if count == 0 else count for count in row)] for label, row in zip(labels, counts, strict=True)),
+    )
+
+
+def _fixed(value: float) -> str:
+    return "-" if value != value else f"{value:.4f}"

@@ -1,0 +1,205 @@
+"""``distkern report``: what a run came to, as one HTML file."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...errors import DistkernError, JobError, StoreError
+from ..console.terminal import verbosity_options
+
+if TYPE_CHECKING:
+    from distkern.storage import Dataset
+
+    from ...report import RunRecord
+    from ..job.data_section import PlainArrays
+    from ..job.job_file import Job
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_NAME = "report.html"
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@click.option("--out", metavar="FILE", help=f"Where to write it; {DEFAULT_NAME} in the run directory by default.")
+@click.option("--model", "model_store", metavar="MODEL", help="Model of the run, where the job does not name it.")
+@click.option("--test", "test_store", metavar="STORE", help="Test data, where the job does not name any.")
+@click.option("--overwrite", is_flag=True, help="Replace the report where it exists.")
+@verbosity_options
+def report(run: str, out: str | None, model_store: str | None, test_store: str | None, overwrite: bool) -> None:
+    """Write what RUN came to as one HTML file that needs no network.
+
+    It shows the job, the plan against what was measured, the curves of the path, why selection ended, predictions on
+    the test data, the centres and a timeline. The model and the test data that the job names are read again where they
+    are still there; what is missing is named in the report. A run that goes on is shown as far as it is.
+    """
+    from distkern.storage import RunDirectory
+    from distkern.storage.io.publish import publish_text
+
+    from ...report import evaluate_model, read_run, render_report
+    from ..console.output import pairs, print_table
+
+    directory = RunDirectory.open(run)
+    place = directory.path / DEFAULT_NAME if out is None else out
+    with publish_text(place, overwrite, StoreError, is_report) as written:
+        record = read_run(directory)
+        missing: list[str] = []
+        model = _open_model(record, model_store, missing)
+        rows = None if model is None else _open_test(record, model, test_store, missing)
+        evaluation = None
+        if rows is not None:
+            logger.info("predicting the test rows")
+            try:
+                evaluation = evaluate_model(model, rows)
+            except DistkernError as error:
+                missing.append(f"Predictions on the test data: {error}.")
+        trained = _open_train(record)
+        page = render_report(
+            record,
+            model=model,
+            evaluation=evaluation,
+            planned=None if trained is None else _planned(record, *trained),
+            feature_names=None if trained is None else _feature_names(trained[1]),
+            missing=missing,
+        )
+        written.append(page)
+    print_table(pairs([("wrote", place)]))
+
+
+def is_report(path: Path) -> bool:
+    """Tell whether a file was written by this command."""
+    from ...report import GENERATOR
+
+    try:
+        with path.open("rb") as stream:
+            return f'content="{GENERATOR}"'.encode() in stream.read(2048)
+    except OSError:
+        return False
+
+
+def _open_model(record: RunRecord, given: str | None, missing: list[str]) -> Any:
+    from ...estimators import load_model
+
+    named = given if given is not None else _named(record, "output", "model")
+    if named is None:
+        if record.state == "finished":
+            missing.append("Predictions and centres: the job names no model; --model does.")
+        return None
+    if given is not None:
+        return load_model(given)
+    place = locate(record, named)
+    try:
+        return load_model(place)
+    except DistkernError as error:
+        if record.state == "finished" or os.path.lexists(place):
+            missing.append(f"Predictions and centres: {error}.")
+        return None
+
+
+def _open_test(record: RunRecord, model: Any, given: str | None, missing: list[str]) -> Dataset | PlainArrays | None:
+    from distkern.storage import open_dataset
+
+    from ..job.data_section import PlainArrays
+
+    store, x, y = (_named(record, "data", name) for name in ("test", "test_x", "test_y"))
+    try:
+        if given is not None or store is not None:
+            named = given if given is not None else locate(record, str(store))
+            rows: Dataset | PlainArrays = open_dataset(named)
+        elif x is not None and y is not None:
+            rows = PlainArrays(locate(record, x), locate(record, y))
+        else:
+            missing.append("Predictions: the job names no test data; --test does.")
+            return None
+        if rows.n_features != model.n_features_in_:
+            raise JobError(
+                f"the test data has {rows.n_features} features, the model was trained on {model.n_features_in_}",
+                kind="feature-count",
+            )
+    except DistkernError as error:
+        if given is not None:
+            raise
+        missing.append(f"Predictions: {error}.")
+        return None
+    return rows
+
+
+def _named(record: RunRecord, section: str, key: str) -> str | None:
+    values = record.job.get(section)
+    value = values.get(key) if isinstance(values, Mapping) else None
+    return value if isinstance(value, str) else None
+
+
+def locate(record: RunRecord, named: str) -> str:
+    """Return where something lies that a job names: as seen from where the job ran, if that can be told, or from here.
+
+    Parameters
+    ----------
+    record : RunRecord
+        Its job names the run itself too.
+    named : str
+        Path or URL.
+    """
+    if "://" in named or os.path.isabs(named):
+        return named
+    run = _named(record, "output", "run")
+    if run is not None and not os.path.isabs(run):
+        parts, own = Path(os.path.normpath(run)).parts, record.path.parts
+        if ".." not in parts and own[-len(parts) :] == parts:
+            there = Path(*own[: -len(parts)]) / named
+            if there.exists():
+                return str(there)
+    return named
+
+
+def _open_train(record: RunRecord) -> tuple[Job, Dataset | PlainArrays] | None:
+    """Open the training data of the job, which say what was planned and what features are called; None without."""
+    from ..job.data_section import open_rows
+    from ..job.job_file import parse_job
+
+    data = record.job.get("data")
+    if not isinstance(data, Mapping):
+        return None
+    here = {
+        key: locate(record, value) if isinstance(value, str) else value
+        for key, value in data.items()
+        if not key.startswith("test")
+    }
+    try:
+        job = parse_job({**record.job, "data": here})
+        return job, open_rows(job.data)[0]
+    except DistkernError as error:
+        logger.info("the training data is not looked at: %s", error)
+        return None
+
+
+def _planned(record: RunRecord, job: Job, rows: Dataset | PlainArrays) -> dict[str, float] | None:
+    """Plan the job again for the shapes that the run had; None for methods that are not planned by rounds."""
+    from distkern.scheduler import TrainingPlan, WorkerFacts
+
+    from ..job.data_section import source_of, task_of
+    from .plan import planned_estimator
+
+    on_cluster = job.cluster.workers is not None or job.cluster.scheduler is not None
+    facts = WorkerFacts(record.figures.shapes.get("workers", 1), 1, None, False) if on_cluster else None
+    try:
+        estimator = planned_estimator(job, task_of(job.data, rows))
+        planned = estimator.plan(estimator.shapes(source_of(rows)), facts)
+    except DistkernError as error:
+        logger.info("the plan is not made again: %s", error)
+        return None
+    if not isinstance(planned, TrainingPlan):
+        return None
+    names = ("rounds", "exchanges", "kernel_columns", "bytes_read")
+    return {name: float(getattr(planned, name)) for name in names}
+
+
+def _feature_names(rows: Dataset | PlainArrays) -> list[str] | None:
+    names = getattr(rows, "feature_names", None)
+    return None if names is None else [str(name) for name in names]

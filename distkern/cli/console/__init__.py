@@ -1,0 +1,1 @@
+"""What reaches the terminal and what comes from it: tables, options, signals."""

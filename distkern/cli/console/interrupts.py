@@ -1,0 +1,83 @@
+"""What Ctrl-C and SIGTERM do: the driver ends after the exchange under way, worker processes when it closes them."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from types import FrameType
+
+import click
+
+from ...errors import Cancelled
+from ...monitoring.events import Event, Subscriber
+
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Hold SIGINT back while processes start; an interrupt meanwhile arrives at the end of the block.
+
+    A terminal sends SIGINT to every process of its group. Threads and processes inherit the signal mask of
+    the thread that starts them, so what starts in this block, and what that starts later, never sees it.
+    """
+    # The tracker unblocks SIGINT in the thread that starts it, so it must be there before.
+    resource_tracker.ensure_running()
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
+
+
+@contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """Have SIGTERM, which queues and service managers send, end a command as Ctrl-C does."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+@contextmanager
+def cancelled_by_signals() -> Iterator[Subscriber]:
+    """Yield a subscriber that ends the training after a SIGINT or SIGTERM; a second signal interrupts at once.
+
+    Yields
+    ------
+    callable
+        Takes each event of a training.
+    """
+    heard: list[int] = []
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        del frame
+        heard.append(number)
+        if len(heard) > 1:
+            raise KeyboardInterrupt
+        click.echo("ending after the exchange under way; the same again ends at once", err=True)
+
+    def watch(event: Event) -> None:
+        del event
+        if heard:
+            raise Cancelled("interrupted", kind="interrupted")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield watch
+        return
+    signals = (signal.SIGINT, signal.SIGTERM)
+    previous = {number: signal.signal(number, hear) for number in signals}
+    try:
+        yield watch
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,1 @@
+"""Job files: their sections, validated."""

@@ -1,0 +1,181 @@
+"""The job file of ``distkern train``: TOML in, a checked `Job` out.
+
+Unknown keys are refused with the nearest known one and wrong values with what is allowed. The keys of
+``[model]`` are the parameters of the estimators, read from their signatures. Paths are relative to the
+current directory; nothing here opens the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, ValidationError, create_model, model_validator
+
+from ...errors import JobError
+from .cluster_section import ClusterSection
+from .environment import with_variables
+from .model_section import METHODS, model_fields
+from .section import PATH as _PATH
+from .section import Section
+from .toml import forget, override, read_toml
+from .validation_messages import complaints
+
+
+class DataSection(Section):
+    """``[data]``: a dataset store, or two plain zarr arrays."""
+
+    train: str | None = Field(default=None, min_length=1, description=_PATH)
+    test: str | None = Field(default=None, min_length=1, description=_PATH)
+    x: str | None = Field(default=None, min_length=1, description=_PATH)
+    y: str | None = Field(default=None, min_length=1, description=_PATH)
+    test_x: str | None = Field(default=None, min_length=1, description=_PATH)
+    test_y: str | None = Field(default=None, min_length=1, description=_PATH)
+    task: Literal["classification", "regression"] | None = Field(
+        default=None, description='"classification" or "regression"'
+    )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        _complete("x", self.x, "y", self.y)
+        _complete("test_x", self.test_x, "test_y", self.test_y)
+        if self.train is None and self.x is None:
+            raise ValueError("name the training data: train = a dataset store, or x = and y = two zarr arrays")
+        if self.train is not None and self.x is not None:
+            raise ValueError("train and x, y exclude each other")
+        if self.test is not None and self.test_x is not None:
+            raise ValueError("test and test_x, test_y exclude each other")
+        return self
+
+
+def _complete(name: str, value: str | None, other_name: str, other: str | None) -> None:
+    if (value is None) != (other is None):
+        present, absent = (name, other_name) if other is None else (other_name, name)
+        raise ValueError(f"{present} needs {absent} beside it")
+
+
+class ModelSection(Section):
+    """``[model]``: the method and any parameter of its estimator."""
+
+    method: Literal[tuple(METHODS)] = Field(  # type: ignore[valid-type]
+        default="orols", description=" or ".join(f'"{name}"' for name in METHODS)
+    )
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the estimator parameters that the job sets."""
+        return {name: getattr(self, name) for name in self.model_fields_set if name != "method"}
+
+
+_OWN_WORKERS = ("kind", "workers", "cores", "host", "job", "ssh", "kubernetes")
+_DISPLACED = {
+    "scheduler": (*_OWN_WORKERS, "scheduler_file"),
+    "scheduler_file": (*_OWN_WORKERS, "scheduler"),
+    "workers": ("scheduler", "scheduler_file", "min_workers"),
+}
+"""What a flag takes the place of."""
+
+
+class _Flags(Section):
+    cluster: ClusterSection
+
+
+class OutputSection(Section):
+    """``[output]``: where the model and the record of the run go; nothing is saved where absent."""
+
+    model: str | None = Field(default=None, min_length=1, description=_PATH)
+    run: str | None = Field(default=None, min_length=1, description=_PATH)
+
+
+class Job(Section):
+    """A checked job file."""
+
+    data: DataSection
+    model: ModelSection = Field(default_factory=ModelSection)
+    cluster: ClusterSection = Field(default_factory=ClusterSection)
+    output: OutputSection = Field(default_factory=OutputSection)
+
+
+def load_job(path: str | Path, overrides: Iterable[str] = (), cluster: Mapping[str, Any] | None = None) -> Job:
+    """Read and check a job file.
+
+    Parameters
+    ----------
+    path : str or Path
+        The TOML file; its texts may refer to environment variables.
+    overrides : iterable of str
+        ``section.key=value`` settings, which replace what the file says.
+    cluster : mapping, optional
+        Settings of ``[cluster]`` from the command line; a scheduler there displaces the file's workers and what
+        starts them, workers there displace its scheduler.
+
+    Returns
+    -------
+    Job
+
+    Raises
+    ------
+    JobError
+        Names the file and the line, or the key, the value and what is allowed.
+    """
+    document = read_toml(Path(path))
+    overrides = tuple(overrides)
+    for setting in overrides:
+        # What is replaced may refer to variables that are not set.
+        forget(document, setting)
+    document = with_variables(document, path)
+    for setting in overrides:
+        override(document, setting)
+    if cluster:
+        section = document.setdefault("cluster", {})
+        if isinstance(section, dict):
+            for name in (name for flag in cluster for name in _DISPLACED.get(flag, ())):
+                section.pop(name, None)
+            section.update(cluster)
+    return parse_job(document)
+
+
+def parse_job(document: Mapping[str, Any]) -> Job:
+    """Check the content of a job file.
+
+    Parameters
+    ----------
+    document : mapping
+        Sections, each a mapping of keys to values.
+
+    Returns
+    -------
+    Job
+    """
+    section = document.get("model", {})
+    method = section.get("method", "orols") if isinstance(section, Mapping) else "orols"
+    model = create_model("ModelSection", __base__=ModelSection, **model_fields(method))
+    schema = create_model("Job", __base__=Job, model=(model, Field(default_factory=model)))
+    try:
+        return schema.model_validate(document)
+    except ValidationError as error:
+        raise JobError("\n".join(complaints(error, schema)), kind="invalid-job") from None
+
+
+def cluster_of_flags(**flags: Any) -> ClusterSection:
+    """Check ``--scheduler``, ``--scheduler-file``, ``--workers`` and ``--memory`` of a command without a job file.
+
+    Parameters
+    ----------
+    **flags
+        Values of ``[cluster]``; None where a flag is not given.
+
+    Returns
+    -------
+    ClusterSection
+
+    Raises
+    ------
+    JobError
+        Names the key, the value and what is allowed.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
+    try:
+        return _Flags.model_validate({"cluster": given}).cluster
+    except ValidationError as error:
+        raise JobError("\n".join(complaints(error, _Flags)), kind="invalid-job") from None

@@ -1,0 +1,82 @@
+"""Says what is wrong with a job file: the key, the value and what is allowed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from .model_section import RESERVED
+
+
+def complaints(error: ValidationError, schema: type[BaseModel]) -> list[str]:
+    """Return a line for each key that is wrong.
+
+    Parameters
+    ----------
+    error : pydantic.ValidationError
+        From validating a document against `schema`.
+    schema : type
+        Model of the whole file; the descriptions of its fields say what is allowed.
+    """
+    seen: dict[tuple[str, ...], str] = {}
+    for item in error.errors(include_url=False):
+        path, table, rest = _place(tuple(str(part) for part in item["loc"]), schema)
+        seen.setdefault((path, *rest[:1]), _complaint(item, path, table, rest))
+    return list(seen.values())
+
+
+def _place(places: tuple[str, ...], schema: type[BaseModel]) -> tuple[str, type[BaseModel], tuple[str, ...]]:
+    """Return the innermost table that holds what is wrong: its dotted name, its model, and the way on from there."""
+    names, table = [], schema
+    for name in places[:-1]:
+        inner = _table(table.model_fields[name].annotation) if name in table.model_fields else None
+        if inner is None:
+            break
+        names.append(name)
+        table = inner
+    return ".".join(names), table, places[len(names) :]
+
+
+def _complaint(item: Any, path: str, table: type[BaseModel], rest: tuple[str, ...]) -> str:
+    name, field = rest[0], table.model_fields.get(rest[0])
+    if not path and (field is None or _table(field.annotation) is None):
+        return f"unknown section [{name}]{_nearest(name, table.model_fields, '[{}]')}"
+    if not path and item["type"] == "missing":
+        return f"[{name}] is missing: name the training data there (train, or x and y)"
+    inner = f"{path}.{name}" if path else name
+    if item["type"] == "value_error":
+        return f"[{inner}] {item['ctx']['error']}"
+    if not path:
+        return f"{name} = {_written(item['input'])}: must be a table, [{name}]"
+    if item["type"] == "extra_forbidden":
+        if path == "model" and name in RESERVED:
+            return f"key '{name}' cannot stand in [model]: {RESERVED[name]}"
+        return f"unknown key '{name}' in [{path}]{_nearest(name, table.model_fields, repr('{}'))}"
+    assert field is not None
+    if item["type"] == "missing":
+        return f"[{path}] {name} is missing: must be {field.description}"
+    return f"[{path}] {name} = {_written(item['input'])}: must be {field.description or item['msg']}"
+
+
+def _table(annotation: Any) -> type[BaseModel] | None:
+    """Return the table that a field holds, also where it may be absent."""
+    for part in (annotation, *get_args(annotation)):
+        if isinstance(part, type) and issubclass(part, BaseModel):
+            return part
+    return None
+
+
+def _nearest(name: str, known: Iterable[str], form: str) -> str:
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1)
+    if near:
+        return f": did you mean {form.format(near[0])}?"
+    return f"; known are {', '.join(names)}"
+
+
+def _written(value: object) -> str:
+    return json.dumps(value, default=str, ensure_ascii=False)

@@ -1,0 +1,1 @@
+"""From a job to a finished training: cluster, progress, run and result."""

@@ -1,0 +1,121 @@
+"""The dask client a command works with: that of a running cluster, of workers started for it, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ..console.interrupts import interrupts_held
+
+if TYPE_CHECKING:
+    from distkern.scheduler import TlsFiles
+
+    from ..job.cluster_section import ClusterSection
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def cluster_options(verb: str) -> Callable[[Command], Command]:
+    """Give a command ``--scheduler``, ``--scheduler-file``, ``--workers`` and ``--memory``.
+
+    Parameters
+    ----------
+    verb : str
+        What the cluster does, for the help.
+    """
+    options = (
+        click.option("--scheduler", metavar="ADDR", help=f"{verb} on the dask cluster at this address."),
+        click.option("--scheduler-file", metavar="FILE", help=f"{verb} on the dask cluster that this file tells of."),
+        click.option("--workers", type=int, metavar="N", help=f"{verb} on N worker processes started for this run."),
+        click.option("--memory", metavar="SIZE", help='Memory of each process that holds rows: "2GiB".'),
+    )
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def tls_files(section: ClusterSection) -> TlsFiles | None:
+    """Return the certificates that a job names.
+
+    Parameters
+    ----------
+    section : ClusterSection
+        ``[cluster]`` of a job.
+    """
+    from distkern.scheduler import TlsFiles
+
+    return None if section.security is None else TlsFiles(**section.security.model_dump())
+
+
+@contextmanager
+def open_client(section: ClusterSection) -> Iterator[Any]:
+    """Yield the dask client that is asked for, or None for work in this process; close what was started.
+
+    Parameters
+    ----------
+    section : ClusterSection
+        ``[cluster]`` of a job, or the flags of a command.
+    """
+    if section.where is None:
+        yield None
+        return
+    from distkern.scheduler import await_workers, worker_wait
+
+    with worker_wait(seconds_to_wait(section)), ExitStack() as stack:
+        if section.starts_workers:
+            with interrupts_held():
+                client = stack.enter_context(started_client(section))
+        else:
+            client = stack.enter_context(running_client(section))
+        if section.least_workers is not None:
+            await_workers(client, section.least_workers)
+        yield client
+
+
+def running_client(section: ClusterSection) -> AbstractContextManager[Any]:
+    """Return the client of a cluster that is running already."""
+    from distkern.scheduler import connect, connect_by_file
+
+    client: AbstractContextManager[Any]
+    if section.scheduler_file is not None:
+        client = connect_by_file(section.scheduler_file, tls=tls_files(section))
+    else:
+        client = connect(section.scheduler, tls=tls_files(section))
+    return client
+
+
+def started_client(section: ClusterSection) -> AbstractContextManager[Any]:
+    """Return the client of a cluster that starts when it is entered, and is closed with it."""
+    from distkern.scheduler import WorkerSize, kubernetes_client, local_client, queue_client, ssh_client
+
+    size = WorkerSize(section.n_workers, section.memory, section.cores or 1)
+    listen: dict[str, Any] = {} if section.host is None else {"host": section.host}
+    listen["tls"] = tls_files(section)
+    client: AbstractContextManager[Any]
+    if section.ssh is not None:
+        client = ssh_client(size, **section.ssh.model_dump(exclude_none=True), **listen)
+    elif section.kubernetes is not None:
+        client = kubernetes_client(size, **section.kubernetes.model_dump(exclude_none=True))
+    elif section.where == "local":
+        client = local_client(size.workers, size.memory, threads=size.threads, **listen)
+    else:
+        jobs = {} if section.job is None else section.job.model_dump(exclude_none=True)
+        client = queue_client(section.where, size, **jobs, **listen)
+    return client
+
+
+def seconds_to_wait(section: ClusterSection) -> float | None:
+    """Return how long workers are waited for; those of a queue or of pods may take long to be there."""
+    from distkern.scheduler import QUEUE_WAIT_SECONDS
+
+    from ..job.cluster_section import QUEUES
+
+    slow = section.where in (*QUEUES, "kubernetes")
+    return float(QUEUE_WAIT_SECONDS) if section.wait is None and slow else section.wait

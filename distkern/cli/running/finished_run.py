@@ -1,0 +1,78 @@
+"""Runs that are complete: what ``--resume auto`` prints again without training, reading or writing anything."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...errors import DataError, StoreError
+from ...redaction import redact_values
+from ...selection.stopping import StopReason
+from ..job.job_file import Job
+from .result import RecordedResult, is_result
+
+if TYPE_CHECKING:
+    from distkern.storage import RunDirectory
+
+
+def finished_result(job: Job) -> RecordedResult | None:
+    """Return the recorded result of the run that a job names, or None where something is left to do.
+
+    Nothing is left where the run came to its end (another than that of its time), the job is the same but for the
+    cluster and the time, the model is there, and the training data is the same or is not there any more.
+
+    Parameters
+    ----------
+    job : Job
+        Checked job.
+
+    Raises
+    ------
+    RunError
+        What is there is no run.
+    """
+    from distkern.storage import RunDirectory, run_place
+
+    if job.output.run is None or not os.path.lexists(run_place(job.output.run)):
+        return None
+    run = RunDirectory.open(job.output.run)
+    summary = run.summary
+    if summary is None or not is_result(summary) or summary["stop_reason"] == StopReason.TIME_LIMIT:
+        return None
+    if _decisive(run.job) != _decisive(redact_values(job.model_dump(mode="json", exclude_unset=True))):
+        return None
+    if not _has_model(job) or _has_other_data(job, run):
+        return None
+    return RecordedResult(summary)
+
+
+def _decisive(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Sections of a job that decide what it leaves."""
+    sections = {name: dict(document.get(name) or {}) for name in ("data", "model", "output")}
+    sections["model"].pop("max_seconds", None)
+    return sections
+
+
+def _has_model(job: Job) -> bool:
+    from distkern.storage import read_model
+
+    try:
+        if job.output.model is not None:
+            read_model(job.output.model)
+    except StoreError:
+        return False
+    return True
+
+
+def _has_other_data(job: Job, run: RunDirectory) -> bool:
+    from distkern.scheduler.training.run_identity import identity_of_data
+
+    from ..job.data_section import open_rows, source_of
+
+    try:
+        rows, _ = open_rows(job.data)
+    except DataError:
+        return False
+    kept = (run.training or {}).get("identity")
+    return not isinstance(kept, dict) or kept.get("data") != identity_of_data(source_of(rows))

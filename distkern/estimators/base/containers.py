@@ -1,0 +1,209 @@
+"""Rows in the containers of other libraries: xarray Datasets and DataArrays, dask DataFrames and Series.
+
+They become numpy, zarr or dask arrays without being read. xarray is recognised by its types' names: who has such an
+object has the library.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from distkern.scheduler import frame_array, is_dask_array, is_dask_frame, is_dask_series, series_array
+from distkern.scheduler.prediction.dask_frames import column_names
+
+from ...errors import DataError
+
+
+@dataclass(frozen=True)
+class OpenedRows:
+    """Rows of features, and how what is computed of them goes back."""
+
+    X: Any
+    """numpy, zarr or dask array, Dataset, or whatever scikit-learn takes."""
+    names: list[str] | None = None
+    """Names of the columns where all of them are texts, and scikit-learn does not see them itself."""
+    wrap: Callable[[Any], Any] = lambda values: values
+    """Puts values with a row for each of `X` into the container that the rows came in."""
+
+    @contextmanager
+    def checked(self) -> Iterator[None]:
+        """Keep scikit-learn from missing the names of columns that were compared already."""
+        with warnings.catch_warnings():
+            if self.names is not None:
+                warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
+            yield
+
+
+def open_rows(X: Any, *, with_lengths: bool = False) -> OpenedRows:
+    """Open rows of features.
+
+    Parameters
+    ----------
+    X : object
+        Rows in any container.
+    with_lengths : bool
+        Whether it must be known how many rows each part has.
+
+    Raises
+    ------
+    DataError
+        ``shape-mismatch``, ``not-numeric``, or ``no-variable`` for an xarray Dataset without X.
+    """
+    if is_xarray(X, "Dataset"):
+        X = variable(X, "X")
+    if is_xarray(X, "DataArray"):
+        if X.ndim != 2:
+            raise DataError(
+                f"X is a DataArray with the dimensions {X.dims}: it must have two, rows and features",
+                kind="shape-mismatch",
+            )
+        return OpenedRows(_data(X), _texts(_labels_of(X)), lambda values: _wrapped(X, values))
+    if is_dask_frame(X):
+        return OpenedRows(frame_array(X, "X", with_lengths=with_lengths), _texts(column_names(X)))
+    return OpenedRows(X)
+
+
+def open_column(values: Any) -> Any:
+    """Open targets or weights, whose parts have known lengths then."""
+    if is_xarray(values, "DataArray"):
+        return _data(values)
+    if is_dask_series(values):
+        return series_array(values, with_lengths=True)
+    if is_dask_frame(values):
+        return frame_array(values, "y", with_lengths=True)
+    return values
+
+
+def targets_with(X: Any, y: Any) -> Any:
+    """Return y, or that of an xarray Dataset which brings it.
+
+    Raises
+    ------
+    DataError
+        ``target``: there are two of them; ``no-variable``: there is none.
+    """
+    if not is_xarray(X, "Dataset"):
+        return y
+    if y is None:
+        return variable(X, "y")
+    if "y" in X.data_vars:
+        raise DataError(
+            "y is given, but X is an xarray Dataset with a variable y: leave y out, or give its X alone", kind="target"
+        )
+    return y
+
+
+def require_same_rows(X: Any, values: Any, name: str) -> None:
+    """Refuse xarray targets or weights whose rows are not those of X, in its order; other containers pass.
+
+    Parameters
+    ----------
+    X : object
+        Rows of features in any container.
+    values : object
+        Targets or weights in any container.
+    name : str
+        What messages call `values`.
+
+    Raises
+    ------
+    DataError
+        ``row-labels``: they lie along another dimension than the rows, or under other labels.
+    """
+    if is_xarray(X, "Dataset"):
+        X = variable(X, "X")
+    if not (is_xarray(X, "DataArray") and is_xarray(values, "DataArray")) or X.ndim != 2 or values.ndim == 0:
+        return
+    rows, ours = X.dims[0], values.dims[0]
+    if rows != ours:
+        raise DataError(
+            f"X has the dimensions {X.dims} and {name} {values.dims}: rows come first and have one name, "
+            "so transpose or rename one of them",
+            kind="row-labels",
+        )
+    labels, theirs = X.indexes.get(rows), values.indexes.get(rows)
+    if labels is None or theirs is None or len(labels) != len(theirs) or labels.equals(theirs):
+        return
+    row = next((i for i, pair in enumerate(zip(labels, theirs, strict=True)) if pair[0] != pair[1]), None)
+    if row is None:
+        return
+    raise DataError(
+        f"X and {name} have other labels along {rows!r}: row {row} (counted from 0) is {labels[row]} in X and "
+        f"{theirs[row]} in {name}; xarray.align brings them together",
+        kind="row-labels",
+    )
+
+
+def is_xarray(value: Any, name: str) -> bool:
+    """Tell whether `value` is of a type of xarray."""
+    return any(kind.__name__ == name and kind.__module__.split(".")[0] == "xarray" for kind in type(value).__mro__)
+
+
+def variable(dataset: Any, name: str) -> Any:
+    """Return a variable of an xarray Dataset.
+
+    Raises
+    ------
+    DataError
+        ``no-variable``.
+    """
+    if name not in dataset.data_vars:
+        found = ", ".join(str(known) for known in dataset.data_vars) or "none"
+        raise DataError(
+            f"the xarray Dataset has no variable {name} (it has {found}): rename one, or give DataArrays as X and y",
+            kind="no-variable",
+        )
+    return dataset[name]
+
+
+def require_names(estimator: Any, names: list[str] | None) -> None:
+    """Refuse columns that are named other than those of the training.
+
+    Raises
+    ------
+    DataError
+        ``feature-names``.
+    """
+    known = getattr(estimator, "feature_names_in_", None)
+    if names is None or known is None or list(known) == names or len(known) != len(names):
+        return
+    place, (ours, theirs) = next(
+        (i, pair) for i, pair in enumerate(zip(known, names, strict=True)) if len(set(pair)) > 1
+    )
+    raise DataError(
+        f"column {place} (counted from 0) of X is named {theirs!r} and was {ours!r} in the training: give the columns "
+        "in the order of feature_names_in_",
+        kind="feature-names",
+    )
+
+
+def _data(array: Any) -> Any:
+    """Array of a DataArray: as it is in memory or in dask, and through dask where it would be loaded whole."""
+    if array.chunks is None and not getattr(array.variable, "_in_memory", True):
+        rows = array.dims[0]
+        preferred = array.encoding.get("preferred_chunks") or {}
+        array = array.chunk({rows: preferred.get(rows, "auto"), **dict.fromkeys(array.dims[1:], -1)})
+    return array.data if is_dask_array(array.data) else np.asarray(array.data)
+
+
+def _labels_of(array: Any) -> list[Any]:
+    features = array.dims[1]
+    return list(array.coords[features].values.tolist()) if features in array.coords else []
+
+
+def _texts(names: list[Any]) -> list[str] | None:
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def _wrapped(array: Any, values: Any) -> Any:
+    """A DataArray of values with the rows of another one."""
+    rows, features = array.dims
+    kept = array.isel({features: 0}, drop=True)
+    dims = (rows,) if values.ndim == 1 else (rows, "output")
+    return type(array)(values, coords=kept.coords, dims=dims)

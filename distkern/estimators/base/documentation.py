@@ -1,0 +1,207 @@
+"""The parameters and attributes that the estimators share, described once.
+
+`documented` appends them to a class's docstring in the order of its signature, so that text and signature
+cannot drift apart.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+C = TypeVar("C", bound=type)
+
+PARAMETERS = {
+    "kernel": """
+        str or Kernel
+            "gaussian", "laplacian", "matern", "polynomial", "sigmoid", "linear", or a kernel object, such as
+            ``Wendland(radius)``, which is zero beyond the radius.""",
+    "sigma": """
+        float or "median"
+            Width of the Gaussian, Laplacian or Matern kernel in the (standardised) feature space; "median" takes the
+            median distance of a sample of rows.""",
+    "folds": """
+        int
+            Folds of the cross-validation with ``sigma="cv"``. Widths that cannot win any more are not trained
+            outside the others, where leaving them out costs no read of the data.""",
+    "max_centers": """
+        int
+            Most centres to select; of each class with one-vs-rest, of each pair with one-vs-one and dag.""",
+    "criterion": """
+        {"error-reduction", "residual", "loo-error"}
+            How a centre is chosen: the largest error reduction among a pool of candidates; the row with the
+            largest residual, one at a time (Algorithm 1 of the paper); or, for classifiers, the candidate with the
+            lowest leave-one-out misclassification rate, one at a time (Hong, Chen and Harris, 2006).""",
+    "sampler": """
+        {"mixture", "residual-weighted", "top-residual", "uniform", "all"}
+            How rows become candidates; "mixture" takes half by largest residual and half drawn with probability
+            proportional to the squared residual.""",
+    "candidates": """
+        int
+            Size of the pool; with this many rows or fewer, every row is a candidate. With several widths a row is as
+            many candidates.""",
+    "panel": """
+        int
+            Centres accepted a round.""",
+    "regularization": """
+        {"gcv", "gcv-per-target", "evidence", "evidence-per-target", "none"} or float
+            Lambda re-estimated at every step, by generalised cross validation or by the Bayesian evidence, shared or
+            one a target; zero; or fixed. "evidence" usually gives a larger lambda, which protects a path that is
+            longer than it should be.""",
+    "ridge": """
+        float
+            Lambda, the same at every step.""",
+    "stop": """
+        {"gcv", "bic", "mdl", "lambda", "validation", "loo", "none"} or None
+            When to end before `max_centers`: at the minimum of generalised cross validation with selected centres
+            counted twice, of the Bayesian information criterion or of the description length, when lambda is calm
+            (the paper's rule), or at the minimum of the error on a tenth of the rows that is held out. "bic" and
+            "mdl" give smaller models than "gcv", and less accurate ones where many centres are needed. "loo" ends
+            ``criterion="loo-error"`` when no candidate lowers the rate.""",
+    "tol": """
+        float, optional
+            For ``stop="lambda"`` the relative change that counts as calm (0.01); otherwise selection ends when the
+            largest absolute residual is at most this.""",
+    "patience": """
+        int, optional
+            Centres without a new minimum before "gcv", "bic", "mdl" or "validation" stop (the larger of 20 and a fifth
+            of the centres so far), or calm steps in a row for "lambda" (5).""",
+    "epsilon": """
+        float
+            Added to each kernel column at its own row; K + epsilon I is strictly positive definite. Dependent
+            columns are skipped anyway, so 0 is safe; above 0 a weight is no longer the same as repeated rows.""",
+    "selection_rows": """
+        int, optional
+            Choose the centres on a random sample of this many rows, then fit weights and lambda on all rows. The cost
+            of the selection then does not grow with the data, and X is read once or twice more. With
+            ``stop="validation"`` a tenth of the sample is held out while centres are chosen; the weights are fitted
+            on those rows too.""",
+    "multiclass": """
+        {"shared", "one-vs-rest", "one-vs-one", "dag"}
+            One set of centres for all classes; or one a class (the paper's way), or one a pair of classes on the rows
+            of the two (thesis 4.2.1), trained in lockstep. With pairs all of them vote, or a decision graph asks one
+            fewer than there are classes ("dag").""",
+    "refit": """
+        {"rkhs", "none"} or None
+            What the final weights are small in. By default the weights of the orthogonal columns, with lambda;
+            "rkhs" minimises the squared error plus mu times the squared norm of the function in the kernel's space,
+            with mu by generalised cross validation with selected centres counted twice. That costs no look at the
+            rows, changes little after a stop rule, and repairs much of a path that is too long. The kernel must be
+            positive definite.""",
+    "standardize": """
+        bool
+            Whether to bring every feature to zero mean and unit standard deviation.""",
+    "dtype": """
+        {"float64", "float32"}
+            Precision of the kernel columns and Q; sums over rows are always float64.""",
+    "factors": """
+        {"auto", "driver", "workers"}
+            Where the rows of Q live when a dask client is used.""",
+    "client": """
+        distributed.Client, optional
+            Cluster to train on. Without one, zarr and dask input use the current client if there is any, and
+            everything else trains in this process.""",
+    "memory_limit": """
+        int or str, optional
+            Memory that each process which holds rows may take beside the interpreter's own, in bytes or as in "2GiB";
+            what does not fit goes to scratch files on its local disk. By default most of what is left here, or of
+            dask's limit for a worker.""",
+    "max_seconds": """
+        float, optional
+            Seconds that `fit` may take, reading included. Selection ends early enough for the rest to be done, with
+            the model of the centres so far and the stop reason "time-limit"; what `run_dir` keeps goes on from there by
+            another `fit`, which has the time anew. The first centres are chosen whatever the time. A search
+            (``sigma="cv"``) that takes longer is an error.""",
+    "run_dir": """
+        path-like, optional
+            Directory that keeps every exchange of the training, its events and its summary. If the run is there
+            already, `fit` goes on where it was cut short, or returns the finished model; `max_centers` may differ,
+            and anything else that would change the model is refused. Clones, as in cross-validation, do not
+            inherit it.""",
+    "random_state": """
+        int
+            Key of the row draws.""",
+    "callbacks": """
+        sequence of callable
+            Called with each event of `distkern.monitoring.events`; `distkern.Progress` shows them while the training
+            goes on.""",
+}
+
+_SEARCHED = {
+    "sigma": """
+        float, sequence of float, "median" or "cv"
+            Width of the Gaussian kernel in the (standardised) feature space; "median" takes the median distance of a
+            sample of rows, "cv" the best by cross-validation of ten multiples of that, from an eighth to
+            2.8; the attribute `cv_results_` then has arrays with an entry a width: sigma, mean_error and std_error over
+            the folds, n_centers. With several widths a centre is a row with one of them, and a row may become a centre
+            with more than one; not with ``criterion="residual"`` or ``refit="rkhs"``.""",
+}
+"""Parameters of the OROLS family in place of what `PARAMETERS` has."""
+
+ATTRIBUTES = """
+    centers_ : array, shape (m, d)
+        Selected rows, in the caller's feature space.
+    center_indices_ : array, shape (m,)
+        Their row numbers; one comes again where a row is a centre with two widths.
+    coef_ : array, shape (m, T)
+        Weights.
+    intercept_ : array, shape (T,)
+        Intercepts.
+    lambda_ : float or array, shape (T,)
+        Regularisation of the model; one a target with one-vs-rest and the rules "-per-target". With ``refit="rkhs"``
+        it is mu.
+    gcv_ : float
+        Generalised cross validation of the model.
+    n_centers_ : int
+        Centres in the model.
+    history_ : structured array
+        A row per step: center, lambda_, gcv, residual_max, q_norm, round, problem; of the path, whatever `refit` is.
+        With `selection_rows`, lambda_ and gcv are of all rows, residual_max and q_norm of the sample.
+    stop_reason_ : StopReason
+        Why selection ended; its `advice` says what that means.
+    kernel_ : Kernel
+        The kernel with its width; where `sigma` is a sequence, ``kernel_.sigma`` has the width of every centre.
+    plan_ : dict
+        Planned bytes, a term a buffer.
+    summary_ : dict
+        Counts and peaks of the training.
+    n_features_in_ : int
+        Features seen in `fit`."""
+
+CLASSES = """
+    classes_ : array, shape (n_classes,)
+        Sorted labels.
+    class_prior_ : array, shape (n_classes,)
+        Weighted share of each class among the training rows."""
+
+
+def documented(cls: C) -> C:
+    """Append the sections Parameters and Attributes to the docstring of an estimator of the OROLS family."""
+    return described(_SEARCHED, ATTRIBUTES)(cls)
+
+
+def described(parameters: Mapping[str, str], attributes: str) -> Callable[[C], C]:
+    """Return a decorator that appends the sections Parameters and Attributes to a docstring.
+
+    Parameters
+    ----------
+    parameters : mapping
+        Texts by name for what `PARAMETERS` lacks, or has in another meaning.
+    attributes : str
+        Entries of the section Attributes, without `classes_`, which classifiers get.
+    """
+
+    def decorate(cls: C) -> C:
+        texts = {**PARAMETERS, **parameters}
+        sections = [inspect.cleandoc(cls.__doc__ or ""), "", "Parameters", "----------"]
+        for name in inspect.signature(cls).parameters:
+            kind, *lines = inspect.cleandoc(texts[name]).splitlines()
+            sections += [f"{name} : {kind}", *lines]
+        sections += ["", "Attributes", "----------", inspect.cleandoc(attributes)]
+        if getattr(cls, "_classification", False):
+            sections.append(inspect.cleandoc(CLASSES))
+        cls.__doc__ = "\n".join(sections) + "\n"
+        return cls
+
+    return decorate

@@ -1,0 +1,313 @@
+"""What all estimators share: inputs of any container, prediction block by block, saving.
+
+Follows the scikit-learn conventions: parameters are stored as given and checked in `fit`; fitted attributes end
+in an underscore; what cannot be copied or pickled (a client, callbacks) is kept by reference or left behind.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from distkern.scheduler import (
+    DaskArraySource,
+    PassPlan,
+    TrainingPlan,
+    WorkerFacts,
+    Workload,
+    count_targets,
+    current_client,
+    evaluate,
+    evaluate_batches,
+    is_dask_array,
+    map_rows,
+    predict_blocks,
+    row_chunks,
+)
+from distkern.scheduler.prediction.local import Finish
+from distkern.storage import ArraySource, BlockSource, Dataset, ZarrRows, as_source, is_zarr_array, memory_array
+
+from ...errors import DataError, JobError
+from ...models.kernel_model import KernelModel
+from ...probability.calibration import AnyCalibration
+from .containers import OpenedRows, open_column, open_rows, require_names, require_same_rows, targets_with
+from .inputs import validate_rows
+
+logger = logging.getLogger(__name__)
+
+Array = NDArray[np.float64]
+BY_REFERENCE = ("client", "callbacks")
+
+
+class BlockEstimator(BaseEstimator, ABC):
+    """Base of all estimators: `_train` is what a subclass adds, then `_model` evaluates rows of any container."""
+
+    _classification: ClassVar[bool]
+    client: Any
+    _model: KernelModel
+
+    def __sklearn_clone__(self) -> Self:
+        """Clone, keeping the client and the callbacks by reference; a run directory stays behind."""
+        copied = type(self)(
+            **{
+                name: value if name in BY_REFERENCE else clone(value, safe=False)
+                for name, value in self.get_params(deep=False).items()
+            }
+        )
+        # A run is of one training, and clones are made to be trained on other rows or with other settings.
+        if hasattr(copied, "run_dir"):
+            copied.run_dir = None
+        for name in ("_metadata_request", "_sklearn_output_config"):
+            if hasattr(self, name):
+                setattr(copied, name, deepcopy(getattr(self, name)))
+        return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the client and the callbacks behind: they belong to this process."""
+        state = dict(super().__getstate__())
+        state["client"] = None
+        if "callbacks" in state:
+            state["callbacks"] = ()
+        return state
+
+    @abstractmethod
+    def _check_parameters(self) -> None:
+        """Check every parameter before any data is looked at; raises `JobError`."""
+
+    @abstractmethod
+    def _train(self, source: BlockSource, client: Any) -> None:
+        """Fit to the blocks of a source, on the workers of a client if there is one; set the fitted attributes."""
+
+    def shapes(self, source: BlockSource) -> Workload:
+        """Return the shapes that decide how much a training needs, as far as the source tells without being read.
+
+        Parameters
+        ----------
+        source : BlockSource
+            Training rows.
+        """
+        return Workload.of(source, count_targets(source, classification=self._classification), 1)
+
+    @abstractmethod
+    def plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan | TrainingPlan:
+        """Plan a training from shapes alone.
+
+        Parameters
+        ----------
+        work : Workload
+            Shapes.
+        facts : WorkerFacts or None
+            The workers; this process alone if None.
+        """
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
+        self._check_parameters()
+        self._train(*self._rows_to_train(X, y, sample_weight))
+
+    def _rows_to_train(self, X: Any, y: Any, sample_weight: Any) -> tuple[BlockSource, Any]:
+        """Return the blocks of what `fit` was given, and the client to train on, if any."""
+        source = self._source(X, y, sample_weight)
+        self._note_targets(source)
+        client = self.client
+        if client is None and not isinstance(source, ArraySource):
+            client = current_client()
+        return source, client
+
+    def _source(self, X: Any, y: Any, sample_weight: Any) -> BlockSource:
+        """Turn whatever `fit` was given into blocks."""
+        y = targets_with(X, y)
+        require_same_rows(X, y, "y")
+        require_same_rows(X, sample_weight, "sample_weight")
+        y = open_column(y)
+        rows = open_rows(X, with_lengths=True)
+        source = self._source_of(rows.X, y, open_column(sample_weight))
+        if rows.names is not None:
+            self.feature_names_in_ = np.array(rows.names, dtype=object)
+        return source
+
+    def _source_of(self, X: Any, y: Any, sample_weight: Any) -> BlockSource:
+        """Turn arrays into blocks."""
+        if isinstance(X, Dataset) or is_zarr_array(X):
+            source = as_source(X, y, sample_weight)
+        elif is_dask_array(X):
+            source = DaskArraySource(X, y, sample_weight)
+        else:
+            if sample_weight is not None:
+                sample_weight = np.asarray(sample_weight)
+                if sample_weight.ndim == 0:
+                    sample_weight = np.full(len(X), sample_weight)
+            if is_dask_array(y):
+                y = y.compute()
+            X, y, classes = self._validate_training(X, y, sample_weight)
+            names = getattr(self, "feature_names_in_", None)
+            return ArraySource(
+                X, y, sample_weight, classes=classes, feature_names=None if names is None else list(map(str, names))
+            )
+        self.n_features_in_ = source.n_features
+        return source
+
+    @abstractmethod
+    def _validate_training(
+        self, X: Any, y: Any, sample_weight: NDArray[Any] | None
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
+        """Check arrays in memory: rows, targets or codes, and the classes the codes point into."""
+
+    def _note_targets(self, source: BlockSource) -> None:
+        """Check the source's targets against the kind of estimator."""
+
+    def _set_model(self, model: KernelModel, rows: NDArray[np.int64]) -> None:
+        self._model = model
+        self.centers_ = model.centers
+        self.center_indices_ = rows
+        self.coef_ = model.coef
+        self.intercept_ = model.intercept
+        self.kernel_ = model.kernel
+        self.n_centers_ = len(rows)
+
+    def _evaluate(
+        self, X: Any, finish: Finish[NDArray[Any]], columns: int | None, dtype: Any, model: KernelModel | None = None
+    ) -> Any:
+        """Apply the model, or another one, and `finish` to rows of any container, returning the same kind."""
+        check_is_fitted(self)
+        model = self._model if model is None else model
+        rows = open_rows(X)
+        require_names(self, rows.names)
+        with rows.checked():
+            return rows.wrap(self._evaluate_rows(rows.X, finish, columns, dtype, model))
+
+    def _evaluate_rows(
+        self, X: Any, finish: Finish[NDArray[Any]], columns: int | None, dtype: Any, model: KernelModel
+    ) -> Any:
+        if _is_stored(X):
+            tail = () if columns is None else (columns,)
+            parts = self._stored_parts(X, finish, model)
+            return memory_array((part for _, part in parts), _stored_rows(X).shape[0], tail, dtype)
+        if is_dask_array(X):
+            self._check_width(X.shape)
+            return map_rows(model, X, finish, columns, dtype)
+        made = [finish(values) for _, values in evaluate_batches(model, self._validate_rows(X))]
+        return np.concatenate(made) if len(made) > 1 else made[0]
+
+    def iter_predictions(
+        self, X: Any, *, proba: bool = False
+    ) -> Iterator[tuple[int, NDArray[Any], NDArray[Any] | None]]:
+        """Predict block by block, in bounded memory; stores on the workers of the client, if there is one.
+
+        Parameters
+        ----------
+        X : Dataset, zarr.Array, dask or xarray rows, or array-like, shape (n_rows, n_features)
+            Rows.
+        proba : bool
+            Whether to yield probabilities (classifiers only).
+
+        Yields
+        ------
+        first_row : int
+        predictions : array, shape (n,) or (n, T)
+        probabilities : array, shape (n, n_classes), or None
+        """
+        check_is_fitted(self)
+        finish: Finish[Any] = self._predictions_and_probabilities() if proba else self._predictions()
+        opened = open_rows(X)
+        require_names(self, opened.names)
+        X = opened.X
+        if _is_stored(X):
+            parts = self._stored_parts(X, finish, self._model)
+        elif is_dask_array(X):
+            self._check_width(X.shape)
+            parts = self._computed_parts(opened, finish)
+        else:
+            with opened.checked():
+                rows = self._validate_rows(X)
+            parts = ((start, finish(values)) for start, values in evaluate_batches(self._model, rows))
+        for start, result in parts:
+            yield (start, *result) if proba else (start, result, None)
+
+    def _computed_parts(self, opened: OpenedRows, finish: Finish[Any]) -> Iterator[tuple[int, Any]]:
+        """Predict a dask array chunk by chunk."""
+        for start, chunk in row_chunks(opened.X):
+            with opened.checked():
+                values = evaluate(self._model, self._validate_rows(chunk))
+            yield start, finish(values)
+
+    def _stored_parts(self, X: Any, finish: Finish[Any], model: KernelModel) -> Iterator[tuple[int, Any]]:
+        """Predict a zarr array or a dataset block by block."""
+        self._check_width(_stored_rows(X).shape)
+        source = X.source() if isinstance(X, Dataset) else ZarrRows(X)
+        yield from predict_blocks(model, source, finish, self._running_client())
+
+    def _running_client(self) -> Any:
+        client = current_client() if self.client is None else self.client
+        if client is not None and client.status != "running":
+            logger.info("the client is %s: predicting in this process", client.status)
+            return None
+        return client
+
+    @abstractmethod
+    def _predictions(self) -> Finish[NDArray[Any]]:
+        """Return the function from fitted targets, shape (n, T), to predictions."""
+
+    def _make_calibration(self) -> AnyCalibration | None:
+        """Calibrate from what the training left; None where it left nothing to calibrate from."""
+        return None
+
+    def _predictions_and_probabilities(self) -> Finish[tuple[NDArray[Any], Array]]:
+        raise JobError(f"{type(self).__name__} predicts values, not probabilities", kind="no-probabilities")
+
+    def _validate_rows(self, X: Any) -> NDArray[Any]:
+        checked: NDArray[Any] = validate_rows(self, X)
+        return checked
+
+    def _check_width(self, shape: tuple[int, ...]) -> None:
+        if len(shape) != 2 or shape[1] != self.n_features_in_:
+            raise DataError(
+                f"X has {shape[1] if len(shape) == 2 else shape} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input",
+                kind="feature-count",
+            )
+
+    def save(self, path: Any, *, overwrite: bool = False) -> None:
+        """Write the model store: plain arrays and JSON, no pickle.
+
+        Parameters
+        ----------
+        path : path-like
+            Directory to make.
+        overwrite : bool
+            Whether a model that is already there may be replaced.
+
+        Raises
+        ------
+        StoreError
+            It exists, or cannot be written.
+        """
+        from .persistence import save_estimator
+
+        save_estimator(self, path, overwrite=overwrite)
+
+    def _stored_arrays(self) -> dict[str, NDArray[Any]]:
+        """Arrays of a model store beside those of the model itself."""
+        return {}
+
+    def _stored_figures(self) -> dict[str, Any]:
+        """JSON values of a model store beside those that every estimator has."""
+        return {}
+
+    def _restore(self, figures: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        """Set the fitted attributes that `_stored_arrays` and `_stored_figures` keep."""
+
+
+def _is_stored(X: Any) -> bool:
+    return isinstance(X, Dataset) or is_zarr_array(X)
+
+
+def _stored_rows(X: Any) -> Any:
+    return X.X if isinstance(X, Dataset) else X

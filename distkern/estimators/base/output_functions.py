@@ -1,0 +1,62 @@
+"""From fitted targets to what an estimator returns: plain functions, which travel to workers without the estimator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.scheduler.prediction.local import Finish
+from distkern.scheduler.runtime.threads import single_threaded_blas
+
+from ...probability.calibration import AnyCalibration
+from ...probability.decisions import decide
+
+Array = NDArray[np.float64]
+
+SMALLEST_PROBABILITY = 1e-6
+
+
+def all_targets(values: Array) -> Array:
+    """Return every target, shape (n, T)."""
+    return values
+
+
+def only_target(values: Array) -> Array:
+    """Return the one target, shape (n,)."""
+    return values[:, 0]
+
+
+def labels(values: Array, classes: NDArray[Any], multiclass: str = "shared") -> NDArray[Any]:
+    """Return the class that the outputs speak for, shape (n,)."""
+    return np.asarray(classes[decide(values, len(classes), multiclass)])
+
+
+def probabilities(values: Array, calibration: AnyCalibration | None = None) -> Array:
+    """Return class probabilities, shape (n, n_classes): calibrated, or else a linear estimate from targets of +-1."""
+    if calibration is not None:
+        # Far from the data a probability may be below the smallest number.
+        with single_threaded_blas():
+            return np.maximum(np.exp(calibration.log_posteriors(values)), np.finfo(np.float64).tiny)
+    if values.shape[1] == 1:
+        values = np.concatenate([-values, values], axis=1)
+    estimates = (values + 1) / 2
+    # Where no class reaches an even share, the best one is lifted to it: clipping must not make ties.
+    lift = 1 / estimates.shape[1] - estimates.max(axis=1, keepdims=True)
+    estimates = np.maximum(estimates + np.maximum(lift, 0.0), SMALLEST_PROBABILITY)
+    return np.asarray(estimates / estimates.sum(axis=1, keepdims=True))
+
+
+def log_likelihoods(values: Array, probabilities: Finish[Array], priors: Array) -> Array:
+    """Return log P(class | x) - log P(class), shape (n, n_classes); minus infinity where P(class) is 0."""
+    logs = np.log(np.maximum(probabilities(values), np.finfo(np.float64).tiny))
+    scores = logs - np.log(np.where(priors > 0, priors, 1.0))
+    return np.where(priors > 0, scores, -np.inf)
+
+
+def labels_and_probabilities(
+    values: Array, classes: NDArray[Any], multiclass: str, probabilities: Finish[Array]
+) -> tuple[NDArray[Any], Array]:
+    """Return both for one evaluation."""
+    return labels(values, classes, multiclass), probabilities(values)

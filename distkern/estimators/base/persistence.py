@@ -1,0 +1,213 @@
+"""Estimators in model stores: arrays and JSON out, the same estimator back."""
+
+from __future__ import annotations
+
+import os
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.storage import plain_labels, read_model, write_model
+
+from ...errors import JobError, StoreError
+from ...kernels import Gaussians, Kernel, kernel_from_parameters
+from ...models.kernel_model import KernelModel
+from ...numerics.scaling import FeatureScaling
+from ...probability.decisions import output_count
+from .parameter_checks import DTYPES
+from .probability_arrays import probability_arrays, restore_probabilities
+
+_NOT_STORED = ("client", "callbacks", "run_dir", "max_seconds", "center_rows")
+
+
+def save_estimator(estimator: Any, path: str | os.PathLike[str], *, overwrite: bool) -> None:
+    """Write a fitted estimator to a model store.
+
+    Raises
+    ------
+    StoreError
+        The store exists or cannot be written, or the estimator holds what a store cannot.
+    """
+    from sklearn.utils.validation import check_is_fitted
+
+    check_is_fitted(estimator)
+    model: KernelModel = estimator._model
+    _require_known_kernel(model.kernel)
+    arrays: dict[str, Any] = {
+        "centers": model.centers,
+        "center_indices": getattr(estimator, "center_indices_", np.full(len(model.centers), -1)),
+        "coef": model.coef,
+        "intercept": model.intercept,
+        "feature_shift": model.scaling.shift,
+        "feature_scale": model.scaling.scale,
+        **estimator._stored_arrays(),
+        **(probability_arrays(estimator) if hasattr(estimator, "classes_") else {}),
+    }
+    kernel_parameters = model.kernel.parameters()
+    if isinstance(model.kernel, Gaussians):
+        arrays["center_sigmas"] = np.array(kernel_parameters.pop("sigma"), dtype=np.float64)
+    classes = getattr(estimator, "classes_", None)
+    if classes is not None:
+        arrays["classes"] = _plain_labels(classes)
+    names = getattr(estimator, "feature_names_in_", None)
+    meta = {
+        "estimator": type(estimator).__name__,
+        "parameters": _plain_parameters(estimator),
+        "kernel": {"name": model.kernel.name, "parameters": kernel_parameters},
+        "dtype": model.dtype,
+        **estimator._stored_figures(),
+        "n_features": estimator.n_features_in_,
+        "feature_names": None if names is None else [str(name) for name in names],
+        "flat": bool(getattr(estimator, "_flat", False)),
+        "object_labels": classes is not None and classes.dtype == object,
+        "summary": estimator.summary_,
+        "plan": estimator.plan_,
+    }
+    write_model(path, meta, arrays, overwrite=overwrite)
+
+
+def load_model(path: str | os.PathLike[str]) -> Any:
+    """Read a model store.
+
+    Parameters
+    ----------
+    path : path-like
+        Directory written by `save`.
+
+    Returns
+    -------
+    estimator
+        Fitted, of the class that was saved.
+
+    Raises
+    ------
+    StoreError
+        There is no model, or it is damaged, incomplete or of a newer format.
+    """
+    from ... import estimators
+
+    meta, arrays = read_model(path)
+    known = {cls.__name__: cls for cls in estimators.ESTIMATORS}
+    try:
+        _require_consistent(meta, arrays)
+        cls = known[meta["estimator"]]
+        kernel = _stored_kernel(meta, arrays)
+        parameters = {
+            name: value
+            for name, value in meta["parameters"].items()
+            if name in cls._get_param_names() and name not in _NOT_STORED
+        }
+        if "kernel" in cls._get_param_names() and meta["parameters"].get("kernel") is None:
+            parameters["kernel"] = kernel
+        estimator = cls(**parameters)
+        if meta["dtype"] not in DTYPES:
+            raise ValueError(f"dtype {meta['dtype']!r}")
+        scaling = FeatureScaling(arrays["feature_shift"], arrays["feature_scale"])
+        model = KernelModel(kernel, scaling, arrays["centers"], arrays["coef"], arrays["intercept"], meta["dtype"])
+        estimator._set_model(model, arrays["center_indices"])
+        estimator._restore(meta, arrays)
+        if "classes" in arrays:
+            restore_probabilities(estimator, arrays)
+        estimator.n_features_in_ = meta["n_features"]
+        estimator.summary_ = meta["summary"]
+        estimator.plan_ = meta["plan"]
+        estimator._flat = meta["flat"]
+        if meta["feature_names"] is not None:
+            estimator.feature_names_in_ = np.array(meta["feature_names"], dtype=object)
+        if "classes" in arrays:
+            labels = arrays["classes"]
+            estimator.classes_ = labels.astype(object) if meta["object_labels"] else labels
+    except Exception as error:  # whatever nonsense in a description leads to
+        raise StoreError(f"{path} does not describe a model this version knows: {error!r}", kind="corrupt") from None
+    return estimator
+
+
+def _stored_kernel(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Kernel:
+    """Return the kernel that a store describes; widths of the centres are an array."""
+    name, parameters = meta["kernel"]["name"], meta["kernel"]["parameters"]
+    if name == Gaussians.name:
+        parameters = {"sigma": arrays["center_sigmas"]}
+    return kernel_from_parameters(name, parameters)
+
+
+def _require_consistent(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    """Hold the shapes and dtypes of a model's arrays against each other.
+
+    Raises
+    ------
+    ValueError, KeyError
+        They are not those of one model.
+    """
+    m, d = arrays["centers"].shape
+    (n_outputs,) = arrays["intercept"].shape
+    shapes = {
+        "center_indices": (m,),
+        "coef": (m, n_outputs),
+        "feature_shift": (d,),
+        "feature_scale": (d,),
+    }
+    if meta["kernel"]["name"] == Gaussians.name:
+        shapes["center_sigmas"] = (m,)
+    numbers = {"centers": "iuf"} | dict.fromkeys(("coef", "intercept", "feature_shift", "feature_scale"), "f")
+    wrong = [name for name, shape in shapes.items() if arrays[name].shape != shape]
+    wrong += [name for name, kinds in numbers.items() if arrays[name].dtype.kind not in kinds]
+    wrong += [name for name in numbers if name not in wrong and not np.isfinite(arrays[name]).all()]
+    if "feature_scale" not in wrong and not (arrays["feature_scale"] > 0.0).all():
+        wrong.append("feature_scale")
+    if arrays["center_indices"].dtype.kind not in "iu":
+        wrong.append("center_indices")
+    classes = arrays.get("classes")
+    if classes is not None and not (
+        classes.ndim == 1
+        and len(classes) >= 2
+        and n_outputs == output_count(len(classes), meta["parameters"].get("multiclass", "shared"))
+    ):
+        wrong.append("classes")
+    names = meta["feature_names"]
+    if names is not None and not (len(names) == d and all(isinstance(name, str) for name in names)):
+        wrong.append("feature_names")
+    if not all(_is_plain(name, value) for name, value in meta["parameters"].items()):
+        wrong.append("parameters")
+    if d == 0 or n_outputs == 0 or meta["n_features"] != d:
+        wrong.append("n_features")
+    if wrong:
+        raise ValueError(f"{' and '.join(dict.fromkeys(wrong))} do not fit the rest")
+
+
+def _is_plain(name: str, value: object) -> bool:
+    """Tell whether a stored parameter is of a type that `_plain_parameters` leaves."""
+    if name == "sigma" and isinstance(value, list):
+        return all(type(item) is float for item in value)
+    return isinstance(value, (str, int, float, bool, type(None)))
+
+
+def _require_known_kernel(kernel: Kernel) -> None:
+    try:
+        known = kernel_from_parameters(kernel.name, kernel.parameters())
+    except JobError:
+        known = None
+    if type(known) is not type(kernel):
+        raise StoreError(
+            f"the kernel {kernel.name!r} is not one of distkern's own; a store keeps no code: "
+            "pickle the estimator instead, or use a built-in kernel",
+            kind="kernel",
+        )
+
+
+def _plain_parameters(estimator: Any) -> dict[str, Any]:
+    parameters = {}
+    for name, value in estimator.get_params(deep=False).items():
+        if name in _NOT_STORED:
+            continue
+        if isinstance(value, Kernel):
+            value = None
+        if name == "sigma" and not isinstance(value, (str, Real)):
+            value = [float(item) for item in value]
+        parameters[name] = value.item() if isinstance(value, np.generic) else value
+    return parameters
+
+
+def _plain_labels(classes: Any) -> Any:
+    return plain_labels(classes) if classes.dtype == object else classes

@@ -1,0 +1,289 @@
+"""Regression and classification on top of the shared base."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from distkern.scheduler.prediction.local import Finish
+from distkern.storage import BlockSource, plain_labels
+
+from ...errors import DataError, JobError
+from ...probability.calibration import AnyCalibration
+from ...probability.decisions import pair_scores
+from . import output_functions as outputs
+from .estimator import Array, BlockEstimator
+from .inputs import validate_rows
+
+
+class BlockRegressor(RegressorMixin, BlockEstimator):
+    """Regression of one or several targets."""
+
+    _classification = False
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that several targets are fine."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
+            Training rows; a dataset brings its own targets.
+        y : array-like, shape (n_rows,) or (n_rows, n_targets), optional
+            Targets.
+        sample_weight : array-like, shape (n_rows,), optional
+            Row weights; a weight counts as repeated rows, zero as absent.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        JobError
+            A parameter is wrong.
+        DataError
+            The data cannot be trained on.
+        """
+        self._fit(X, y, sample_weight)
+        return self
+
+    def _note_targets(self, source: BlockSource) -> None:
+        if source.classes is not None:
+            raise DataError(
+                "the dataset holds class labels: use a classifier, or ingest it with --task regression",
+                kind="task",
+            )
+        self._flat = source.target_shape == ()
+
+    def _validate_training(
+        self, X: Any, y: Any, sample_weight: NDArray[Any] | None
+    ) -> tuple[NDArray[Any], NDArray[Any], None]:
+        X, y = validate_rows(self, X, y=y, multi_output=True, y_numeric=True)
+        return X, y, None
+
+    def predict(self, X: Any) -> Any:
+        """Predict targets.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
+            Rows in the training's feature space.
+
+        Returns
+        -------
+        numpy, zarr or dask array, shape (n_rows,) or (n_rows, n_targets)
+            zarr and dask arrays come back for zarr and dask arrays, computed block by block.
+        """
+        columns = None if self._is_flat() else self._n_targets()
+        return self._evaluate(X, self._predictions(), columns, np.dtype(np.float64))
+
+    def _predictions(self) -> Finish[NDArray[Any]]:
+        return outputs.only_target if self._is_flat() else outputs.all_targets
+
+    def _is_flat(self) -> bool:
+        return bool(getattr(self, "_flat", False))
+
+    def _n_targets(self) -> int:
+        return len(getattr(self, "intercept_", ()))
+
+
+class BlockClassifier(ClassifierMixin, BlockEstimator):
+    """Classification by least squares on targets of +-1 a class."""
+
+    _classification = True
+    _calibration: AnyCalibration | None = None
+    """From a store."""
+    _made_calibration: Any = (None,)
+    """What was made of training rows, a list that is empty before: filling it leaves the attributes as they are."""
+    multiclass: str
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
+            Training rows; a dataset brings its own labels.
+        y : array-like, shape (n_rows,), optional
+            Labels of any dtype.
+        sample_weight : array-like, shape (n_rows,), optional
+            Row weights; a weight counts as repeated rows, zero as absent.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        JobError
+            A parameter is wrong.
+        DataError
+            The data cannot be trained on.
+        """
+        self._fit(X, y, sample_weight)
+        return self
+
+    def _validate_training(
+        self, X: Any, y: Any, sample_weight: NDArray[Any] | None
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        X, y = validate_rows(self, X, y=y)
+        try:
+            y = column_or_1d(y, warn=True)
+            labels = y if y.dtype.kind == "S" else plain_labels(y)
+            check_classification_targets(labels)
+        except DataError:
+            raise
+        except (ValueError, TypeError) as error:
+            raise DataError(str(error), kind="invalid-target") from None
+        present = labels
+        if sample_weight is not None and sample_weight.shape == labels.shape and sample_weight.dtype.kind in "fiub":
+            present = labels[sample_weight > 0]
+        classes = np.unique(present if len(present) else labels)
+        # Rows of weight zero are absent, and so is a class that only they have.
+        codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+        return X, codes, classes.astype(object) if y.dtype == object else classes
+
+    def _note_targets(self, source: BlockSource) -> None:
+        if source.target_shape not in ((), (1,)):
+            raise DataError(
+                f"y has {source.target_shape[0]} columns: a classifier takes one label a row", kind="shape-mismatch"
+            )
+
+    def decision_function(self, X: Any) -> Any:
+        """Return the fitted targets, about +1 for the class and -1 for the others; of pairs of classes, their votes.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
+            Rows in the training's feature space.
+
+        Returns
+        -------
+        numpy, zarr or dask array, shape (n_rows,) for two classes, else (n_rows, n_classes)
+            Container as for `predict`.
+        """
+        n_classes = self._n_classes()
+        finish: Finish[NDArray[Any]] = outputs.only_target if n_classes == 2 else outputs.all_targets
+        if n_classes > 2 and self._scheme() in ("one-vs-one", "dag"):
+            finish = partial(pair_scores, n_classes=n_classes)
+        return self._evaluate(X, finish, None if n_classes == 2 else n_classes, np.dtype(np.float64))
+
+    def predict(self, X: Any) -> Any:
+        """Predict labels.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
+            Rows in the training's feature space.
+
+        Returns
+        -------
+        numpy, zarr or dask array, shape (n_rows,)
+            Labels as they were given to `fit`.
+        """
+        classes = self._labels()
+        dtype = np.array(classes.tolist()).dtype if classes.dtype == object else classes.dtype
+        return self._evaluate(X, self._predictions(), None, dtype)
+
+    def predict_proba(self, X: Any) -> Any:
+        """Estimate class probabilities.
+
+        The log-odds are linear in the fitted targets and were fitted to leave-one-out outputs of training rows, so
+        the probabilities are calibrated; the largest is that of the class which `predict` returns. A model without
+        calibration takes its targets of +-1 for estimates of 2 P(class | x) - 1, which rank well. With pairs of classes
+        each pair has odds of its own, and pairwise coupling joins them (thesis 4.8); the most probable class may then
+        be another than the one that wins most pairs.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
+            Rows in the training's feature space.
+
+        Returns
+        -------
+        numpy, zarr or dask array, shape (n_rows, n_classes)
+            Container as for `predict`.
+        """
+        return self._evaluate(X, self._probabilities(), self._n_classes(), np.dtype(np.float64))
+
+    def log_likelihood(self, X: Any) -> Any:
+        """Return log p(x | class) up to a number that all classes share: emission scores of hidden Markov models.
+
+        By Bayes' rule, log P(class | x) - log P(class) with the shares of the training rows as P(class); minus infinity
+        for a class that no training row had, as a stream may name one.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
+            Rows in the training's feature space.
+
+        Returns
+        -------
+        numpy, zarr or dask array, shape (n_rows, n_classes)
+            Container as for `predict`.
+
+        Raises
+        ------
+        JobError
+            The model does not know the shares of its classes.
+        """
+        check_is_fitted(self)
+        priors = getattr(self, "class_prior_", None)
+        if priors is None:
+            raise JobError(
+                "this model was saved without the shares of its classes (class_prior_), which likelihoods need: "
+                "train it again",
+                kind="no-priors",
+            )
+        finish = partial(outputs.log_likelihoods, probabilities=self._probabilities(), priors=np.asarray(priors))
+        return self._evaluate(X, finish, self._n_classes(), np.dtype(np.float64))
+
+    def _calibrated(self) -> AnyCalibration | None:
+        """Return the calibration, made when it is first asked for."""
+        if self._calibration is not None:
+            return self._calibration
+        if not self._made_calibration:
+            self._made_calibration.append(self._make_calibration())
+        made: AnyCalibration | None = self._made_calibration[0]
+        return made
+
+    def _n_classes(self) -> int:
+        return len(self._labels())
+
+    def _labels(self) -> NDArray[Any]:
+        return np.asarray(getattr(self, "classes_", ()))
+
+    def _predictions(self) -> Finish[NDArray[Any]]:
+        return partial(outputs.labels, classes=self._labels(), multiclass=self._scheme())
+
+    def _scheme(self) -> str:
+        return getattr(self, "multiclass", "shared")
+
+    def _predictions_and_probabilities(self) -> Finish[tuple[NDArray[Any], Array]]:
+        return partial(
+            outputs.labels_and_probabilities,
+            classes=self._labels(),
+            multiclass=self._scheme(),
+            probabilities=self._probabilities(),
+        )
+
+    def _probabilities(self) -> Finish[Array]:
+        """Return the function from fitted targets to probabilities, shape (n, n_classes)."""
+        return partial(outputs.probabilities, calibration=self._calibrated())
+
+    def _set_class_weights(self, weights: Array) -> None:
+        """Keep the weight of the training rows of every class, and their shares."""
+        self._class_weights = np.asarray(weights, dtype=np.float64)
+        self.class_prior_ = self._class_weights / self._class_weights.sum()

@@ -1,0 +1,1 @@
+"""Kernel methods that hold all rows in this process."""

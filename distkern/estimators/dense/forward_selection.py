@@ -1,0 +1,269 @@
+"""Forward selections that the thesis compares with: by QR updates (Nair et al.), and classical OLS (Chen et al.)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.scheduler.passes.block_tasks import BlockTasks
+from distkern.scheduler.passes.dense_rows import DenseRows
+from distkern.scheduler.planning.memory import Workload
+from distkern.scheduler.planning.pass_plan import PassPlan
+from distkern.scheduler.runtime.threads import single_threaded_blas
+
+from ...kernels import Kernel
+from ...selection.forward_path import ForwardPath
+from ...selection.ols_forward import ols_forward
+from ...selection.qr_forward import qr_forward
+from ...selection.stopping import StopReason
+from ..base.documentation import described
+from ..base.parameter_checks import integer, number
+from ..base.regressor_classifier import BlockClassifier, BlockRegressor
+from .dense_estimator import ATTRIBUTES, DenseKernelEstimator, DenseSolution, square_bytes
+
+PARAMETERS = {
+    "max_centers": """
+        int
+            Most centres to select; there is no regularisation but this.""",
+    "tol": """
+        float, optional
+            Selection ends when the largest residual of a row, the norm over its targets, is at most this.""",
+    "tolerance": """
+        float
+            Selection ends when 1 - sum of error reduction ratios is below this: the part of the targets' squares,
+            about their means, that is left.""",
+}
+
+FORWARD_ATTRIBUTES = (
+    ATTRIBUTES
+    + """
+    history_ : structured array
+        A row per centre: center, residual_max (before it), q_norm, error_reduction.
+    stop_reason_ : StopReason
+        Why selection ended; its `advice` says what that means."""
+)
+
+OLS_ATTRIBUTES = (
+    FORWARD_ATTRIBUTES
+    + """
+    error_reduction_ : array, shape (m,)
+        Part of the targets' squares that each centre explained when it was selected."""
+)
+
+
+class ForwardSelection(DenseKernelEstimator):
+    """Base of both: a path of centres, and why it ended."""
+
+    max_centers: int
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        integer("max_centers", self.max_centers, 1)
+
+    @abstractmethod
+    def _select(self, rows: DenseRows) -> tuple[ForwardPath, int]:
+        """Select centres; return how many kernel columns were computed, too."""
+
+    def _solve(self, rows: DenseRows, tasks: BlockTasks, plan: PassPlan) -> DenseSolution:
+        # Products with single vectors gain nothing from more threads, and bits must not depend on their number.
+        with single_threaded_blas():
+            path, kernel_columns = self._select(rows)
+        self.history_ = path.history.copy()
+        self.history_["center"] = rows.rows[path.positions]
+        self.stop_reason_ = path.reason
+        return DenseSolution(
+            path.coef, path.intercept, path.positions, rounds=len(path.positions), kernel_columns=kernel_columns
+        )
+
+    def _stored_arrays(self) -> dict[str, NDArray[Any]]:
+        return {"history": self.history_}
+
+    def _stored_figures(self) -> dict[str, Any]:
+        return {"stop_reason": str(self.stop_reason_)}
+
+    def _restore(self, figures: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        if arrays["history"].dtype.names is None:
+            raise ValueError("history has no columns")
+        self.history_ = arrays["history"]
+        self.stop_reason_ = StopReason(figures["stop_reason"])
+
+
+class QRForward(ForwardSelection):
+    """Largest residual next, weights by the updated QR decomposition."""
+
+    tol: float | None
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.tol is not None:
+            number("tol", self.tol)
+
+    def _terms(self, work: Workload) -> dict[str, int]:
+        n, T, m = work.n_rows, work.n_targets, min(int(self.max_centers), work.n_rows) + 1
+        return {"factors": 8 * (n * m + 2 * m * m), "residual": 8 * n * (4 * T + work.n_features + 12)}
+
+    def _select(self, rows: DenseRows) -> tuple[ForwardPath, int]:
+        counted = 0
+
+        def columns(positions: NDArray[np.int64]) -> NDArray[np.float64]:
+            nonlocal counted
+            counted += len(positions)
+            return rows.gram(positions)
+
+        tol = None if self.tol is None else float(self.tol)
+        path = qr_forward(columns, rows.targets, rows.weights, int(self.max_centers), tol)
+        return path, counted
+
+
+class OLSForward(ForwardSelection):
+    """Largest error reduction next, over all rows."""
+
+    tolerance: float
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        number("tolerance", self.tolerance)
+
+    def _terms(self, work: Workload) -> dict[str, int]:
+        n, T, m = work.n_rows, work.n_targets, min(int(self.max_centers), work.n_rows) + 1
+        return {
+            "gram": square_bytes(n),
+            "factors": 4 * 8 * (n * m + m * m),
+            "residual": 8 * n * (6 * T + work.n_features + 12),
+        }
+
+    def _select(self, rows: DenseRows) -> tuple[ForwardPath, int]:
+        path = ols_forward(
+            rows.gram(), rows.gram, rows.targets, rows.weights, int(self.max_centers), float(self.tolerance)
+        )
+        self.error_reduction_ = path.history["error_reduction"].copy()
+        return path, len(rows.rows) + len(path.positions)
+
+    def _restore(self, figures: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        super()._restore(figures, arrays)
+        self.error_reduction_ = self.history_["error_reduction"].copy()
+
+
+@described(PARAMETERS, FORWARD_ATTRIBUTES)
+class QRForwardRegressor(BlockRegressor, QRForward):
+    """Forward selection of the row with the largest residual, by QR updates (Nair, Choudhury and Keane, 2002).
+
+    The method that the paper (section 3, Table 4) and the thesis (3.4) compare theirs with: least squares on the
+    selected columns (thesis 3.46), the next one where |y - [1 K_m] a| is largest (3.63). The path of OROLS with
+    ``criterion="residual", regularization="none"``, in one process and O(n m) memory.
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: str | Kernel = "gaussian",
+        sigma: float | str = "median",
+        max_centers: int = 100,
+        tol: float | None = None,
+        standardize: bool = True,
+        client: Any = None,
+        memory_limit: int | str | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.sigma = sigma
+        self.max_centers = max_centers
+        self.tol = tol
+        self.standardize = standardize
+        self.client = client
+        self.memory_limit = memory_limit
+        self.random_state = random_state
+
+
+@described(PARAMETERS, FORWARD_ATTRIBUTES)
+class QRForwardClassifier(BlockClassifier, QRForward):
+    """Forward selection of the row with the largest residual, by QR updates; all classes share the centres.
+
+    The method that the paper (section 3, Table 4) and the thesis (3.4) compare theirs with: least squares on the
+    selected columns (thesis 3.46), the next one where |y - [1 K_m] a| is largest (3.63). The path of OROLS with
+    ``criterion="residual", regularization="none"``, in one process and O(n m) memory.
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: str | Kernel = "gaussian",
+        sigma: float | str = "median",
+        max_centers: int = 100,
+        tol: float | None = None,
+        standardize: bool = True,
+        client: Any = None,
+        memory_limit: int | str | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.sigma = sigma
+        self.max_centers = max_centers
+        self.tol = tol
+        self.standardize = standardize
+        self.client = client
+        self.memory_limit = memory_limit
+        self.random_state = random_state
+
+
+@described(PARAMETERS, OLS_ATTRIBUTES)
+class OLSForwardRegressor(BlockRegressor, OLSForward):
+    """Classical orthogonal least squares with every row as a candidate (Chen, Cowan and Grant, 1991).
+
+    K = Q U (thesis 3.71-3.75), and the next column is that of the largest error reduction ratio (q'y)^2 / (q'q y'y).
+    Modified Gram-Schmidt over the whole Gram matrix: O(n^2) memory, O(n^2 m) work, no regularisation.
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: str | Kernel = "gaussian",
+        sigma: float | str = "median",
+        max_centers: int = 100,
+        tolerance: float = 1e-3,
+        standardize: bool = True,
+        client: Any = None,
+        memory_limit: int | str | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.sigma = sigma
+        self.max_centers = max_centers
+        self.tolerance = tolerance
+        self.standardize = standardize
+        self.client = client
+        self.memory_limit = memory_limit
+        self.random_state = random_state
+
+
+@described(PARAMETERS, OLS_ATTRIBUTES)
+class OLSForwardClassifier(BlockClassifier, OLSForward):
+    """Classical orthogonal least squares on targets of +-1 a class (Billings and Lee, 2002).
+
+    K = Q U (thesis 3.71-3.75), and the next column is that of the largest error reduction ratio (q'y)^2 / (q'q y'y).
+    Modified Gram-Schmidt over the whole Gram matrix: O(n^2) memory, O(n^2 m) work, no regularisation.
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: str | Kernel = "gaussian",
+        sigma: float | str = "median",
+        max_centers: int = 100,
+        tolerance: float = 1e-3,
+        standardize: bool = True,
+        client: Any = None,
+        memory_limit: int | str | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.sigma = sigma
+        self.max_centers = max_centers
+        self.tolerance = tolerance
+        self.standardize = standardize
+        self.client = client
+        self.memory_limit = memory_limit
+        self.random_state = random_state

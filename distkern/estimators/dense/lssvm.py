@@ -1,0 +1,242 @@
+"""Least-squares support vector machines (Suykens and Vandewalle, Neural Processing Letters 9, 1999)."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.scheduler.clusters.worker_queries import WorkerFacts
+from distkern.scheduler.passes.block_tasks import BlockTasks
+from distkern.scheduler.passes.dense_rows import DenseRows
+from distkern.scheduler.passes.kernel_product import KernelProduct, product_bytes
+from distkern.scheduler.planning.memory import Workload
+from distkern.scheduler.planning.pass_plan import PassPlan
+from distkern.scheduler.runtime.threads import available_cores, single_threaded_blas
+
+from ...errors import DistkernWarning
+from ...kernels import Kernel
+from ...numerics.bordered_systems import eliminate_border, solve_bordered
+from ...numerics.conjugate_gradients import LowRankPreconditioner, conjugate_gradients, pivoted_cholesky
+from ..base.documentation import described
+from ..base.parameter_checks import integer, number, one_of
+from ..base.regressor_classifier import BlockClassifier, BlockRegressor
+from .dense_estimator import ATTRIBUTES, DenseKernelEstimator, DenseSolution, square_bytes
+
+Array = NDArray[np.float64]
+
+SOLVERS = ("auto", "dense", "cg")
+
+PARAMETERS = {
+    "gamma": """
+        float
+            Weight of the squared errors against the squared norm of the function; 1/gamma is added to the diagonal
+            of K, divided by the row's weight.""",
+    "solver": """
+        {"auto", "dense", "cg"}
+            "dense" factors the n x n matrix in this process. "cg" is conjugate gradients: the matrix is computed anew
+            at every iteration, block by block, on all threads or workers, and never stored. "auto" takes "dense"
+            where its plan fits.""",
+    "tol": """
+        float
+            Conjugate gradients end when every residual is at most this part of its right-hand side.""",
+    "max_iter": """
+        int
+            Most iterations of conjugate gradients; a `DistkernWarning` tells when they were not enough.""",
+    "preconditioner_rank": """
+        int
+            Columns of the pivoted incomplete Cholesky factor that preconditions conjugate gradients; 0 for the
+            diagonal alone. It takes 16 bytes a column and row.""",
+}
+
+LSSVM_ATTRIBUTES = (
+    ATTRIBUTES
+    + """
+    solver_ : {"dense", "cg"}
+        What was used.
+    n_iter_ : int
+        Iterations of conjugate gradients, 1 where the system was solved directly.
+    residual_ : float
+        Largest |rhs - H x| / |rhs| of the two systems that conjugate gradients ended with; 0 for a direct solution."""
+)
+
+
+class LeastSquaresSVM(DenseKernelEstimator):
+    """Base of both: the bordered system, solved directly or by conjugate gradients."""
+
+    gamma: float
+    solver: str
+    tol: float
+    max_iter: int
+    preconditioner_rank: int
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        number("gamma", self.gamma, open_interval=True)
+        one_of("solver", self.solver, SOLVERS)
+        number("tol", self.tol, open_interval=True)
+        integer("max_iter", self.max_iter, 1)
+        integer("preconditioner_rank", self.preconditioner_rank, 0)
+
+    def plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
+        """Plan a training; with "auto" by conjugate gradients only where the direct solution does not fit.
+
+        Parameters
+        ----------
+        work : Workload
+            Shapes.
+        facts : WorkerFacts, optional
+            The workers; this process alone if not given.
+        """
+        direct = self._plan_terms(work, facts, self._terms, lambda _: {})
+        if self.solver == "dense" or (self.solver == "auto" and direct.needed <= direct.limit):
+            return direct
+        threads = available_cores() if facts is None else facts.threads
+
+        def on_workers(shapes: Workload) -> dict[str, int]:
+            n, d, k = shapes.n_rows, shapes.n_features, shapes.n_targets + 1
+            # Rows and vectors are sent to workers; in one process they are there already.
+            sent = {} if facts is None else {"copies": 2 * 8 * n * (d + k)}
+            return sent | product_bytes(n, d, k, threads)
+
+        return self._plan_terms(work, facts, self._iterative_terms, on_workers)
+
+    def _terms(self, work: Workload) -> dict[str, int]:
+        n, T = work.n_rows, work.n_targets
+        return {"gram": square_bytes(n), "solution": 8 * n * (5 * (T + 1) + work.n_features + 2)}
+
+    def _iterative_terms(self, work: Workload) -> dict[str, int]:
+        n, k, rank = work.n_rows, work.n_targets + 1, min(int(self.preconditioner_rank), work.n_rows)
+        return {"preconditioner": 16 * n * rank + 24 * rank * rank, "solution": 8 * n * (12 * k + 8)}
+
+    def _solve(self, rows: DenseRows, tasks: BlockTasks, plan: PassPlan) -> DenseSolution:
+        diagonal = 1.0 / (float(self.gamma) * rows.weights)
+        self.solver_, self.n_iter_, self.residual_ = "dense", 1, 0.0
+        if "gram" in plan.driver:
+            H = rows.gram()
+            H[np.diag_indices(len(H))] += diagonal
+            coef, intercept = solve_bordered(H, rows.targets)
+            return DenseSolution(coef, intercept, kernel_columns=len(coef))
+        self.solver_ = "cg"
+        with single_threaded_blas():
+            return self._iterate(rows, tasks, diagonal)
+
+    def _iterate(self, rows: DenseRows, tasks: BlockTasks, diagonal: Array) -> DenseSolution:
+        """Solve H eta = 1 and H N = Y together: they share every product."""
+        n, kernel = len(rows.rows), rows.kernel
+        factor = pivoted_cholesky(
+            lambda j: np.asarray(kernel.block(rows.features, rows.features[[j, j]])[:, 0], dtype=np.float64),
+            np.asarray(kernel.diagonal(rows.features), dtype=np.float64),
+            diagonal,
+            int(self.preconditioner_rank),
+        )
+        product = KernelProduct(tasks, rows.features, kernel)
+        right = np.column_stack([np.ones(n), rows.targets])
+        found = conjugate_gradients(
+            lambda P: product(P) + diagonal[:, None] * P,
+            right,
+            LowRankPreconditioner(factor, diagonal),
+            float(self.tol),
+            int(self.max_iter),
+        )
+        self.n_iter_, self.residual_ = found.iterations, found.residual
+        if not found.converged:
+            warnings.warn(
+                f"conjugate gradients left a relative residual of {found.residual:.2g} after {found.iterations} "
+                f"iterations, and tol={float(self.tol):g} was asked for: raise max_iter or preconditioner_rank, or "
+                "lower gamma",
+                DistkernWarning,
+                stacklevel=2,
+            )
+        coef, intercept = eliminate_border(found.solution[:, 0], found.solution[:, 1:])
+        return DenseSolution(
+            coef,
+            intercept,
+            rounds=found.iterations,
+            exchanges=found.products,
+            kernel_columns=len(factor) + found.products * n,
+        )
+
+    def _stored_figures(self) -> dict[str, Any]:
+        return {"solver": self.solver_, "n_iter": self.n_iter_, "residual": self.residual_}
+
+    def _restore(self, figures: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        self.solver_ = str(figures["solver"])
+        self.n_iter_ = int(figures["n_iter"])
+        self.residual_ = float(figures["residual"])
+
+
+@described(PARAMETERS, LSSVM_ATTRIBUTES)
+class LSSVMRegressor(BlockRegressor, LeastSquaresSVM):
+    """Least-squares support vector regression: every row is a centre, and errors count squared.
+
+    Minimises |w|^2 / 2 + gamma / 2 sum_i r_i e_i^2 with e_i = y_i - w'phi(x_i) - b (Suykens and Vandewalle, 1999; named
+    in thesis 3.3.1), f(x) = sum_i a_i k(x, x_i) + b. Solves ``[0 1'; 1 K + D][b; a] = [0; y]`` with D = diag(1 / (gamma
+    r_i)) for row weights r.
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: str | Kernel = "gaussian",
+        sigma: float | str = "median",
+        gamma: float = 1.0,
+        solver: str = "auto",
+        tol: float = 1e-8,
+        max_iter: int = 1000,
+        preconditioner_rank: int = 400,
+        standardize: bool = True,
+        client: Any = None,
+        memory_limit: int | str | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.sigma = sigma
+        self.gamma = gamma
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.preconditioner_rank = preconditioner_rank
+        self.standardize = standardize
+        self.client = client
+        self.memory_limit = memory_limit
+        self.random_state = random_state
+
+
+@described(PARAMETERS, LSSVM_ATTRIBUTES)
+class LSSVMClassifier(BlockClassifier, LeastSquaresSVM):
+    """Least-squares support vector classification on targets of +-1, one a class for more than two classes.
+
+    Minimises |w|^2 / 2 + gamma / 2 sum_i r_i e_i^2 with e_i = y_i - w'phi(x_i) - b (Suykens and Vandewalle, 1999; named
+    in thesis 3.3.1), f(x) = sum_i a_i k(x, x_i) + b. Solves ``[0 1'; 1 K + D][b; a] = [0; y]`` with D = diag(1 / (gamma
+    r_i)) for row weights r. All classes share one matrix.
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: str | Kernel = "gaussian",
+        sigma: float | str = "median",
+        gamma: float = 1.0,
+        solver: str = "auto",
+        tol: float = 1e-8,
+        max_iter: int = 1000,
+        preconditioner_rank: int = 400,
+        standardize: bool = True,
+        client: Any = None,
+        memory_limit: int | str | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.sigma = sigma
+        self.gamma = gamma
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.preconditioner_rank = preconditioner_rank
+        self.standardize = standardize
+        self.client = client
+        self.memory_limit = memory_limit
+        self.random_state = random_state

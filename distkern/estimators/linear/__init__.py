@@ -1,0 +1,1 @@
+"""Linear classifiers, trained in passes over blocks."""

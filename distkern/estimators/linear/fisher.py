@@ -1,0 +1,143 @@
+"""Fisher's linear discriminant (thesis 3.1)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from distkern.scheduler.passes.block_tasks import BlockTasks
+from distkern.scheduler.passes.class_statistics import ClassStatistics
+from distkern.scheduler.planning.pass_plan import PassPlan
+from distkern.scheduler.prediction.local import Finish
+
+from ...methods.linear_discriminants import fisher
+from ...models.linear_model import LinearModel
+from ...numerics.scaling import FeatureScaling
+from ..base import output_functions as outputs
+from ..base.documentation import described
+from ..base.estimator import Array
+from ..base.parameter_checks import number, refuse
+from . import documentation as linear_documentation
+from .linear_classifier import LinearClassifier, Solution
+from .output_functions import posteriors
+
+logger = logging.getLogger(__name__)
+
+_ATTRIBUTES = (
+    linear_documentation.ATTRIBUTES
+    + """
+    priors_ : array, shape (n_classes,)
+        Shares of the classes in the rows, by weight.
+    means_ : array, shape (n_classes, d)
+        Means of the classes, in the caller's units.
+    scalings_ : array, shape (d, c)
+        Directions of `transform`, in the caller's units; c is at most the number of classes less one.
+    ratios_ : array, shape (c,)
+        Scatter between the classes over scatter within them along each direction, per row."""
+)
+
+
+@described({**linear_documentation.SHARED, "shrinkage": linear_documentation.SHRINKAGE}, _ATTRIBUTES)
+class FisherDiscriminant(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LinearClassifier):
+    """Fisher's linear discriminant: w = inv(S_W) (m_+ - m_-), with the bias and the posteriors of normal classes.
+
+    The direction of largest scatter between over scatter within the classes (thesis 3.5-3.11), with the bias and the
+    posteriors of normal classes of one covariance (3.15-3.19). Several classes share the covariance within them, and
+    the largest posterior wins. One pass over the rows: their scatter is kept as a triangular factor, so that
+    ill-conditioned features cost no more digits than they must. Where features are constant within the classes, or
+    depend on others, the covariance is singular: its pseudoinverse is used, which ignores such directions even if they
+    separate the classes, and a warning is logged; `shrinkage` above 0 makes use of them.
+    """
+
+    _with_augmented = False
+
+    def __init__(
+        self,
+        *,
+        shrinkage: float = 0.0,
+        standardize: bool = True,
+        client: Any = None,
+        memory_limit: int | str | None = None,
+    ) -> None:
+        self.shrinkage = shrinkage
+        self.standardize = standardize
+        self.client = client
+        self.memory_limit = memory_limit
+
+    def _check_parameters(self) -> None:
+        if number("shrinkage", self.shrinkage) > 1:
+            raise refuse("shrinkage", self.shrinkage, "a number from 0 to 1")
+        super()._check_parameters()
+
+    def _solve(
+        self, tasks: BlockTasks, statistics: ClassStatistics, scaling: FeatureScaling, plan: PassPlan
+    ) -> Solution:
+        assert statistics.scatter is not None
+        scatter = statistics.scatter.scaled(scaling)
+        fit, projection = fisher(scatter, float(self.shrinkage))
+        d = len(fit.weights)
+        if fit.rank < d:
+            logger.warning(
+                "the covariance within the classes has rank %d of %d: directions in which no class varies are ignored; "
+                "set shrinkage above 0 to use them",
+                fit.rank,
+                d,
+            )
+        self.priors_ = scatter.weights / scatter.weight
+        self.means_ = statistics.scatter.means
+        self.rank_ = fit.rank
+        self._set_projection(scaling, projection.directions, -scatter.mean @ projection.directions, projection.ratios)
+        return Solution(fit.weights, fit.intercept)
+
+    def _set_projection(self, scaling: FeatureScaling, directions: Array, origin: Array, ratios: Array) -> None:
+        self._projection = LinearModel.of(scaling, directions, origin)
+        self.scalings_, _ = self._projection.in_units_of_rows()
+        self.ratios_ = ratios
+
+    def _probabilities(self) -> Finish[Array]:
+        return posteriors
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.scalings_.shape[1])
+
+    def transform(self, X: Any) -> Any:
+        """Project rows on the directions that tell the classes apart.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
+            Rows in the training's feature space.
+
+        Returns
+        -------
+        numpy, zarr or dask array, shape (n_rows, c)
+            Zero at the mean of the training rows, of unit variance within the classes. Container as for `predict`.
+        """
+        check_is_fitted(self)
+        return self._evaluate(X, outputs.all_targets, self._n_features_out, np.dtype(np.float64), self._projection)
+
+    def _stored_arrays(self) -> dict[str, NDArray[Any]]:
+        return {
+            "priors": self.priors_,
+            "means": self.means_,
+            "directions": self._projection.centers,
+            "origin": self._projection.intercept,
+            "ratios": self.ratios_,
+        }
+
+    def _restore(self, figures: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        super()._restore(figures, arrays)
+        d, c = len(self.coef_), len(arrays["ratios"])
+        n_classes = len(arrays["priors"])
+        shapes = {"priors": (n_classes,), "means": (n_classes, d), "directions": (c, d), "origin": (c,), "ratios": (c,)}
+        for name, shape in shapes.items():
+            if arrays[name].shape != shape or arrays[name].dtype.kind != "f" or not np.isfinite(arrays[name]).all():
+                raise ValueError(f"{name} does not fit the rest")
+        self.priors_, self.means_ = arrays["priors"], arrays["means"]
+        self._set_projection(self._model.scaling, arrays["directions"].T, arrays["origin"], arrays["ratios"])

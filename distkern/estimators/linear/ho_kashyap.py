@@ -1,0 +1,148 @@
+"""The Ho-Kashyap procedure (slides 5.9)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from distkern.scheduler.clusters.worker_queries import WorkerFacts
+from distkern.scheduler.passes.block_tasks import BlockTasks
+from distkern.scheduler.passes.class_statistics import ClassStatistics
+from distkern.scheduler.passes.ho_kashyap import MarginSetup, run_ho_kashyap
+from distkern.scheduler.passes.linear_plan import keeps_rows, plan_linear
+from distkern.scheduler.planning.memory import Workload
+from distkern.scheduler.planning.pass_plan import PassPlan
+from distkern.scheduler.prediction.local import Finish
+
+from ...numerics.scaling import FeatureScaling
+from ..base.documentation import described
+from ..base.estimator import Array
+from ..base.parameter_checks import byte_count, integer, number, refuse
+from . import documentation as linear_documentation
+from .linear_classifier import LinearClassifier, Solution
+from .output_functions import shares_of_sides
+
+_PARAMETERS = {
+    **linear_documentation.SHARED,
+    "learning_rate": """
+        float
+            eta, above 0 and below 1: how far b follows a row that lies beyond it.""",
+    "max_iter": """
+        int
+            Most iterations; each reads X once, unless it fits in memory.""",
+    "tol": """
+        float
+            The rows count as not separable when those beyond their b are beyond by at most this fraction of what the
+            others fall short, in sum: a hyperplane that separates them would have its nearest row 1 / tol times closer
+            than its farthest.""",
+    "b_min": """
+        float
+            What every number of b begins with; none ever falls.""",
+}
+
+_ATTRIBUTES = (
+    linear_documentation.ATTRIBUTES
+    + linear_documentation.AUGMENTED
+    + """
+    separable_ : bool or None
+        Whether hyperplanes separate the classes, with several classes each from the rest: True if the hyperplanes found
+        do, False if there is evidence that none can, None if neither was known after `max_iter` iterations.
+    separable_classes_ : list of bool or None
+        The same for each hyperplane.
+    n_iter_ : int
+        Iterations."""
+)
+
+
+@described(_PARAMETERS, _ATTRIBUTES)
+class HoKashyapClassifier(LinearClassifier):
+    """Ho-Kashyap procedure: Y a = b > 0 for both a and b, which separates the classes if any hyperplane does.
+
+    Minimises |Y a - b|^2 over both (slides 5.9). It starts at the minimum squared error solution with b the same for
+    all rows. Then b grows where a row lies beyond it, b <- b + 2 eta e+ with e = Y a - b, and a = Y+ b follows, until
+    all rows are on their side or e+ is gone. Several classes are told apart one against the rest. The number of b that
+    belongs to a row stays with its block.
+    """
+
+    def __init__(
+        self,
+        *,
+        learning_rate: float = 0.9,
+        max_iter: int = 1000,
+        tol: float = 1e-6,
+        b_min: float = 1.0,
+        standardize: bool = False,
+        client: Any = None,
+        memory_limit: int | str | None = None,
+    ) -> None:
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.tol = tol
+        self.b_min = b_min
+        self.standardize = standardize
+        self.client = client
+        self.memory_limit = memory_limit
+
+    def _check_parameters(self) -> None:
+        if number("learning_rate", self.learning_rate, open_interval=True) >= 1:
+            raise refuse("learning_rate", self.learning_rate, "a number above 0 and below 1")
+        integer("max_iter", self.max_iter, 1)
+        number("tol", self.tol)
+        number("b_min", self.b_min, open_interval=True)
+        super()._check_parameters()
+
+    def plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
+        """Plan the memory of a training.
+
+        Parameters
+        ----------
+        work : Workload
+            Shapes.
+        facts : WorkerFacts or None
+            The workers; this process alone if None.
+        """
+        limit = byte_count("memory_limit", self.memory_limit)
+        return plan_linear(work, facts, limit, with_scatter=True, again=int(self.max_iter), margins=True)
+
+    def _solve(
+        self, tasks: BlockTasks, statistics: ClassStatistics, scaling: FeatureScaling, plan: PassPlan
+    ) -> Solution:
+        assert statistics.scatter is not None
+        n_classes = len(statistics.labels)
+        signs = np.array([[-1.0], [1.0]]) if n_classes == 2 else 2 * np.eye(n_classes) - 1
+        result = run_ho_kashyap(
+            tasks,
+            MarginSetup(statistics.labels, signs, scaling, float(self.b_min)),
+            statistics.scatter.scaled(scaling),
+            learning_rate=float(self.learning_rate),
+            max_iter=int(self.max_iter),
+            tol=float(self.tol),
+            center=self._norm_center(scaling),
+            first=statistics.reads,
+            keep=keeps_rows(plan),
+        )
+        self.rank_ = result.fit.rank
+        self._set_verdicts(result.verdicts)
+        self.n_iter_ = result.iterations
+        return Solution(result.fit.weights, result.fit.intercept, result.passes, result.bytes_read, result.iterations)
+
+    def _set_verdicts(self, verdicts: list[bool | None]) -> None:
+        self.separable_classes_ = verdicts
+        self.separable_: bool | None = None
+        if False in verdicts:
+            self.separable_ = False
+        elif None not in verdicts:
+            self.separable_ = True
+
+    def _probabilities(self) -> Finish[Array]:
+        return partial(shares_of_sides, margin=float(self.b_min))
+
+    def _stored_figures(self) -> dict[str, Any]:
+        return {**super()._stored_figures(), "separable": self.separable_classes_, "iterations": self.n_iter_}
+
+    def _restore(self, figures: dict[str, Any], arrays: dict[str, Any]) -> None:
+        super()._restore(figures, arrays)
+        self._set_verdicts([None if verdict is None else bool(verdict) for verdict in figures["separable"]])
+        self.n_iter_ = int(figures["iterations"])

@@ -1,0 +1,64 @@
+"""Minimum squared error by the pseudoinverse (slides 5.8, 5.12; thesis 3.2)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from distkern.scheduler.passes.block_tasks import BlockTasks
+from distkern.scheduler.passes.class_statistics import ClassStatistics
+from distkern.scheduler.planning.pass_plan import PassPlan
+from distkern.scheduler.prediction.local import Finish
+
+from ...methods.linear_discriminants import class_targets, least_squares
+from ...numerics.scaling import FeatureScaling
+from ..base.documentation import described
+from ..base.estimator import Array
+from ..base.parameter_checks import number
+from . import documentation as linear_documentation
+from .linear_classifier import LinearClassifier, Solution
+from .output_functions import shares_of_indicators
+
+
+@described(
+    {**linear_documentation.SHARED, "margin": linear_documentation.MARGIN},
+    linear_documentation.ATTRIBUTES + linear_documentation.AUGMENTED,
+)
+class MSEClassifier(LinearClassifier):
+    """Minimum squared error classifier: Y a = b by the pseudoinverse, with b the same for all rows.
+
+    Minimises |Y a - b|^2 (slides 5.8; thesis 3.20-3.22). The rows of Y are (1, x), those of the second class negated;
+    several classes have 1-of-c targets and a column of A each (slides 5.12). One pass over the rows: what least squares
+    needs of them is a triangular factor of the scatter within the classes and their means, which blocks merge by QR, so
+    that nothing is squared. Where several solutions are equally good, a is the shortest of them: the pseudoinverse's.
+    """
+
+    def __init__(
+        self,
+        *,
+        margin: float = 1.0,
+        standardize: bool = False,
+        client: Any = None,
+        memory_limit: int | str | None = None,
+    ) -> None:
+        self.margin = margin
+        self.standardize = standardize
+        self.client = client
+        self.memory_limit = memory_limit
+
+    def _check_parameters(self) -> None:
+        number("margin", self.margin, open_interval=True)
+        super()._check_parameters()
+
+    def _solve(
+        self, tasks: BlockTasks, statistics: ClassStatistics, scaling: FeatureScaling, plan: PassPlan
+    ) -> Solution:
+        assert statistics.scatter is not None
+        targets = class_targets(len(statistics.labels), float(self.margin))
+        scatter = statistics.scatter.scaled(scaling)
+        fit = least_squares(scatter, targets, self._norm_center(scaling))
+        self.rank_ = fit.rank
+        return Solution(fit.weights, fit.intercept)
+
+    def _probabilities(self) -> Finish[Array]:
+        return partial(shares_of_indicators, margin=float(self.margin))

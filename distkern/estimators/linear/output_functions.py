@@ -1,0 +1,29 @@
+"""From fitted targets of linear methods to probabilities: plain functions, which travel to workers."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, softmax
+
+from ..base import output_functions as outputs
+
+Array = NDArray[np.float64]
+
+
+def posteriors(values: Array) -> Array:
+    """Return probabilities from log odds, shape (n, 1), or from log posteriors, shape (n, n_classes)."""
+    if values.shape[1] == 1:
+        return np.concatenate([expit(-values), expit(values)], axis=1)
+    return np.asarray(softmax(values, axis=1))
+
+
+def shares_of_sides(values: Array, margin: float) -> Array:
+    """Return probabilities from targets of +-margin."""
+    return outputs.probabilities(values / margin)
+
+
+def shares_of_indicators(values: Array, margin: float) -> Array:
+    """Return probabilities from targets of +-margin for two classes, and of margin or 0 for more."""
+    sides = values / margin
+    return outputs.probabilities(sides if values.shape[1] == 1 else 2 * sides - 1)

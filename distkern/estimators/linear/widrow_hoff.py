@@ -1,0 +1,283 @@
+"""The Widrow-Hoff or LMS procedure (slides 5.8)."""
+
+from __future__ import annotations
+
+from functools import partial
+from time import perf_counter
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.scheduler import current_client
+from distkern.scheduler.clusters.worker_queries import WorkerFacts
+from distkern.scheduler.passes.block_tasks import BlockTasks
+from distkern.scheduler.passes.class_statistics import ClassStatistics, Reads, class_statistics
+from distkern.scheduler.passes.linear_plan import keeps_rows, plan_linear
+from distkern.scheduler.passes.lms import LMSSetup, run_lms
+from distkern.scheduler.planning.memory import Workload
+from distkern.scheduler.planning.pass_plan import PassPlan
+from distkern.scheduler.prediction.local import Finish
+from distkern.storage import ArraySource, BlockSource
+
+from ...errors import DataError, JobError
+from ...methods.linear_discriminants import class_targets
+from ...methods.lms import LMSRule, LMSState
+from ...numerics.scaling import FeatureScaling
+from ..base.documentation import described
+from ..base.estimator import Array
+from ..base.parameter_checks import byte_count, integer, number, one_of, refuse
+from ..base.probability_arrays import class_weights_of
+from . import documentation as linear_documentation
+from .linear_classifier import LinearClassifier, Solution
+from .output_functions import shares_of_indicators
+
+SCHEDULES = ("pass", "row", "constant")
+
+_PARAMETERS = {
+    **linear_documentation.SHARED,
+    "learning_rate": """
+        float or "auto"
+            eta; "auto" is half of the inverse mean of |y|^2, or 0.5 for normalised steps and 1 for ``schedule="row"``.
+            A step of a row is cut where it would go past the row's target.""",
+    "schedule": """
+        {"pass", "row", "constant"}
+            eta / k in the k-th pass (or call of `partial_fit`), eta / k at the k-th row (of the literature; counted by
+            weight), or the same eta throughout, which does not converge unless all rows meet their targets.""",
+    "normalized": """
+        bool
+            Whether a step is divided by |y|^2, y = (1, x). It then converges to least squares with every row divided
+            by its length, which is not the minimum squared error solution.""",
+    "passes": """
+        int
+            Passes over the rows of `fit`.""",
+    "margin": linear_documentation.MARGIN,
+}
+
+_ATTRIBUTES = (
+    linear_documentation.ATTRIBUTES.replace(
+        """
+    rank_ : int
+        Directions of the feature space that the rows determine; fewer than d for duplicate or constant features.""",
+        "",
+    )
+    + linear_documentation.AUGMENTED
+    + """
+    learning_rate_ : float
+        eta.
+    passes_ : int
+        Passes so far, each call of `partial_fit` counted as one.
+    seen_ : float
+        Weight of all rows so far, in all passes."""
+)
+
+
+@described(_PARAMETERS, _ATTRIBUTES)
+class WidrowHoffClassifier(LinearClassifier):
+    """Widrow-Hoff (LMS) procedure: a <- a + eta (b - a'y) y, row after row, without a matrix.
+
+    Descends |Y a - b|^2 one row at a time (slides 5.8). The rows are taken in the order in which they are stored,
+    whatever the chunks and wherever they are computed, and a row of weight r counts as r such rows one after another.
+    With a decreasing eta it converges to the minimum squared error solution, slowly; it needs not separate classes that
+    can be separated.
+    """
+
+    _with_scatter = False
+    # The procedure depends on where coordinates begin.
+    _center_allowed = False
+
+    def __init__(
+        self,
+        *,
+        learning_rate: float | str = "auto",
+        schedule: str = "pass",
+        normalized: bool = False,
+        passes: int = 20,
+        margin: float = 1.0,
+        standardize: bool = True,
+        client: Any = None,
+        memory_limit: int | str | None = None,
+    ) -> None:
+        self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.normalized = normalized
+        self.passes = passes
+        self.margin = margin
+        self.standardize = standardize
+        self.client = client
+        self.memory_limit = memory_limit
+
+    def _check_parameters(self) -> None:
+        if isinstance(self.learning_rate, str):
+            if self.learning_rate != "auto":
+                raise refuse("learning_rate", self.learning_rate, "a number above 0, or 'auto'")
+        else:
+            number("learning_rate", self.learning_rate, open_interval=True)
+        one_of("schedule", self.schedule, SCHEDULES)
+        if not isinstance(self.normalized, (bool, np.bool_)):
+            raise refuse("normalized", self.normalized, "True or False")
+        integer("passes", self.passes, 1)
+        number("margin", self.margin, open_interval=True)
+        super()._check_parameters()
+
+    def plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
+        """Plan the memory of a training.
+
+        Parameters
+        ----------
+        work : Workload
+            Shapes.
+        facts : WorkerFacts or None
+            The workers; this process alone if None.
+        """
+        limit = byte_count("memory_limit", self.memory_limit)
+        return plan_linear(work, facts, limit, with_scatter=False, again=int(self.passes))
+
+    def _solve(
+        self, tasks: BlockTasks, statistics: ClassStatistics, scaling: FeatureScaling, plan: PassPlan
+    ) -> Solution:
+        self._begin(statistics, scaling)
+        targets = class_targets(len(statistics.labels), float(self.margin))
+        setup = LMSSetup(statistics.labels, targets, scaling, self._rule())
+        start = LMSState.start(np.zeros((tasks.source.n_features + 1, targets.shape[1])))
+        numbers = range(1, int(self.passes) + 1)
+        state, reads, bytes_read = run_lms(tasks, setup, start, numbers, statistics.reads, keeps_rows(plan))
+        self.seen_, self.passes_ = state.seen, int(self.passes)
+        return Solution(state.weights[1:], state.weights[0], reads, bytes_read, int(self.passes))
+
+    def _begin(self, statistics: ClassStatistics, scaling: FeatureScaling) -> None:
+        """Settle the learning rate and start to count."""
+        self.passes_, self.seen_ = 0, 0.0
+        if not isinstance(self.learning_rate, str):
+            self.learning_rate_ = float(self.learning_rate)
+        elif self.normalized or self.schedule == "row":
+            self.learning_rate_ = 1.0 if self.schedule == "row" else 0.5
+        else:
+            moments = statistics.moments
+            around = np.square(moments.std() / scaling.scale) + np.square(
+                (moments.mean - scaling.shift) / scaling.scale
+            )
+            self.learning_rate_ = float(0.5 / (1.0 + around.sum()))
+
+    def _rule(self) -> LMSRule:
+        return LMSRule(self.learning_rate_, self.schedule, bool(self.normalized))
+
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Take the steps of more rows, in one pass.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
+            The next rows of a stream, two at least. The first rows decide how features are standardised.
+        y : array-like, shape (n_rows,), optional
+            Labels; a dataset brings its own.
+        classes : array-like, shape (n_classes,), optional
+            All labels that will come; needed in the first call.
+        sample_weight : array-like, shape (n_rows,), optional
+            Row weights; a weight counts as repeated rows, zero as absent.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        JobError
+            A parameter is wrong, or `classes` is missing or another than before.
+        DataError
+            The rows cannot be trained on.
+        """
+        self._check_parameters()
+        fresh = not hasattr(self, "_model")
+        known = _all_classes(classes, None if fresh else self._labels())
+        seen_before = {
+            name: getattr(self, name) for name in ("n_features_in_", "feature_names_in_") if hasattr(self, name)
+        }
+        source = self._source(X, y, sample_weight)
+        self._note_targets(source)
+        if not fresh and source.n_features != seen_before["n_features_in_"]:
+            self.__dict__.update(seen_before)
+            self._check_width((source.n_rows, source.n_features))
+        client = self.client
+        if client is None and not isinstance(source, ArraySource):
+            client = current_client()
+        self._continue(source, client, known, fresh)
+        return self
+
+    def _continue(self, source: BlockSource, client: Any, classes: NDArray[Any], fresh: bool) -> None:
+        plan = self._require_plan(source, client)
+        started = perf_counter()
+        targets = class_targets(len(classes), float(self.margin))
+        with self._tasks(source, client, plan) as tasks:
+            first = Reads(0, {})
+            if fresh:
+                statistics = class_statistics(tasks, with_scatter=False, any_classes=True)
+                scaling, first = self._scaling(statistics), statistics.reads
+                self._begin(statistics, scaling)
+                start = np.zeros((source.n_features + 1, targets.shape[1]))
+            else:
+                scaling = self._model.scaling
+                start = np.concatenate([self._model.intercept[None], self._model.centers.T])
+            labels, own = _known_labels(source, classes, targets)
+            setup = LMSSetup(labels, own, scaling, self._rule())
+            numbers = range(self.passes_ + 1, self.passes_ + 2)
+            begin = LMSState.start(start, self.seen_)
+            state, reads, bytes_read = run_lms(tasks, setup, begin, numbers, first, keep=False)
+        more = class_weights_of(source, classes)
+        self._set_class_weights(more if fresh else self._class_weights + more)
+        self.classes_ = classes
+        found = Solution(state.weights[1:], state.weights[0], reads, bytes_read)
+        self._keep(scaling, found)
+        self._note(plan, source, client, found, int(fresh), first.bytes_read, started)
+        self.seen_, self.passes_ = state.seen, self.passes_ + 1
+
+    def _probabilities(self) -> Finish[Array]:
+        return partial(shares_of_indicators, margin=float(self.margin))
+
+    def _stored_figures(self) -> dict[str, Any]:
+        counts = {"learning_rate": self.learning_rate_, "passes": self.passes_, "seen": self.seen_}
+        return {**super()._stored_figures(), **counts}
+
+    def _restore(self, figures: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        super()._restore(figures, arrays)
+        self.learning_rate_, self.seen_ = float(figures["learning_rate"]), float(figures["seen"])
+        self.passes_ = int(figures["passes"])
+
+
+def _all_classes(given: Any, before: NDArray[Any] | None) -> NDArray[Any]:
+    """Return the classes of a stream.
+
+    Raises
+    ------
+    JobError
+        They are not known, or not those of the first call.
+    """
+    if given is None:
+        if before is None:
+            raise JobError("classes is missing: the first call of partial_fit needs all labels", kind="missing-classes")
+        return before
+    classes = np.unique(np.asarray(given))
+    if len(classes) < 2:
+        raise refuse("classes", given, "at least two labels")
+    if before is not None and not np.array_equal(classes, before):
+        raise refuse("classes", given, f"as in the first call, {before.tolist()}")
+    return classes
+
+
+def _known_labels(source: BlockSource, classes: NDArray[Any], targets: Array) -> tuple[NDArray[Any], Array]:
+    """Return what the source's targets are among, sorted, and the targets of each.
+
+    Raises
+    ------
+    DataError
+        The rows hold a label that is none of `classes`.
+    """
+    if source.classes is None:
+        return classes, targets
+    unknown = np.setdiff1d(source.classes, classes)
+    if len(unknown):
+        raise DataError(
+            f"y holds the label {unknown.tolist()[0]!r}, which is not among classes: name all labels in the first call",
+            kind="unknown-label",
+        )
+    return np.arange(len(source.classes)), targets[np.searchsorted(classes, source.classes)]

@@ -1,0 +1,1 @@
+"""Sparse kernel models: OROLS, NPD, KRLS, and searches over their settings."""

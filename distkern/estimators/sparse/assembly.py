@@ -1,0 +1,128 @@
+"""From the paths of a training to one model: the union of the centres, with a weight a target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.scheduler.training.driver_loop import Path
+
+from ...errors import JobError
+from ..base.parameter_checks import integer
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PrefixWeights:
+    """Weights of one prefix of one path."""
+
+    weights: Array
+    """(k + 1, T): the first row is the intercept on centred targets."""
+    lambdas: Array
+    """(1,) or (T,): regularisation of the weights."""
+    gcv: float
+
+
+Weigh = Callable[[Path, int], PrefixWeights]
+"""Gives the weights of a path's first centres."""
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """Arrays of a model made of one prefix of every path."""
+
+    rows: NDArray[np.int64]
+    """(m,): training row of each centre, in the order of selection."""
+    widths: NDArray[np.int64]
+    """(m,): number of its width, among those that the kernel may have."""
+    centers: NDArray[Any]
+    """(m, d): raw features."""
+    coef: Array
+    """(m, T)."""
+    intercept: Array
+    """(T,)."""
+    lambdas: Array
+    """(1,) or (T,)."""
+    gcv: float
+    """Mean over paths."""
+
+
+def path_weights(path: Path, count: int) -> PrefixWeights:
+    """Weights of the first `count` centres with the lambda of the path (thesis 3.83, 3.84)."""
+    return PrefixWeights(
+        path.weights(count), path.lambdas[count], float(path.gcv[count - 1]) if count else float("nan")
+    )
+
+
+def assemble(
+    paths: Sequence[Path],
+    outputs: Sequence[tuple[int, ...]],
+    target_means: Array,
+    n_centers: Sequence[int],
+    weigh: Weigh = path_weights,
+) -> Assembled:
+    """Merge one prefix of every path.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        One a problem.
+    outputs : sequence of tuple of int
+        Outputs of the model that each path gives.
+    target_means : array, shape (T,)
+        Added to the intercepts: targets were centred.
+    n_centers : sequence of int
+        Length of each prefix.
+    weigh : callable
+        Gives the weights of a prefix.
+    """
+    order: dict[tuple[int, int], int] = {}
+    features: list[NDArray[Any]] = []
+    for position in range(max(n_centers, default=0)):
+        for path, count in zip(paths, n_centers, strict=True):
+            if position < count and (center := _identity(path, position)) not in order:
+                order[center] = len(order)
+                features.append(path.features[position])
+    coef = np.zeros((len(order), len(target_means)))
+    intercept = target_means.astype(np.float64).copy()
+    parts = [weigh(path, count) for path, count in zip(paths, n_centers, strict=True)]
+    for path, columns, count, part in zip(paths, outputs, n_centers, parts, strict=True):
+        where = [order[_identity(path, position)] for position in range(count)]
+        coef[np.ix_(where, list(columns))] = part.weights[1:]
+        intercept[list(columns)] += part.weights[0]
+    return Assembled(
+        rows=np.array([row for row, _ in order], dtype=np.int64),
+        widths=np.array([width for _, width in order], dtype=np.int64),
+        centers=np.array(features) if features else paths[0].features[:0],
+        coef=coef,
+        intercept=intercept,
+        lambdas=np.concatenate([part.lambdas for part in parts]),
+        gcv=float(np.mean([part.gcv for part in parts])),
+    )
+
+
+def _identity(path: Path, position: int) -> tuple[int, int]:
+    """Row and width of a centre."""
+    return int(path.rows[position]), int(path.widths[position])
+
+
+def prefix_lengths(paths: Sequence[Path], n_centers: int) -> list[int]:
+    """Lengths of the paths' prefixes of at most `n_centers` centres.
+
+    Raises
+    ------
+    JobError
+        `n_centers` is not on any path.
+    """
+    longest = max(len(path.rows) for path in paths)
+    if not 1 <= integer("n_centers", n_centers, 1) <= longest:
+        raise JobError(
+            f"n_centers={n_centers}: the path has between 1 and {longest} centres; train with a larger max_centers",
+            kind="invalid-parameter",
+        )
+    return [min(n_centers, len(path.rows)) for path in paths]

@@ -1,0 +1,154 @@
+"""Settings by K-fold cross-validation: widths of the kernel, and any grid of an OROLS or NPD estimator.
+
+All settings and folds are trained side by side on the same blocks (`distkern.scheduler.search.cross_validation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from sklearn.base import BaseEstimator, clone
+from sklearn.model_selection import ParameterGrid
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from ...errors import JobError
+from ..base.estimator import BY_REFERENCE
+from ..base.parameter_checks import integer
+from .kernel_least_squares import KernelLeastSquares
+from .width_search import summarise
+
+
+class GridSearch(BaseEstimator):
+    """The best of a grid of settings by K-fold cross-validation, then a fit on all rows.
+
+    Does what scikit-learn's ``GridSearchCV`` does, for the estimators of the OROLS family and data that does not fit
+    into memory: rows are read once for as many settings and folds as memory holds, and a fold of a row depends on its
+    number alone. Features are scaled once, by the statistics of all rows. Where several reads are made, a setting whose
+    errors already add up to more than those of another on all folds is not trained outside its other folds: errors are
+    not negative, so it cannot be the best. With `selection_rows` the search is one on the sample alone: models are
+    tested on its rows, with weights that are fitted on its rows.
+
+    Parameters
+    ----------
+    estimator : OROLSClassifier, OROLSRegressor, NPDClassifier, NPDRegressor or LOOForwardClassifier
+        What to train; its `sigma` may be "median", not "cv".
+    param_grid : dict or sequence of dict
+        Parameter names and the values to try, as for ``sklearn.model_selection.ParameterGrid``.
+    folds : int
+        Folds.
+    complete : bool
+        Whether to train settings outside all folds even where they cannot be the best any more.
+
+    Attributes
+    ----------
+    best_params_ : dict
+        The first of the settings with the lowest mean error.
+    best_error_ : float
+        Its mean error over the folds: fraction of wrong labels, or mean squared error summed over targets.
+    best_estimator_ : estimator
+        Fitted on all rows with these.
+    cv_results_ : dict
+        ``params``, a list, and arrays with an entry a setting: mean_error, std_error (over the folds), n_centers (mean
+        over the folds), and errors, shape (n_settings, folds), NaN where a fold was left out. The means are over the
+        folds there are; a setting with folds left out has a mean above the lowest.
+    passes_ : int
+        Reads of the rows during the search.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]],
+        *,
+        folds: int = 5,
+        complete: bool = False,
+    ) -> None:
+        self.estimator = estimator
+        self.param_grid = param_grid
+        self.folds = folds
+        self.complete = complete
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Search, then fit the best setting on all rows.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for the estimator's `fit`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        JobError
+            A setting is wrong, or the estimator is not of the OROLS family.
+        DataError
+            The data cannot be trained on.
+        RunError
+            ``time-limit``: the estimator's `max_seconds`, which are for the search and the fit together, were used up
+            by the search.
+        """
+        integer("folds", self.folds, 2)
+        if not isinstance(self.estimator, KernelLeastSquares):
+            raise JobError(
+                f"estimator={type(self.estimator).__name__}: GridSearch is for OROLS and NPD; use scikit-learn's "
+                "GridSearchCV for others",
+                kind="invalid-parameter",
+            )
+        settings = [dict(setting) for setting in ParameterGrid(self.param_grid)]
+        for name in (*BY_REFERENCE, "factors", "memory_limit", "max_seconds", "run_dir"):
+            if any(name in setting for setting in settings):
+                raise JobError(
+                    f"param_grid names {name}, which the search cannot tell apart: set it on the estimator",
+                    kind="invalid-parameter",
+                )
+        if any("selection_rows" in setting for setting in settings):
+            raise JobError(
+                "param_grid names selection_rows: a search tests on the rows that it selects on, so errors for "
+                "different numbers of them cannot be compared; set it on the estimator",
+                kind="invalid-parameter",
+            )
+        trials = [clone(self.estimator).set_params(**setting) for setting in settings]
+        for trial in trials:
+            trial._check_parameters()
+            if isinstance(trial.sigma, str) and trial.sigma == "cv":
+                raise JobError(
+                    "sigma='cv' searches by itself: give GridSearch widths to try, as in {'sigma': [1.0, 2.0]}",
+                    kind="invalid-parameter",
+                )
+        limit = trials[0]._time_limit()
+        found = trials[0]._search(trials, self.folds, X, y, sample_weight, leave_out=not self.complete, limit=limit)
+        results = summarise(found)
+        self.cv_results_ = {"params": settings, **results}
+        self.best_index_ = found.best
+        self.best_params_ = settings[found.best]
+        self.best_error_ = float(results["mean_error"][found.best])
+        self.passes_ = found.passes
+        self.best_estimator_ = clone(self.estimator).set_params(**self.best_params_)
+        self.best_estimator_.run_dir = self.estimator.run_dir
+        self.best_estimator_.max_seconds = limit.left
+        try:
+            self.best_estimator_.fit(X, y, sample_weight)
+        finally:
+            self.best_estimator_.max_seconds = self.estimator.max_seconds
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Predict with the best setting, see `best_estimator_`."""
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.predict(X)
+
+    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Any:
+        """Estimate class probabilities with the best setting, see `best_estimator_`."""
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.predict_proba(X)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy, or R squared, of the best setting, see `best_estimator_`."""
+        check_is_fitted(self, "best_estimator_")
+        return float(self.best_estimator_.score(X, y, sample_weight))

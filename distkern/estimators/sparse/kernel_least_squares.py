@@ -1,0 +1,432 @@
+"""What the estimators of the OROLS family share: training by the engine, its run directory, nested prefixes."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
+from time import perf_counter
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from distkern.scheduler import (
+    Finish,
+    SearchResult,
+    SearchRoom,
+    TimeLimit,
+    TrainingJob,
+    TrainingPlan,
+    TrainingResult,
+    WorkerFacts,
+    Workload,
+    evaluate,
+    plan_job,
+    published,
+    run_training,
+    search_once,
+    search_settings,
+    workload,
+)
+from distkern.scheduler.runtime.threads import single_threaded_blas
+from distkern.scheduler.search.cross_validation import WeighPrefix
+from distkern.scheduler.training.calibration_rows import draw_rows, outputs_left_out
+from distkern.storage import BlockSource, RunDirectory, is_run
+
+from ...errors import BudgetError, DataError, JobError, RunError
+from ...kernels import Kernel, kernel_of_centers
+from ...models.kernel_model import KernelModel
+from ...monitoring.events import Event, Subscriber
+from ...numerics.scaling import FeatureScaling
+from ...probability.calibration import AnyCalibration, Calibration, PairCalibration
+from ...selection.factors import PER_TARGET
+from ...selection.stopping import StopReason
+from ..base.estimator import BY_REFERENCE, BlockEstimator
+from ..base.parameter_checks import byte_count, check_parameters, refuse, width_values
+from .assembly import Weigh, assemble, path_weights, prefix_lengths
+from .projections import Projections, projection_arrays, restore_projections
+from .rkhs_refit import NormRefit
+from .width_search import sigma_results, width_jobs
+
+logger = logging.getLogger(__name__)
+
+Array = NDArray[np.float64]
+
+_TRAINED_AS = {"dag": "one-vs-one"}
+"""Schemes that differ in the decision only."""
+
+
+class KernelLeastSquares(Projections, BlockEstimator):
+    """Base of the family; see the subclasses for the parameters."""
+
+    _intercept: ClassVar[bool] = True
+
+    # Parameters that subclasses set in their __init__.
+    kernel: Any
+    sigma: float | str | Sequence[float]
+    folds: int
+    max_centers: int
+    criterion: str
+    sampler: str
+    candidates: int
+    panel: int
+    stop: str | None
+    tol: float | None
+    patience: int | None
+    epsilon: float
+    selection_rows: int | None
+    standardize: bool
+    dtype: str
+    factors: str
+    client: Any
+    memory_limit: int | str | None
+    max_seconds: float | None
+    run_dir: Any
+    random_state: int
+    callbacks: Any
+    _calibration: AnyCalibration | None
+    _made_calibration: Any
+
+    def training_job(self) -> TrainingJob:
+        """Return what a training would be asked for: the parameters that decide the model.
+
+        With ``sigma="cv"`` the width is the median distance until the search has been made.
+        """
+        multiclass = getattr(self, "multiclass", "shared")
+        return TrainingJob(
+            classification=self._classification,
+            kernel=self.kernel,
+            sigma="median" if isinstance(self.sigma, str) else width_values(self.sigma),
+            standardize=bool(self.standardize),
+            dtype=self.dtype,
+            epsilon=float(self.epsilon),
+            multiclass=_TRAINED_AS.get(multiclass, multiclass),
+            max_centers=int(self.max_centers),
+            criterion=self.criterion,
+            sampler=self.sampler,
+            candidates=int(self.candidates),
+            panel=int(self.panel),
+            regularization=self._plain_regularization(),
+            stop=None if self.stop == "none" else self.stop,
+            tol=None if self.tol is None else float(self.tol),
+            patience=None if self.patience is None else int(self.patience),
+            seed=int(self.random_state),
+            selection_rows=None if self.selection_rows is None else int(self.selection_rows),
+            intercept=self._intercept,
+            refit=self._plain_refit(),
+        )
+
+    def shapes(self, source: BlockSource) -> Workload:
+        """Return the shapes that decide how much a training needs, as far as the source tells without being read.
+
+        Parameters
+        ----------
+        source : BlockSource
+            Training rows.
+        """
+        return workload(self.training_job(), source)
+
+    def plan(self, work: Workload, facts: WorkerFacts | None) -> TrainingPlan:
+        """Plan a training from shapes alone; with ``sigma="cv"`` that of the final model, and the peaks of the search.
+
+        Parameters
+        ----------
+        work : Workload
+            Shapes.
+        facts : WorkerFacts or None
+            The workers; this process alone if None.
+        """
+        limit = byte_count("memory_limit", self.memory_limit)
+        job = self.training_job()
+        planned = plan_job(job, work, facts, factors=self.factors, memory_limit=limit)
+        if self._searches:
+            tried, n_folds = width_jobs(job), int(self.folds)
+            search = SearchRoom(tried, n_folds, work, facts, factors=self.factors, memory_limit=limit).whole
+            driver_peak = max(planned.driver_peak, search.largest.driver_peak)
+            planned = replace(planned, search=search, driver_peak=driver_peak)
+        if not self._classification:
+            return planned
+        # Rows that calibrate the probabilities are picked in a pass of their own.
+        more = work.n_rows * (work.row_bytes + 8 * work.target_columns)
+        return replace(planned, passes=planned.passes + 1, bytes_read=planned.bytes_read + more)
+
+    def _search(
+        self,
+        trials: Sequence[KernelLeastSquares],
+        n_folds: int,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        *,
+        leave_out: bool,
+        limit: TimeLimit,
+    ) -> SearchResult:
+        """Cross-validate settings on the rows that `fit` would take; `trials` are estimators that have them."""
+        source, client = self._rows_to_train(X, y, sample_weight)
+        with published(client, f"search for {type(self).__name__}") as shown:
+            found = search_settings(
+                [trial.training_job() for trial in trials],
+                n_folds,
+                source,
+                finishes=[trial._finish() for trial in trials],
+                leave_out=leave_out,
+                client=client,
+                factors=self.factors,
+                memory_limit=byte_count("memory_limit", self.memory_limit),
+                subscribers=[shown, *(self.callbacks or ())],
+                limit=limit,
+            )
+            shown.conclude({"n_centers": int(found.n_centers.max()), "seconds": found.seconds})
+        return found
+
+    @property
+    def _searches(self) -> bool:
+        """Whether widths are searched for first."""
+        return isinstance(self.sigma, str) and self.sigma == "cv"
+
+    def _plain_regularization(self) -> str | float:
+        value = getattr(self, "regularization", "none")
+        return value if isinstance(value, str) else float(value)
+
+    def _plain_refit(self) -> str | None:
+        value = getattr(self, "refit", None)
+        return None if value == "none" else value
+
+    def _weigh(self, kernel: Kernel, scaling: FeatureScaling) -> Weigh:
+        """Return what gives a prefix of a path its weights."""
+        if self._plain_refit() is None:
+            return path_weights
+        per_target = str(self._plain_regularization()).endswith(PER_TARGET)
+        return NormRefit(kernel, scaling, float(self.epsilon), per_target)
+
+    def _finish(self) -> Finish:
+        """What a search makes of the paths of this setting."""
+
+        def weigh(kernel: Kernel, scaling: FeatureScaling) -> WeighPrefix:
+            weighed = self._weigh(kernel, scaling)
+            return lambda path, count: weighed(path, count).weights
+
+        return Finish(getattr(self, "multiclass", "shared"), None if self._plain_refit() is None else weigh)
+
+    def _check_parameters(self) -> None:
+        check_parameters(self)
+
+    def _time_limit(self) -> TimeLimit:
+        return TimeLimit(None if self.max_seconds is None else float(self.max_seconds))
+
+    def _train(self, source: BlockSource, client: Any) -> None:
+        run, is_new = self._run_directory()
+        with published(client, type(self).__name__, run) as shown:
+            self._train_shown(source, client, run, is_new, shown)
+            shown.conclude(self._record())
+
+    def _train_shown(
+        self, source: BlockSource, client: Any, run: RunDirectory | None, is_new: bool, shown: Subscriber
+    ) -> None:
+        limit = self._time_limit()
+        subscribers: list[Subscriber] = [shown, *(self.callbacks or ())]
+        if run is not None:
+            subscribers.append(_Recorder(run))
+        where = {
+            "client": client,
+            "factors": self.factors,
+            "memory_limit": byte_count("memory_limit", self.memory_limit),
+            "subscribers": subscribers,
+            "limit": limit,
+        }
+        searched = {}
+        try:
+            job = self.training_job()
+            if self._searches:
+                tried = width_jobs(job)
+                finishes = [self._finish()] * len(tried)
+                found = search_once(run, tried, int(self.folds), source, finishes=finishes, **where)
+                self.cv_results_ = sigma_results(found)
+                job = tried[found.best]
+                searched = {"planned_peak_bytes": found.planned_peak, "planned_peak_driver": found.planned_driver_peak}
+            result = run_training(job, source, run=run, **where)
+        except (JobError, DataError, BudgetError):
+            if run is not None and is_new:
+                run.discard()
+            raise
+        # What is measured is the peak of the whole process, and a search trains several models at a time.
+        most = {name: max(peak, result.summary[name]) for name, peak in searched.items()}
+        result = replace(result, summary={**result.summary, **most})
+        self._take(result, [path.n_centers for path in result.paths])
+        if result.classes is not None:
+            self._note_classes(result, source, client)
+        if run is not None and run is not self.run_dir:
+            run.write_summary(self._record())
+
+    def _record(self) -> dict[str, Any]:
+        """Return what a training came to, as JSON values."""
+        lambdas = np.asarray(self.lambda_).tolist()
+        return self.summary_ | {"lambda": lambdas, "gcv": self.gcv_, "stop_reason": str(self.stop_reason_)}
+
+    def _note_classes(self, result: TrainingResult, source: BlockSource, client: Any) -> None:
+        """Set what classifiers add: labels, their shares, and the calibration."""
+        assert result.classes is not None
+        self.classes_ = result.classes
+        assert result.class_weights is not None
+        self._set_class_weights(result.class_weights)
+        self._sample = draw_rows(source, result.classes, self.class_prior_, seed=int(self.random_state), client=client)
+        for name, added in (("passes", 1), ("bytes_read", self._sample.bytes_read)):
+            self.summary_[name] += added
+
+    def _make_calibration(self) -> AnyCalibration | None:
+        sample = getattr(self, "_sample", None)
+        if sample is None or getattr(self, "_result", None) is None:
+            return None
+        outputs = self._outputs_left_out()
+        usable = np.isfinite(outputs).all(axis=1)
+        if not usable.any():
+            return None
+        rows = outputs[usable], sample.codes[usable], sample.mass[usable]
+        with single_threaded_blas():
+            if self._result.multiclass == "one-vs-one" and len(self._result.outputs) > 1:
+                return PairCalibration.fit(*rows, len(self.classes_))
+            return Calibration.fit(*rows)
+
+    def _outputs_left_out(self) -> Array:
+        """Outputs of the rows that calibrate, each from the model without it, shape (n, T).
+
+        What the weights of ``refit="rkhs"`` would be without a row has no closed form in the factors: there the
+        model's own outputs are taken.
+        """
+        if self._plain_refit():
+            own: Array = evaluate(self._model, self._sample.features)
+            return own
+        on_all_rows = self.selection_rows is not None and self.selection_rows < self._result.summary["n_rows"]
+        return outputs_left_out(
+            self._result,
+            self._prefixes,
+            self._sample,
+            epsilon=float(self.epsilon),
+            held_out_seed=int(self.random_state) if self.stop == "validation" and not on_all_rows else None,
+        )
+
+    def _run_directory(self) -> tuple[RunDirectory | None, bool]:
+        """Make or reopen the run directory, and tell which; a caller that gives one as it is looks after it."""
+        if self.run_dir is None or isinstance(self.run_dir, RunDirectory):
+            return self.run_dir, False
+        if not isinstance(self.run_dir, (str, os.PathLike)):
+            raise refuse("run_dir", self.run_dir, "a path, or None")
+        parameters = {
+            name: value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
+            for name, value in self.get_params(deep=False).items()
+            if name not in BY_REFERENCE
+        }
+        document = {"estimator": type(self).__name__, "parameters": parameters}
+        if not is_run(self.run_dir):
+            return RunDirectory.create(self.run_dir, document), True
+        run = RunDirectory.open(self.run_dir)
+        run.job = document
+        return run, False
+
+    def _take(self, result: TrainingResult, n_centers: list[int]) -> None:
+        """Set the fitted attributes from one prefix of every path."""
+        started = perf_counter()
+        assembled = assemble(
+            result.paths, result.outputs, result.target_means, n_centers, self._weigh(result.kernel, result.scaling)
+        )
+        seconds = perf_counter() - started if self._plain_refit() else 0.0
+        self._result = result
+        self._prefixes = n_centers
+        self._calibration = None
+        self._made_calibration = []
+        self._set_model(
+            KernelModel(
+                kernel_of_centers(result.kernel, assembled.widths),
+                result.scaling,
+                assembled.centers,
+                assembled.coef,
+                assembled.intercept,
+                self.dtype,
+            ),
+            assembled.rows,
+        )
+        single = len(assembled.lambdas) == 1
+        self.lambda_ = float(assembled.lambdas[0]) if single else assembled.lambdas
+        self.gcv_ = assembled.gcv
+        keep = np.array(n_centers)
+        order = result.history["problem"]
+        steps = np.concatenate([np.arange(np.count_nonzero(order == p)) for p in range(len(keep))])
+        self.history_ = result.history[steps < keep[order]] if len(order) else result.history
+        self.stop_reason_: StopReason = result.reason
+        if not self.n_centers_:
+            logger.warning("the model has no centre and predicts a constant: %s", result.reason.advice)
+        self.plan_ = result.summary["plan"]
+        self.summary_ = {
+            **{key: value for key, value in result.summary.items() if key != "plan"},
+            "n_centers": self.n_centers_,
+            "seconds": result.summary["seconds"] + seconds,
+        }
+
+    def _stored_arrays(self) -> dict[str, NDArray[Any]]:
+        arrays = {"lambda": np.atleast_1d(np.asarray(self.lambda_, dtype=np.float64)), "history": self.history_}
+        return {**arrays, **projection_arrays(self)}
+
+    def _stored_figures(self) -> dict[str, Any]:
+        return {"gcv": self.gcv_, "stop_reason": str(self.stop_reason_)}
+
+    def _restore(self, figures: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        lambdas = arrays["lambda"]
+        if lambdas.ndim != 1 or not len(lambdas) or lambdas.dtype.kind != "f" or not np.isfinite(lambdas).all():
+            raise ValueError("lambda is no vector of numbers")
+        if arrays["history"].dtype.names is None:
+            raise ValueError("history has no columns")
+        restore_projections(self, arrays)
+        self.lambda_ = float(lambdas[0]) if len(lambdas) == 1 else lambdas
+        self.gcv_ = float("nan") if figures["gcv"] is None else figures["gcv"]
+        self.history_ = arrays["history"]
+        self.stop_reason_ = StopReason(figures["stop_reason"])
+
+    def truncate(self, n_centers: int) -> Self:
+        """Return the model of the first `n_centers` centres; the path is nested, so nothing is trained again.
+
+        A classifier calibrates its probabilities anew when they are first asked for, or when it is saved, on the
+        training rows that it keeps for that.
+
+        Parameters
+        ----------
+        n_centers : int
+            At least 1 and at most the length of the path, which may be longer than the model if the stop
+            rule went back to a minimum. With one-vs-rest, centres of each class.
+
+        Returns
+        -------
+        estimator
+            A fitted copy.
+
+        Raises
+        ------
+        JobError
+            The path is shorter.
+        RunError
+            The model was loaded from a store, which keeps the model but not its path.
+        """
+        check_is_fitted(self)
+        if getattr(self, "_result", None) is None:
+            raise RunError(
+                "this model was loaded from a store, which does not keep the path: truncate the fitted estimator "
+                "and save the result",
+                kind="no-path",
+            )
+        shorter = copy(self)
+        shorter.client, shorter.callbacks = self.client, self.callbacks
+        shorter._take(self._result, prefix_lengths(self._result.paths, n_centers))
+        return shorter
+
+
+class _Recorder:
+    """Writes every event to a run directory."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        self._run = run
+
+    def __call__(self, event: Event) -> None:
+        self._run.record(event.as_record())

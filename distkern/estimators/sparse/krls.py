@@ -1,0 +1,371 @@
+"""Kernel recursive least squares (Engel et al.; thesis 3.4.3, Algorithms 3 and 4)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.scheduler import WorkerFacts, Workload, current_client, is_dask_array, worker_facts
+from distkern.scheduler.passes.krls import KRLSJob, Recursion, train_krls
+from distkern.scheduler.passes.krls_plan import KRLSPlanner
+from distkern.scheduler.planning.pass_plan import PassPlan
+from distkern.scheduler.training.run import UNKNOWN_CLASSES
+from distkern.storage import ArraySource, BlockSource, Dataset, is_zarr_array, plain_labels
+
+from ...errors import StoreError
+from ...kernels import Kernel
+from ...methods.krls import Dictionary, ReducedSums, packed_size
+from ...models.kernel_model import KernelModel
+from ..base.containers import open_rows, require_names
+from ..base.documentation import described
+from ..base.estimator import BlockEstimator
+from ..base.parameter_checks import DTYPES, byte_count, check_kernel_space, integer, number, one_of, refuse
+from ..base.probability_arrays import class_weights_of
+from ..base.regressor_classifier import BlockClassifier, BlockRegressor
+
+_PARAMETER_TEXTS = {
+    "nu": """
+        float
+            How far a row must be from the span of the rows before it to become a centre: the squared distance in the
+            space of k + 1 (3.94). The larger, the fewer centres; up to 1 makes sense with the Gaussian kernel.""",
+    "max_centers": """
+        int, optional
+            Most centres. Once that many rows have joined, no other can, whatever its distance, and a warning says what
+            `nu` would have helped. By default the number is limited by `nu` and by memory, which grows with
+            its square.""",
+    "standardize": """
+        bool
+            Whether to bring every feature to zero mean and unit standard deviation. This takes a pass over the rows
+            before the one that trains, and so does ``sigma="median"``.""",
+    "dtype": """
+        {"float64", "float32"}
+            Precision of the kernel values that are summed and predicted with; which rows become centres is always
+            decided in float64.""",
+    "memory_limit": """
+        int or str, optional
+            Memory that each process may take beside the interpreter's own, in bytes or as in "2GiB". A dictionary that
+            outgrows it ends the training. By default most of what is left here, or of dask's limit for a worker.""",
+}
+
+_ATTRIBUTE_TEXTS = """
+    centers_ : array, shape (m, d)
+        The dictionary: rows in the caller's feature space, in the order in which they joined.
+    center_indices_ : array, shape (m,)
+        Their row numbers, counted from the first row of the first call.
+    coef_ : array, shape (m, T)
+        Weights.
+    intercept_ : array, shape (T,)
+        Intercepts: the kernel is k + 1, so they are the sums of the weights.
+    n_centers_ : int
+        Centres in the model.
+    kernel_ : Kernel
+        The kernel with its width, without the 1.
+    plan_ : dict
+        Planned bytes, a term a buffer, for as many centres as there are.
+    summary_ : dict
+        Counts and peaks of the training, over all calls of `partial_fit`.
+    n_features_in_ : int
+        Features seen in `fit`."""
+
+
+class KernelRecursiveLeastSquares(BlockEstimator):
+    """Base of both; see the subclasses for the parameters."""
+
+    _least_rows: ClassVar[int] = 2
+
+    kernel: Any
+    sigma: float | str
+    nu: float
+    max_centers: int | None
+    standardize: bool
+    dtype: str
+    client: Any
+    memory_limit: int | str | None
+    summary_: dict[str, Any]
+    _class_weights: NDArray[np.float64]
+
+    def _set_class_weights(self, weights: NDArray[np.float64]) -> None:
+        """Keep the weight of the rows of every class; classifiers do."""
+
+    def _check_parameters(self) -> None:
+        number("nu", self.nu, open_interval=True)
+        if self.max_centers is not None:
+            integer("max_centers", self.max_centers, 1)
+        one_of("dtype", self.dtype, DTYPES)
+        check_kernel_space(self)
+
+    def _job(self) -> KRLSJob:
+        return KRLSJob(
+            classification=self._classification,
+            kernel=self.kernel,
+            sigma=self.sigma if isinstance(self.sigma, str) else float(self.sigma),
+            nu=float(self.nu),
+            max_centers=None if self.max_centers is None else int(self.max_centers),
+            standardize=bool(self.standardize),
+            dtype=self.dtype,
+        )
+
+    def _planner(self, work: Workload, facts: WorkerFacts | None, passes: int) -> KRLSPlanner:
+        return KRLSPlanner.of(work, passes, facts, byte_count("memory_limit", self.memory_limit))
+
+    def plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
+        """Plan for as many centres as may be; for one where nothing but `nu` limits them.
+
+        Parameters
+        ----------
+        work : Workload
+            Shapes.
+        facts : WorkerFacts or None
+            The workers; this process alone if None.
+        """
+        passes = 2 if self._job().needs_statistics else 1
+        most = 1 if self.max_centers is None else min(int(self.max_centers), work.n_rows)
+        return self._planner(work, facts, passes).at(most)
+
+    def _train(self, source: BlockSource, client: Any) -> None:
+        self._advance(source, client, None, None, checked=True)
+
+    def _advance(
+        self,
+        source: BlockSource,
+        client: Any,
+        before: Recursion | None,
+        classes: NDArray[Any] | None,
+        *,
+        checked: bool,
+    ) -> None:
+        """Train on the rows of a source, which follow those of `before`, and set the fitted attributes."""
+        job = self._job() if before is None else replace(self._job(), dtype=before.dtype)
+        known = source.classes if classes is None else classes
+        if not job.classification:
+            n_targets = source.target_shape[0] if source.target_shape else 1
+        else:
+            n_classes = UNKNOWN_CLASSES if known is None else len(known)
+            n_targets = 1 if n_classes <= 2 else n_classes
+        facts = None if client is None else worker_facts(client)
+        passes = 2 if before is None and job.needs_statistics else 1
+        planner = self._planner(Workload.of(source, n_targets, 1), facts, passes)
+        recursion, summary, plan = train_krls(
+            job, source, planner, client=client, before=before, classes=classes, checked=checked
+        )
+        coef = recursion.weights()
+        dictionary = recursion.dictionary
+        self._set_model(
+            KernelModel(
+                dictionary.kernel, dictionary.scaling, dictionary.features, coef, coef.sum(axis=0), recursion.dtype
+            ),
+            dictionary.rows,
+        )
+        if recursion.classes is not None:
+            self.classes_ = recursion.classes
+            more = class_weights_of(source, recursion.classes)
+            self._set_class_weights(more if before is None else self._class_weights + more)
+        self.summary_ = summary if before is None else _added(self.summary_, summary)
+        self.plan_ = plan.terms()
+        self._recursion: Recursion | None = recursion
+
+    def _partial_fit(self, X: Any, y: Any, sample_weight: Any, classes: Any) -> None:
+        self._check_parameters()
+        before = self._so_far()
+        names = getattr(self, "feature_names_in_", None)
+        if before is not None:
+            rows = open_rows(X)
+            require_names(self, rows.names)
+            if rows.X is not X:
+                self._check_width(rows.X.shape)
+            elif isinstance(X, Dataset) or is_zarr_array(X) or is_dask_array(X):
+                self._check_width((X.X if isinstance(X, Dataset) else X).shape)
+            else:
+                self._validate_rows(X)
+        # A stream may come row by row, other than what `fit` is given.
+        self._least_rows = 1  # type: ignore[misc]
+        try:
+            source = self._source(X, y, sample_weight)
+        finally:
+            del self._least_rows
+        if before is not None and names is not None:
+            self.feature_names_in_ = names
+        self._note_targets(source)
+        client = self.client
+        if client is None and not isinstance(source, ArraySource):
+            client = current_client()
+        given = None if classes is None else np.unique(plain_labels(np.asarray(classes)))
+        known = None if before is None else before.classes
+        if given is not None and known is not None and not np.array_equal(given, known):
+            raise refuse("classes", given.tolist(), f"as in the first call, {np.asarray(known).tolist()}")
+        self._advance(source, client, before, given, checked=False)
+
+    def _so_far(self) -> Recursion | None:
+        """Return what later rows need to know, None before the first."""
+        if not hasattr(self, "_model"):
+            return None
+        if self._recursion is None:
+            # A store keeps the sums; the dictionary's factor follows from the centres.
+            sums, n_rows = self._stored_sums
+            model = self._model
+            try:
+                dictionary = Dictionary.of(
+                    model.kernel, model.scaling, float(self.nu), self.center_indices_, self.centers_
+                )
+            except ValueError as error:
+                raise StoreError(
+                    f"the model that was loaded cannot go on: {error}; train again or fetch a fresh copy",
+                    kind="corrupt",
+                ) from None
+            self._recursion = Recursion(dictionary, sums, getattr(self, "classes_", None), n_rows, model.dtype)
+        return self._recursion
+
+    def _stored_arrays(self) -> dict[str, NDArray[Any]]:
+        sums = self._stored_sums[0] if self._recursion is None else self._recursion.sums
+        return {"reduced_gram": sums.gram, "reduced_products": sums.products}
+
+    def _stored_figures(self) -> dict[str, Any]:
+        sums, n_rows = self._stored_sums if self._recursion is None else (self._recursion.sums, self._recursion.n_rows)
+        return {"n_rows_seen": n_rows, "largest_delta": sums.largest}
+
+    def _restore(self, figures: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        gram, products = arrays["reduced_gram"], arrays["reduced_products"]
+        for name, array, shape in (
+            ("reduced_gram", gram, (packed_size(self.n_centers_),)),
+            ("reduced_products", products, self.coef_.shape),
+        ):
+            if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
+                raise ValueError(f"{name} does not fit the centres")
+        if not isinstance(figures["n_rows_seen"], int) or figures["n_rows_seen"] < self.n_centers_:
+            raise ValueError("n_rows_seen is no count of rows")
+        self._recursion = None
+        self._stored_sums = (ReducedSums(gram, products, float(figures["largest_delta"])), figures["n_rows_seen"])
+
+
+def _added(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """Add up the counts of two calls; peaks are the larger ones."""
+    summed = {name: before[name] + now[name] for name in ("rounds", "exchanges", "bytes_read", "seconds")}
+    largest = ("passes", "planned_peak_bytes", "peak_rss_driver", "peak_rss_worker")
+    return {**now, **summed, **{name: max(before[name], now[name]) for name in largest}}
+
+
+@described(_PARAMETER_TEXTS, _ATTRIBUTE_TEXTS)
+class KRLSRegressor(BlockRegressor, KernelRecursiveLeastSquares):
+    """Sparse kernel regression by kernel recursive least squares, in one pass over the rows.
+
+    Rows become centres in their order, without a look at the targets, where they are approximately independent of those
+    before (thesis 3.94-3.96, with k + 1 for the kernel); all rows count in the weights, a = inv(K~) inv(R'R) R'y
+    (3.104, 3.105). The model depends on the order of rows.
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: str | Kernel = "gaussian",
+        sigma: float | str = "median",
+        nu: float = 0.1,
+        max_centers: int | None = None,
+        standardize: bool = True,
+        dtype: str = "float64",
+        client: Any = None,
+        memory_limit: int | str | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.sigma = sigma
+        self.nu = nu
+        self.max_centers = max_centers
+        self.standardize = standardize
+        self.dtype = dtype
+        self.client = client
+        self.memory_limit = memory_limit
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Go on with the rows that follow those seen so far.
+
+        The model is that of one `fit` to all rows, as far as the kernel's space is the same: with
+        ``standardize=True`` or ``sigma="median"`` it stays as the first call, or `fit`, has found it. `nu` and
+        `max_centers` may change between calls.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
+            Rows; one is enough.
+        y : array-like, shape (n_rows,) or (n_rows, n_targets), optional
+            Targets.
+        sample_weight : array-like, shape (n_rows,), optional
+            Row weights; a weight counts as repeated rows, zero as absent.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        JobError
+            A parameter is wrong.
+        DataError
+            The rows cannot be trained on; the model stays as it was.
+        """
+        self._partial_fit(X, y, sample_weight, None)
+        return self
+
+
+@described(_PARAMETER_TEXTS, _ATTRIBUTE_TEXTS)
+class KRLSClassifier(BlockClassifier, KernelRecursiveLeastSquares):
+    """Sparse kernel classification by kernel recursive least squares, in one pass over the rows.
+
+    Rows become centres in their order, without a look at the labels, where they are approximately independent of those
+    before (thesis 3.94-3.96, with k + 1 for the kernel); all rows count in the weights, a = inv(K~) inv(R'R) R'y
+    (3.104, 3.105), on targets of +-1 a class. The model depends on the order of rows.
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: str | Kernel = "gaussian",
+        sigma: float | str = "median",
+        nu: float = 0.1,
+        max_centers: int | None = None,
+        standardize: bool = True,
+        dtype: str = "float64",
+        client: Any = None,
+        memory_limit: int | str | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.sigma = sigma
+        self.nu = nu
+        self.max_centers = max_centers
+        self.standardize = standardize
+        self.dtype = dtype
+        self.client = client
+        self.memory_limit = memory_limit
+
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Go on with the rows that follow those seen so far.
+
+        The model is that of one `fit` to all rows, as far as the kernel's space is the same: with
+        ``standardize=True`` or ``sigma="median"`` it stays as the first call, or `fit`, has found it. `nu` and
+        `max_centers` may change between calls.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
+            Rows; one is enough.
+        y : array-like, shape (n_rows,), optional
+            Labels.
+        classes : array-like, shape (n_classes,), optional
+            All labels there will be; looked at in the first call only, and by default the labels of its rows.
+        sample_weight : array-like, shape (n_rows,), optional
+            Row weights; a weight counts as repeated rows, zero as absent.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        JobError
+            A parameter is wrong.
+        DataError
+            The rows cannot be trained on; the model stays as it was.
+        """
+        self._partial_fit(X, y, sample_weight, classes)
+        return self

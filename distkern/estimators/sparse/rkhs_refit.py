@@ -1,0 +1,58 @@
+"""The final weights by the norm in the kernel's space, ``refit="rkhs"``: from a path to weights of its centres."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from distkern.scheduler.runtime.threads import single_threaded_blas
+from distkern.scheduler.training.driver_loop import Path
+
+from ...kernels import Kernel
+from ...numerics.scaling import FeatureScaling
+from ...selection.rkhs_refit import fit_in_rkhs_norm
+from .assembly import PrefixWeights, path_weights
+
+
+@dataclass(frozen=True)
+class NormRefit:
+    """Weighs the first centres of a path; no row of the data is looked at again.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel.
+    scaling : FeatureScaling
+        From raw features to the kernel's.
+    epsilon : float
+        What was added to each kernel column at its own row: the kernel that was trained with is k + epsilon I.
+    per_target : bool
+        Whether every target has its own constant.
+    """
+
+    kernel: Kernel
+    scaling: FeatureScaling
+    epsilon: float
+    per_target: bool
+
+    def __call__(self, path: Path, count: int) -> PrefixWeights:
+        """Weigh the first `count` centres.
+
+        Raises
+        ------
+        JobError
+            ``indefinite-kernel``.
+        """
+        if not count:
+            return path_weights(path, count)
+        centers = self.scaling.apply(path.features[:count], np.dtype(np.float64))
+        # Same bits wherever this process runs.
+        with single_threaded_blas():
+            gram = np.asarray(self.kernel.block(centers, centers.copy()), dtype=np.float64)
+            gram[np.diag_indices(count)] += self.epsilon
+            k = slice(count + 1)
+            fit = fit_in_rkhs_norm(
+                path.u[k, k], path.s[k], path.z[k], path.target_norms, gram, per_target=self.per_target
+            )
+        return PrefixWeights(fit.weights, fit.mu, fit.gcv)

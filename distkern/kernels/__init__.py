@@ -1,0 +1,31 @@
+"""Kernel functions, computed block by block with one matrix product each."""
+
+from .base import Kernel
+from .radial import Laplacian, Matern, Wendland
+from .standard import (
+    Gaussian,
+    Gaussians,
+    Linear,
+    Polynomial,
+    Sigmoid,
+    kernel_from_parameters,
+    kernel_of_centers,
+    make_kernel,
+    width_count,
+)
+
+__all__ = [
+    "Gaussian",
+    "Gaussians",
+    "Kernel",
+    "Laplacian",
+    "Linear",
+    "Matern",
+    "Polynomial",
+    "Sigmoid",
+    "Wendland",
+    "kernel_from_parameters",
+    "kernel_of_centers",
+    "make_kernel",
+    "width_count",
+]

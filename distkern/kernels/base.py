@@ -1,0 +1,138 @@
+"""What every kernel is, and the arithmetic that several share.
+
+Rows and centres arrive with one dtype, float32 or float64; the result keeps it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import JobError
+
+FloatArray = npt.NDArray[np.floating[Any]]
+
+SLAB = 32768
+"""Elements of a block worked on at a time where a scratch copy is needed."""
+
+
+class Kernel(ABC):
+    """Base of all kernels; subclass it (as a frozen dataclass) to bring your own.
+
+    A subclass defines `name`, `block` and `diagonal`. A kernel is symmetric: value (i, j) of a block depends on row i
+    and centre j only, and not on which is which. `block` must be deterministic.
+    """
+
+    name: ClassVar[str]
+    """Name in job files and stored models."""
+
+    stationary: ClassVar[bool] = False
+    """True when k(x + t, c + t) = k(x, c), so that the data may be shifted."""
+
+    @abstractmethod
+    def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the kernel between rows and centres.
+
+        Parameters
+        ----------
+        X : array, shape (n_rows, n_features)
+            Rows, float32 or float64.
+        C : array, shape (n_centers, n_features)
+            Centres, of the same dtype as `X`.
+        out : array, shape (n_rows, n_centers), optional
+            Where to put the result, of the same dtype; allocated by default.
+
+        Returns
+        -------
+        array, shape (n_rows, n_centers)
+            `out`, or the new array.
+        """
+
+    def columns(self, C: FloatArray, X: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the kernel between centres and rows, the transpose of what `block` does, in the same way.
+
+        Parameters
+        ----------
+        C : array, shape (n_centers, n_features)
+            Centres.
+        X : array, shape (n_rows, n_features)
+            Rows.
+        out : array, shape (n_centers, n_rows), optional
+            Where to put the result; allocated by default.
+
+        Returns
+        -------
+        array, shape (n_centers, n_rows)
+            `out`, or the new array.
+        """
+        return self.block(C, X, out)
+
+    @abstractmethod
+    def diagonal(self, X: FloatArray) -> FloatArray:
+        """Compute k(x, x) for every row of `X`, shape (n_rows, n_features); the result is (n_rows,)."""
+
+    def parameters(self) -> dict[str, float | int]:
+        """Return what `kernel_from_parameters` needs beside the name: the dataclass fields."""
+        kernel: Any = self
+        if not dataclasses.is_dataclass(kernel):
+            return {}
+        return {field.name: getattr(kernel, field.name) for field in dataclasses.fields(kernel)}
+
+
+def inner_products(X: FloatArray, C: FloatArray, out: FloatArray | None) -> FloatArray:
+    """Compute x.c for every row of `X` and of `C`, shape (n_rows, n_centers), into `out` if it is given."""
+    assert X.dtype == C.dtype, f"X is {X.dtype} and C is {C.dtype}"
+    # On a matrix and its own transpose numpy calls a symmetric product, with other bits than the general
+    # one; the result must not depend on who owns the memory.
+    if np.may_share_memory(X, C):
+        C = C.copy()
+    return np.asarray(np.matmul(X, C.T, out=out))
+
+
+def squared_norms(X: FloatArray) -> FloatArray:
+    """Compute |x|^2 for every row, shape (n_rows,)."""
+    return np.asarray(np.einsum("ij,ij->i", X, X))
+
+
+def raise_to_power(values: FloatArray, degree: int) -> None:
+    """Raise `values` to a whole power of at least 1, in place."""
+    # Multiplications instead of np.power, which is many times slower and rounds differently by machine.
+    if degree == 1:
+        return
+    base = values.copy()
+    for bit in bin(degree)[3:]:
+        values *= values
+        if bit == "1":
+            values *= base
+
+
+def set_float(kernel: Kernel, field: str, *, above_zero: bool = False) -> None:
+    """Make a field of a frozen kernel a plain float.
+
+    Raises
+    ------
+    JobError
+        It is not a finite number (above 0).
+    """
+    value: Any = getattr(kernel, field)
+    number = math.nan
+    if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
+        with contextlib.suppress(OverflowError):
+            number = float(value)
+    if not math.isfinite(number) or (above_zero and number <= 0.0):
+        raise invalid(kernel.name, field, value, f"a finite number{' above 0' if above_zero else ''}")
+    object.__setattr__(kernel, field, number)
+
+
+def invalid(kernel: str, field: str, value: object, limit: str) -> JobError:
+    """Return the error for a parameter that is not what it must be."""
+    return JobError(
+        f"{field} of the {kernel} kernel is {value!r}, but must be {limit}: set {field}",
+        kind="invalid-parameter",
+    )

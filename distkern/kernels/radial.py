@@ -1,0 +1,232 @@
+"""Kernels of the distance: exponential, Matern, and Wendland's, which are zero beyond a radius.
+
+``|x|^2 + |c|^2 - 2 x.c`` costs one matrix product, but a distance taken from it is wrong by the root of the rounding
+where two points are close; these pairs, few of them, are computed again from differences. Equal rows therefore have a
+distance of exactly zero.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .base import SLAB, FloatArray, Kernel, inner_products, invalid, raise_to_power, set_float, squared_norms
+
+CLOSE = 2.0**-10
+"""Pairs with |x - c|^2 below this times |x|^2 + |c|^2 are computed from differences. The others have a distance with an
+error of at most about 16 roundings of |x|."""
+
+
+class Radial(Kernel):
+    """Base of the kernels that depend on |x - c| / width and are one at zero."""
+
+    stationary: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def width(self) -> float:
+        """Length that distances are divided by."""
+
+    @abstractmethod
+    def profile(self, ratios: FloatArray, n_features: int) -> None:
+        """Turn distances over the width, of any shape, into kernel values, in place; infinite ones into 0."""
+
+    def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the kernel between rows and centres; see `Kernel.block`."""
+        limits = np.finfo(X.dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            # Times 1 / width twice: the square of a width may be no number.
+            scale = X.dtype.type(min(max(float(np.float64(1.0) / self.width), float(limits.tiny)), float(limits.max)))
+            K = inner_products(X, C, out)
+            row_norms, center_norms = squared_norms(X), squared_norms(C)
+            step = max(1, SLAB // max(1, K.shape[1]))
+            for start in range(0, len(K), step):
+                part = slice(start, start + step)
+                distances = K[part]
+                _to_distances(distances, X[part], C, row_norms[part], center_norms)
+                distances *= scale
+                self.profile(distances, X.shape[1])
+                np.minimum(distances, 1.0, out=distances)
+        # What is too far out for a square is far from everything else.
+        for norms, side in ((row_norms, K), (center_norms, K.T)):
+            far = norms > limits.max / 2
+            if far.any():
+                side[far] = 0.0
+        return K
+
+    def diagonal(self, X: FloatArray) -> FloatArray:
+        """Return ones: k(x, x) = 1."""
+        return np.ones(len(X), dtype=X.dtype)
+
+
+@dataclass(frozen=True)
+class Laplacian(Radial):
+    """The kernel exp(-|x - c| / sigma) with the Euclidean distance: continuous, not differentiable at zero.
+
+    Raises
+    ------
+    JobError
+        `sigma` is not a finite number above 0.
+    """
+
+    name: ClassVar[str] = "laplacian"
+
+    sigma: float
+    """Width, in units of the features."""
+
+    def __post_init__(self) -> None:
+        set_float(self, "sigma", above_zero=True)
+
+    @property
+    def width(self) -> float:
+        """`sigma`."""
+        return self.sigma
+
+    def profile(self, ratios: FloatArray, n_features: int) -> None:
+        """Compute exp(-a); see `Radial.profile`."""
+        np.negative(ratios, out=ratios)
+        np.exp(ratios, out=ratios)
+
+
+@dataclass(frozen=True)
+class Matern(Radial):
+    """Matern's kernel of smoothness 3/2 or 5/2: functions that can be differentiated once or twice.
+
+    (1 + a) exp(-a) with a = sqrt(3) |x - c| / sigma, or (1 + a + a^2 / 3) exp(-a) with a = sqrt(5) |x - c| / sigma.
+
+    Raises
+    ------
+    JobError
+        `sigma` is not a finite number above 0, or `smoothness` is neither 1.5 nor 2.5.
+    """
+
+    name: ClassVar[str] = "matern"
+
+    sigma: float
+    """Width, in units of the features."""
+
+    smoothness: float = 1.5
+    """1.5 or 2.5; 0.5 is the Laplacian kernel, and the limit of many is the Gaussian."""
+
+    def __post_init__(self) -> None:
+        set_float(self, "sigma", above_zero=True)
+        set_float(self, "smoothness")
+        if self.smoothness not in (1.5, 2.5):
+            raise invalid(self.name, "smoothness", self.smoothness, "1.5 or 2.5 (the Laplacian kernel is that of 0.5)")
+
+    @property
+    def width(self) -> float:
+        """`sigma`."""
+        return self.sigma
+
+    def profile(self, ratios: FloatArray, n_features: int) -> None:
+        """Compute the polynomial times exp(-a); see `Radial.profile`."""
+        kind = ratios.dtype.type
+        ratios *= kind(np.sqrt(2.0 * self.smoothness))
+        # The exponential is zero from there on, and the polynomial still a number.
+        np.minimum(ratios, kind(1000.0), out=ratios)
+        decay = np.exp(-ratios)
+        if self.smoothness == 2.5:
+            square = np.square(ratios)
+            square *= kind(1.0 / 3.0)
+            ratios += square
+        ratios += kind(1.0)
+        ratios *= decay
+
+
+@dataclass(frozen=True)
+class Wendland(Radial):
+    """Wendland's kernel: a polynomial of the distance up to the radius, and exactly zero beyond.
+
+    Of all such polynomials that are positive definite on R^d and have 2 `smoothness` derivatives, the one of the lowest
+    degree, floor(d / 2) + 3 smoothness + 1, where d is the number of features: the more of them, the faster it falls.
+    Predictions skip the centres that are too far away where these are most of them.
+
+    Raises
+    ------
+    JobError
+        `radius` is not a finite number above 0, or `smoothness` is not 0, 1, 2 or 3.
+
+    Notes
+    -----
+    With r = |x - c| / radius and l = floor(d / 2) + smoothness + 1: (1 - r)^l for smoothness 0,
+    (1 - r)^(l + 1) ((l + 1) r + 1) for 1, and so on. H. Wendland, Piecewise polynomial, positive definite and compactly
+    supported radial functions of minimal degree, Advances in Computational Mathematics 4, 1995.
+    """
+
+    name: ClassVar[str] = "wendland"
+
+    radius: float
+    """Distance from which on the kernel is zero, in units of the features."""
+
+    smoothness: int = 1
+    """0 to 3: the kernel has twice as many continuous derivatives."""
+
+    def __post_init__(self) -> None:
+        set_float(self, "radius", above_zero=True)
+        value: Any = self.smoothness
+        if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or not 0 <= value <= 3:
+            raise invalid(self.name, "smoothness", value, "0, 1, 2 or 3")
+        object.__setattr__(self, "smoothness", int(value))
+
+    @property
+    def width(self) -> float:
+        """`radius`."""
+        return self.radius
+
+    def profile(self, ratios: FloatArray, n_features: int) -> None:
+        """Compute the polynomial of distances over the radius; see `Radial.profile`."""
+        kind = ratios.dtype.type
+        np.minimum(ratios, kind(1.0), out=ratios)
+        highest, *others = wendland_factor(n_features, self.smoothness)
+        factor = np.full_like(ratios, highest)
+        for coefficient in others:
+            factor *= ratios
+            factor += kind(coefficient)
+        np.subtract(kind(1.0), ratios, out=ratios)
+        raise_to_power(ratios, n_features // 2 + 2 * self.smoothness + 1)
+        ratios *= factor
+
+
+def wendland_factor(n_features: int, smoothness: int) -> tuple[float, ...]:
+    """Coefficients, from the highest power of r, of what multiplies (1 - r)^(l + smoothness), one at r = 0."""
+    l = n_features // 2 + smoothness + 1  # noqa: E741
+    if smoothness == 0:
+        return (1.0,)
+    if smoothness == 1:
+        return (l + 1.0, 1.0)
+    if smoothness == 2:
+        return ((l**2 + 4 * l + 3) / 3, l + 2.0, 1.0)
+    return ((l**3 + 9 * l**2 + 23 * l + 15) / 15, (6 * l**2 + 36 * l + 45) / 15, l + 3.0, 1.0)
+
+
+def _to_distances(
+    products: FloatArray, X: FloatArray, C: FloatArray, row_norms: FloatArray, center_norms: FloatArray
+) -> None:
+    """Turn inner products, shape (n, m), into distances, in place."""
+    kind = products.dtype.type
+    sums = row_norms[:, np.newaxis] + center_norms
+    products *= kind(-2.0)
+    products += sums
+    sums *= kind(CLOSE)
+    rows, centers = np.nonzero(products < sums)
+    del sums
+    if len(rows):
+        found = _squared_differences(X, C, rows, centers)
+        products[rows, centers] = found
+    np.sqrt(products, out=products)
+
+
+def _squared_differences(X: FloatArray, C: FloatArray, rows: NDArray[np.intp], centers: NDArray[np.intp]) -> FloatArray:
+    found = np.empty(len(rows), dtype=X.dtype)
+    step = max(1, SLAB // (2 * X.shape[1]))
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        differences = X[rows[part]]
+        differences -= C[centers[part]]
+        found[part] = squared_norms(differences)
+    return found

@@ -1,0 +1,352 @@
+"""Kernel functions, computed block by block with one matrix product each.
+
+A kernel is a frozen value. Rows and centres arrive with one dtype, float32 or float64; the result keeps it.
+Neither scaling nor centring happens here; a stationary kernel depends on differences only, so its caller
+can subtract the mean of X from both, and should: ``|x|^2 - 2 x.c + |c|^2`` cancels far from the origin.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import numbers
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import JobError
+from .base import SLAB, FloatArray, Kernel, inner_products, invalid, raise_to_power, set_float, squared_norms
+from .radial import Laplacian, Matern, Wendland
+
+WITH_SIGMA = ("gaussian", "laplacian", "matern")
+"""Names of kernels whose width an estimator's `sigma` gives, as a number or by a rule."""
+
+
+@dataclass(frozen=True)
+class Gaussian(Kernel):
+    """The kernel exp(-|x - c|^2 / (2 sigma^2)).
+
+    Raises
+    ------
+    JobError
+        `sigma` is not a finite number above 0.
+    """
+
+    name: ClassVar[str] = "gaussian"
+    stationary: ClassVar[bool] = True
+
+    sigma: float
+    """Width, in units of the features."""
+
+    def __post_init__(self) -> None:
+        set_float(self, "sigma", above_zero=True)
+
+    def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the kernel between rows and centres; see `Kernel.block`."""
+        return _gaussian(X, C, _precisions(self.sigma, X.dtype), out)
+
+    def diagonal(self, X: FloatArray) -> FloatArray:
+        """Return ones: k(x, x) = 1."""
+        return np.ones(len(X), dtype=X.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussians(Kernel):
+    """Gaussian kernels with a width a centre: exp(-|x - c_j|^2 / (2 sigma_j^2)).
+
+    Which of the two arguments is the centre matters here: `block` and `columns` take as many centres as there are
+    widths. A training keeps the widths it may choose from in one of these, and `of` makes that of chosen centres.
+
+    Raises
+    ------
+    JobError
+        `sigma` is not a vector of finite numbers above 0.
+    """
+
+    name: ClassVar[str] = "gaussians"
+    stationary: ClassVar[bool] = True
+
+    sigma: npt.NDArray[np.float64]
+    """Width of each centre, in units of the features, shape (n_centers,)."""
+
+    def __post_init__(self) -> None:
+        try:
+            sigma = np.array(self.sigma, dtype=np.float64, order="C")
+        except (TypeError, ValueError, OverflowError):
+            sigma = np.array(np.nan)
+        if sigma.ndim != 1 or not np.isfinite(sigma).all() or not (sigma > 0.0).all():
+            raise invalid(self.name, "sigma", self.sigma, "a sequence of finite numbers above 0")
+        sigma.flags.writeable = False
+        object.__setattr__(self, "sigma", sigma)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Gaussians) and np.array_equal(self.sigma, other.sigma)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.sigma.tobytes()))
+
+    def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the kernel between rows and centres; see `Kernel.block`."""
+        assert len(C) == len(self.sigma), f"{len(C)} centres and {len(self.sigma)} widths"
+        return _gaussian(X, C, _precisions(self.sigma, X.dtype), out)
+
+    def columns(self, C: FloatArray, X: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the kernel between centres and rows; see `Kernel.columns`."""
+        assert len(C) == len(self.sigma), f"{len(C)} centres and {len(self.sigma)} widths"
+        return _gaussian(C, X, _precisions(self.sigma, X.dtype)[:, np.newaxis], out)
+
+    def diagonal(self, X: FloatArray) -> FloatArray:
+        """Return ones: k(x, x) = 1 whatever the width."""
+        return np.ones(len(X), dtype=X.dtype)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return what `kernel_from_parameters` needs beside the name: the widths as a list."""
+        return {"sigma": self.sigma.tolist()}
+
+    def of(self, chosen: npt.NDArray[np.integer[Any]]) -> Gaussians:
+        """Return the kernel of centres with the widths ``sigma[chosen]``."""
+        return Gaussians(self.sigma[chosen])
+
+
+@dataclass(frozen=True)
+class Polynomial(Kernel):
+    """The kernel (x.c + offset)^degree.
+
+    Raises
+    ------
+    JobError
+        `degree` is not a whole number of at least 1, or `offset` is not finite.
+    """
+
+    name: ClassVar[str] = "polynomial"
+
+    degree: int = 3
+    """Power, at least 1."""
+
+    offset: float = 1.0
+    """Constant added to the inner product."""
+
+    def __post_init__(self) -> None:
+        degree: Any = self.degree
+        if isinstance(degree, bool) or not isinstance(degree, numbers.Integral) or degree < 1:
+            raise invalid(self.name, "degree", degree, "a whole number of at least 1")
+        object.__setattr__(self, "degree", int(degree))
+        set_float(self, "offset")
+
+    def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the kernel between rows and centres; see `Kernel.block`."""
+        K = inner_products(X, C, out)
+        K += K.dtype.type(self.offset)
+        step = max(1, SLAB // max(1, K.shape[1]))
+        for start in range(0, len(K), step):
+            raise_to_power(K[start : start + step], self.degree)
+        return K
+
+    def diagonal(self, X: FloatArray) -> FloatArray:
+        """Compute k(x, x) for every row; see `Kernel.diagonal`."""
+        values = squared_norms(X) + X.dtype.type(self.offset)
+        raise_to_power(values, self.degree)
+        return values
+
+
+@dataclass(frozen=True)
+class Sigmoid(Kernel):
+    """The kernel tanh(kappa x.c + theta).
+
+    Raises
+    ------
+    JobError
+        `kappa` or `theta` is not finite, or `kappa` is 0, which makes every column constant.
+    """
+
+    name: ClassVar[str] = "sigmoid"
+
+    kappa: float = 1.0
+    """Factor of the inner product, not 0."""
+
+    theta: float = 0.0
+    """Constant added to the scaled inner product."""
+
+    def __post_init__(self) -> None:
+        set_float(self, "kappa")
+        set_float(self, "theta")
+        if self.kappa == 0.0:
+            raise invalid(self.name, "kappa", self.kappa, "a finite number other than 0")
+
+    def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the kernel between rows and centres; see `Kernel.block`."""
+        return self._squash(inner_products(X, C, out))
+
+    def diagonal(self, X: FloatArray) -> FloatArray:
+        """Compute k(x, x) for every row; see `Kernel.diagonal`."""
+        return self._squash(squared_norms(X))
+
+    def _squash(self, values: FloatArray) -> FloatArray:
+        values *= values.dtype.type(self.kappa)
+        values += values.dtype.type(self.theta)
+        return np.tanh(values, out=values)
+
+
+@dataclass(frozen=True)
+class Linear(Kernel):
+    """The kernel x.c."""
+
+    name: ClassVar[str] = "linear"
+
+    def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the kernel between rows and centres; see `Kernel.block`."""
+        return inner_products(X, C, out)
+
+    def diagonal(self, X: FloatArray) -> FloatArray:
+        """Compute k(x, x) for every row; see `Kernel.diagonal`."""
+        return squared_norms(X)
+
+
+_KINDS = (Gaussian, Laplacian, Matern, Wendland, Polynomial, Sigmoid, Linear)
+_KERNELS: dict[str, Any] = {kind.name: kind for kind in _KINDS}
+_OF_CENTERS: dict[str, Any] = {Gaussians.name: Gaussians}
+"""Kernels of trained models that are no setting of a training."""
+
+
+def width_count(kernel: Kernel) -> int:
+    """Return how many widths a training with `kernel` may choose from: 1 unless it has several."""
+    return len(kernel.sigma) if isinstance(kernel, Gaussians) else 1
+
+
+def kernel_of_centers(kernel: Kernel, widths: npt.NDArray[np.integer[Any]]) -> Kernel:
+    """Return the kernel of some centres of a training.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Of the training.
+    widths : array, shape (m,)
+        Number of the width of each centre, among those the training chooses from.
+
+    Returns
+    -------
+    Kernel
+        `kernel` itself unless it has several widths.
+    """
+    return kernel.of(widths) if isinstance(kernel, Gaussians) else kernel
+
+
+def kernel_from_parameters(name: str, params: Mapping[str, Any]) -> Kernel:
+    """Build a kernel from its name and parameters: the inverse of `Kernel.parameters`.
+
+    Parameters
+    ----------
+    name : str
+        "gaussian", "laplacian", "matern", "wendland", "polynomial", "sigmoid", "linear", or "gaussians", which has a
+        width a centre.
+    params : mapping
+        Parameters by name; those with a default may be left out.
+
+    Returns
+    -------
+    Kernel
+        A new kernel, equal to the one the parameters were taken from.
+
+    Raises
+    ------
+    JobError
+        The name or a parameter is unknown, a parameter is missing or out of its range.
+    """
+    kind = _KERNELS.get(name) or _OF_CENTERS.get(name)
+    if kind is None:
+        known = ", ".join(f'"{key}"' for key in _KERNELS)
+        raise JobError(
+            f"kernel {name!r} is unknown{_nearest(name, _KERNELS)}: the kernels are {known}; "
+            "any other is given as a Kernel object",
+            kind="invalid-parameter",
+        )
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    for key in params:
+        if key not in fields:
+            known = ", ".join(fields) or "none"
+            raise JobError(
+                f"kernel {name!r} has no parameter {key!r}{_nearest(key, fields)}: its parameters: {known}",
+                kind="invalid-parameter",
+            )
+    for key, field in fields.items():
+        if key not in params and field.default is dataclasses.MISSING:
+            raise JobError(
+                f"kernel {name!r} needs a value for {key}, and none is given: set {key}",
+                kind="invalid-parameter",
+            )
+    made: Kernel = kind(**params)
+    return made
+
+
+def make_kernel(kernel: str | Kernel, sigma: float | Sequence[float] | None) -> Kernel:
+    """Turn the `kernel` and `sigma` settings of an estimator into a kernel.
+
+    Parameters
+    ----------
+    kernel : str or Kernel
+        A name, "gaussian", "laplacian", "matern", "polynomial", "sigmoid" or "linear", or a kernel, which is returned
+        as it is.
+    sigma : float, sequence of float, or None
+        Width for "gaussian", "laplacian" and "matern", or for "gaussian" widths to choose from; the others do not use
+        it.
+
+    Returns
+    -------
+    Kernel
+        The kernel, with default parameters except for `sigma`.
+
+    Raises
+    ------
+    JobError
+        The name is unknown; `sigma` is missing, or not a finite number above 0, for a kernel that has it; the kernel
+        has another parameter without a default, as the radius of "wendland" is; or `kernel` is that of given centres.
+    """
+    if isinstance(kernel, Gaussians) or kernel == Gaussians.name:
+        raise JobError(
+            "kernel 'gaussians' belongs to the centres of a trained model: for a training that chooses among widths, "
+            "set kernel='gaussian' and sigma to a list of them",
+            kind="invalid-parameter",
+        )
+    if isinstance(kernel, Kernel):
+        return kernel
+    if not isinstance(kernel, str):
+        raise JobError(
+            f"kernel is {kernel!r}, but must be the name of a kernel or a Kernel object: set kernel",
+            kind="invalid-parameter",
+        )
+    if kernel == Gaussian.name and isinstance(sigma, Sequence):
+        return Gaussians(np.array(sigma))
+    return kernel_from_parameters(kernel, {"sigma": sigma} if kernel in WITH_SIGMA and sigma is not None else {})
+
+
+def _precisions(sigma: Any, dtype: np.dtype[Any]) -> Any:
+    """1 / sigma^2 within the range of a dtype, a number or an array."""
+    limits = np.finfo(dtype)
+    with np.errstate(over="ignore"):
+        return np.clip(np.float64(1.0) / sigma / sigma, float(limits.tiny), float(limits.max)).astype(dtype)
+
+
+def _gaussian(X: FloatArray, C: FloatArray, precisions: Any, out: FloatArray | None) -> FloatArray:
+    """exp(-|x - c|^2 / 2 * precisions), where `precisions` is broadcast over rows and centres."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        K = inner_products(X, C, out)
+        # -|x - c|^2 / 2 = x.c - |x|^2 / 2 - |c|^2 / 2, which rounding can leave slightly above 0.
+        row_norms, center_norms = 0.5 * squared_norms(X), 0.5 * squared_norms(C)
+        K -= row_norms[:, np.newaxis]
+        K -= center_norms
+        np.minimum(K, 0.0, out=K)
+        K *= precisions
+        np.exp(K, out=K)
+    # What is too far out for a square is far from everything else.
+    for norms, part in ((row_norms, K), (center_norms, K.T)):
+        if not np.isfinite(norms).all():
+            part[~np.isfinite(norms)] = 0.0
+    return K
+
+
+def _nearest(word: str, known: Mapping[str, object]) -> str:
+    match = difflib.get_close_matches(str(word), known, n=1)
+    return f" (did you mean {match[0]!r}?)" if match else ""

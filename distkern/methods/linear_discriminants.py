@@ -1,0 +1,221 @@
+"""Linear discriminants and minimum squared error from the means and the scatter of classes.
+
+Fisher's discriminant (thesis 3.11, 3.18, 3.19) and least squares on targets that are the same for all rows of a
+class (3.22) both depend on the rows through a `ClassScatter` only, which is why they have the same direction for two
+classes (3.28). With R of S_W = R'R and rows sqrt(M_k) (m_k - m), the sum of squared errors of X w + b on targets t_k is
+that of the small system [R; sqrt(M_k) (m_k - m)] w = [0; sqrt(M_k) (t_k - t)]: it is solved by QR, without
+normal equations.
+
+Rank is decided on columns of unit length, so that the unit of a feature has no say in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import qr, solve_triangular
+
+from ..numerics.class_scatter import ClassScatter, triangle
+
+__all__ = ["LinearFit", "Projection", "Range", "class_targets", "fisher", "least_squares", "smallest_norm"]
+
+Array = NDArray[np.float64]
+
+RANK_TOLERANCE = 1e-12
+"""Singular values, of columns of unit length, below this fraction of the largest count as zero."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinearFit:
+    """f(x) = x'weights + intercept, in the coordinates of the scatter it was computed from."""
+
+    weights: Array
+    """(d, T)."""
+    intercept: Array
+    """(T,)."""
+    rank: int
+    """Directions that the rows determine, d at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """Directions that tell classes apart: leading solutions of S_B w = lambda S_W w (3.8)."""
+
+    directions: Array
+    """(d, c): of unit variance within the classes and uncorrelated there; c is at most the classes less one."""
+    ratios: Array
+    """(c,): lambda (3.9), descending."""
+
+
+@dataclass(frozen=True, eq=False)
+class Range:
+    """What rows with the triangular factor R determine, and what they do not."""
+
+    null: Array
+    """(d, k): orthonormal directions that R maps to zero, numerically."""
+    inverse: Array
+    """(d, d - k): V with V'R'R V = I, orthogonal to `null`; V V' is the pseudoinverse of R'R."""
+
+    @classmethod
+    def of(cls, factor: Array) -> Range:
+        """Split the space of a factor, shape (d, d)."""
+        null, complement = _split(factor)
+        if complement is None:
+            return cls(null, np.asarray(solve_triangular(factor, np.eye(len(factor)))))
+        reduced = triangle(factor @ complement)
+        return cls(null, complement @ solve_triangular(reduced, np.eye(len(reduced))))
+
+    @property
+    def rank(self) -> int:
+        """Dimensions that are determined."""
+        return int(self.inverse.shape[1])
+
+
+def _split(factor: Array) -> tuple[Array, Array | None]:
+    """Return orthonormal bases of the null space and of its complement, None for the whole space."""
+    d = len(factor)
+    # Lengths of columns that are safe from under- and overflow.
+    largest = np.abs(factor).max(axis=0)
+    scale = np.where(largest > 0, largest, 1.0)
+    scale = scale * np.where(largest > 0, np.linalg.norm(factor / scale, axis=0), 1.0)
+    _, singular, right = np.linalg.svd(factor / scale)
+    rank = int(np.count_nonzero(singular > RANK_TOLERANCE * singular[0])) if singular[0] > 0 else 0
+    if rank == d:
+        return np.zeros((d, 0)), None
+    if rank == 0:
+        return np.eye(d), np.zeros((d, 0))
+    # Small numbers first would be lost beside large ones; a common factor changes no direction.
+    directions = right[rank:].T / (scale / scale.min())[:, None]
+    basis, _ = qr(directions)
+    return basis[:, : d - rank], basis[:, d - rank :]
+
+
+def class_targets(n_classes: int, margin: float) -> Array:
+    """Return the targets of each class: b of the slides (5.8, 5.12).
+
+    Parameters
+    ----------
+    n_classes : int
+        At least 2.
+    margin : float
+        Every number of b.
+
+    Returns
+    -------
+    array, shape (n_classes, T)
+        One column for two classes: -margin for the first and margin for the second, which negates rows in place
+        of targets. More classes: 1-of-c, margin for the own class and 0 for the others.
+    """
+    if n_classes == 2:
+        return np.array([[-margin], [margin]])
+    return margin * np.eye(n_classes)
+
+
+def least_squares(scatter: ClassScatter, targets: Array, center: Array) -> LinearFit:
+    """Minimise the squared error on targets that are the same for all rows of a class (3.20 to 3.22).
+
+    Parameters
+    ----------
+    scatter : ClassScatter
+        Of rows from which `center` was subtracted.
+    targets : array, shape (K, T)
+        Of each class.
+    center : array, shape (d,)
+        Where the rows' coordinates begin, as seen from where the norm of a solution is measured.
+
+    Returns
+    -------
+    LinearFit
+        Where several solutions are equally good, the augmented weight vector (bias, weights) of smallest Euclidean
+        norm in coordinates to which `center` was added back: the pseudoinverse's.
+    """
+    d, n_targets = scatter.means.shape[1], targets.shape[1]
+    mean_target = scatter.weights @ targets / scatter.weight
+    deviations = np.sqrt(scatter.weights)[:, None] * (targets - mean_target)
+    system = np.zeros((d + len(targets), d + n_targets))
+    system[:d, :d] = scatter.factor
+    system[d:, :d] = scatter.between()
+    system[d:, d:] = deviations
+    reduced = triangle(system)
+    factor, products = reduced[:d, :d], reduced[:d, d:]
+    null, complement = _split(factor)
+    if complement is None:
+        weights = np.asarray(solve_triangular(factor, products))
+    else:
+        rank = complement.shape[1]
+        inner = triangle(np.concatenate([factor @ complement, products], axis=1))
+        weights = complement @ solve_triangular(inner[:rank, :rank], inner[:rank, rank:])
+    weights = smallest_norm(weights, mean_target - (center + scatter.mean) @ weights, null, center + scatter.mean)
+    return LinearFit(weights, mean_target - scatter.mean @ weights, d - null.shape[1])
+
+
+def smallest_norm(weights: Array, bias: Array, null: Array, mean: Array) -> Array:
+    """Add undetermined directions so that the bias and the weights together are as short as possible.
+
+    The rows say f at their mean only: what a direction of `null` adds to the weights it takes from the bias.
+
+    Parameters
+    ----------
+    weights : array, shape (d, T)
+        A solution orthogonal to `null`.
+    bias : array, shape (T,)
+        f at the origin that belongs to `weights`.
+    null : array, shape (d, k)
+        Orthonormal directions in which the rows do not differ.
+    mean : array, shape (d,)
+        Mean of the rows.
+    """
+    along = null.T @ mean
+    length = float(np.linalg.norm(along))
+    if length == 0.0:
+        return weights
+    return np.asarray(weights + np.outer(null @ (along / length), bias / (length + 1.0 / length)))
+
+
+def fisher(scatter: ClassScatter, shrinkage: float) -> tuple[LinearFit, Projection]:
+    """Compute the discriminants of normal classes with equal covariance.
+
+    Parameters
+    ----------
+    scatter : ClassScatter
+        At least two classes.
+    shrinkage : float
+        Share, 0 to 1, of a multiple of the identity with the same trace in the covariance.
+
+    Returns
+    -------
+    fit : LinearFit
+        For two classes the log odds of the second (3.17 to 3.19); for more, of each class its log posterior
+        up to a term that all share. Directions in which no class varies are left out: the covariance's pseudoinverse.
+    projection : Projection
+        Directions that tell the classes apart.
+    """
+    factor = scatter.factor / np.sqrt(scatter.weight)
+    d = len(factor)
+    if shrinkage:
+        spread = np.sqrt(shrinkage / d) * np.linalg.norm(factor)
+        factor = triangle(np.concatenate([np.sqrt(1.0 - shrinkage) * factor, spread * np.eye(d)]))
+    inside = Range.of(factor)
+    mean, priors = scatter.mean, scatter.weights / scatter.weight
+    whitened = (scatter.means - mean) @ inside.inverse
+    biases = np.log(priors) - 0.5 * np.square(whitened).sum(axis=1)
+    if len(priors) == 2:
+        weights = inside.inverse @ (whitened[1:] - whitened[:1]).T
+        biases = biases[1:] - biases[:1]
+    else:
+        weights = inside.inverse @ whitened.T
+    fit = LinearFit(weights, biases - mean @ weights, inside.rank)
+    _, singular, right = np.linalg.svd(np.sqrt(priors)[:, None] * whitened, full_matrices=False)
+    kept = min(len(priors) - 1, inside.rank)
+    directions = inside.inverse @ right[:kept].T
+    return fit, Projection(_signed(directions), np.square(singular[:kept]))
+
+
+def _signed(directions: Array) -> Array:
+    """Turn every direction so that its largest entry is positive."""
+    if not directions.size:
+        return directions
+    largest = np.take_along_axis(directions, np.abs(directions).argmax(axis=0)[None], axis=0)
+    return np.asarray(directions * np.where(largest < 0, -1.0, 1.0))

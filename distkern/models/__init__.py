@@ -1,0 +1,1 @@
+"""Trained models as values: what a model is, and how it evaluates rows."""

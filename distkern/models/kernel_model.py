@@ -1,0 +1,147 @@
+"""A trained model: centres, kernel and weights, and how it is evaluated.
+
+f(x) = b + sum_j a_j k(x, x_j), for all targets at once: the union of the centres is evaluated once. Here rows are
+evaluated in one piece; `distkern.scheduler.prediction.local` cuts them into tiles and spreads the tiles over threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import DataError
+from ..kernels import Kernel
+from ..kernels.near_sums import NearSums
+from ..numerics.scaling import FeatureScaling
+
+Array = NDArray[np.float64]
+
+Scratch = Callable[[str, tuple[int, ...], np.dtype[Any]], NDArray[Any]]
+"""Hands out an uninitialised array by name, shape and dtype, valid until that name is asked for again."""
+
+
+def fresh_array(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Allocate an array: the scratch of those who evaluate once."""
+    return np.empty(shape, dtype=dtype)
+
+
+@dataclass(frozen=True)
+class PreparedModel:
+    """A model whose centres and weights are scaled and cast, ready for many calls.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel.
+    scaling : FeatureScaling
+        From the caller's features to the kernel's.
+    centers : array, shape (m, d)
+        In kernel space, in the dtype of the kernel values.
+    coef : array, shape (m, T)
+        Weights, in the same dtype.
+    intercept : array, shape (T,)
+        Intercepts, float64.
+    near : NearSums, optional
+        What skips the centres that are too far from a row, for kernels of compact support.
+    """
+
+    kernel: Kernel
+    scaling: FeatureScaling
+    centers: NDArray[Any]
+    coef: NDArray[Any]
+    intercept: Array
+    near: NearSums | None = None
+
+    def evaluate(self, X: NDArray[Any], out: Array | None = None, scratch: Scratch = fresh_array) -> Array:
+        """Return f for rows of raw features, in one piece.
+
+        Parameters
+        ----------
+        X : array, shape (n, d)
+            Rows.
+        out : array, shape (n, T), optional
+            Where to put the result; allocated by default.
+        scratch : callable
+            Where the n x m kernel values and the scaled rows go.
+        """
+        n, dtype = len(X), self.centers.dtype
+        values = np.empty((n, len(self.intercept))) if out is None else out
+        if not len(self.centers):
+            values[...] = self.intercept
+            return values
+        rows = scratch("features", X.shape, dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if dtype == np.float64:
+                self.scaling.apply(X, dtype, out=rows)
+            else:
+                exact = np.dtype(np.float64)
+                rows[...] = self.scaling.apply(X, exact, out=scratch("float64-features", X.shape, exact))
+            sums: NDArray[Any] | None = None if self.near is None else self.near.evaluate(rows)
+            if sums is None:
+                columns = self.kernel.block(rows, self.centers, out=scratch("kernel", (n, len(self.centers)), dtype))
+                sums = np.matmul(columns, self.coef, out=scratch("product", values.shape, dtype))
+            np.add(sums, self.intercept, out=values)
+        if not np.isfinite(values).all():
+            raise self._overflow(X, values)
+        return values
+
+    def _overflow(self, X: NDArray[Any], values: Array) -> DataError:
+        row = X[np.flatnonzero(~np.isfinite(values).all(axis=1))[0]]
+        # In spreads of the training rows, so that the feature that is to blame is named, not one of large numbers.
+        column = int(np.argmax(np.abs((row / 2 - self.scaling.shift / 2) / self.scaling.scale)))
+        return DataError(
+            f"the prediction of a row overflows, which holds {row[column]:g} in column {column} (counted from 0): "
+            f"that is too far from the training rows for the {self.kernel.name} kernel; leave such rows out",
+            kind="overflow",
+        )
+
+
+@dataclass(frozen=True)
+class KernelModel:
+    """Centres with one weight a target.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel.
+    scaling : FeatureScaling
+        From the caller's features to the kernel's.
+    centers : array, shape (m, d)
+        In the caller's feature space.
+    coef : array, shape (m, T)
+        Weights.
+    intercept : array, shape (T,)
+        Intercepts.
+    dtype : str
+        "float64" or "float32": precision of the kernel values.
+    """
+
+    kernel: Kernel
+    scaling: FeatureScaling
+    centers: NDArray[Any]
+    coef: Array
+    intercept: Array
+    dtype: str
+
+    def prepare(self) -> PreparedModel:
+        """Scale and cast the centres and the weights.
+
+        The copies are C-contiguous and aligned whatever the model went through (dask delivers arrays that are
+        not): memory order and alignment would change products.
+        """
+        dtype = np.dtype(self.dtype)
+        centers = np.empty((len(self.centers), len(self.scaling.shift)), dtype=dtype)
+        if len(centers):
+            self.scaling.apply(self.centers, dtype, out=centers)
+        with np.errstate(over="ignore"):
+            coef = np.array(self.coef, dtype=dtype, order="C")
+        near = NearSums.of(self.kernel, centers, coef)
+        return PreparedModel(self.kernel, self.scaling, centers, coef, self.intercept, near)
+
+    def evaluate(self, X: NDArray[Any]) -> Array:
+        """Return f for rows of raw features, shape (n, d), as an array of shape (n, T), in one piece."""
+        return self.prepare().evaluate(X)

@@ -1,0 +1,62 @@
+"""A linear model, evaluated as a kernel model whose centres already are in the kernel's space.
+
+f(x) = b + s(x)'W with s the scaling. The columns of W are centres of the linear kernel with weight one; mapped to the
+caller's features and back, as centres of other kernels are, they would lose digits far from the origin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernels import Linear
+from ..numerics.scaling import FeatureScaling
+from .kernel_model import KernelModel, PreparedModel
+
+__all__ = ["LinearModel"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LinearModel(KernelModel):
+    """Weights of scaled features.
+
+    Parameters
+    ----------
+    kernel : Linear
+        The kernel x.c.
+    scaling : FeatureScaling
+        From the caller's features to those that are weighted.
+    centers : array, shape (T, d)
+        Weights of the scaled features, a row a target.
+    coef : array, shape (T, T)
+        The identity.
+    intercept : array, shape (T,)
+        Intercepts of the scaled features.
+    dtype : str
+        "float64".
+    """
+
+    @classmethod
+    def of(cls, scaling: FeatureScaling, weights: Array, intercept: Array) -> LinearModel:
+        """Make a model of weights, shape (d, T), and intercepts, shape (T,), of scaled features."""
+        centers = np.ascontiguousarray(weights.T)
+        return cls(Linear(), scaling, centers, np.eye(len(centers)), intercept, "float64")
+
+    def prepare(self) -> PreparedModel:
+        """Return what evaluates rows; the weights are used as they are."""
+        return PreparedModel(
+            self.kernel,
+            self.scaling,
+            np.require(self.centers, requirements=["C", "A"]),
+            np.require(self.coef, requirements=["C", "A"]),
+            self.intercept,
+        )
+
+    def in_units_of_rows(self) -> tuple[Array, Array]:
+        """Return weights, shape (d, T), and intercepts, shape (T,), of the caller's features."""
+        weights = self.centers.T / self.scaling.scale[:, None]
+        return weights, np.asarray(self.intercept - self.scaling.shift @ weights)

@@ -1,0 +1,233 @@
+"""Class probabilities from fitted targets, in log space.
+
+Gaussians with one covariance for all classes have posteriors that are a softmax of linear functions of the outputs.
+Outputs of real data have long tails, so moments put far too much trust into that form; here its coefficients maximise
+the likelihood of the classes instead (multinomial logistic regression, with a ridge). Fit on outputs of rows that the
+model has not seen, see `distkern.probability.leave_one_out`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from .pairwise import class_pairs, pairwise_coupling
+
+Array = NDArray[np.float64]
+
+RIDGE = 1.0
+"""Penalty on the squared coefficients of outputs of unit variance: that of a few rows, which matters where classes are
+separable."""
+
+LARGEST_OUTPUT = 3.0
+"""Outputs are taken for no larger when fitting: targets are +-1, and without itself a lone row may get any output."""
+
+LEAST_SLOPE = 1e-3
+"""Smallest coefficient, and share of the fitted one, by which two classes follow the output where the rest says no."""
+
+TIE_BREAK = 1e-6
+"""Relative lead of the class that is predicted over one that shares its probability."""
+
+ITERATIONS = 200
+"""Most steps of the maximisation."""
+
+PRECISION = 1e-7
+"""Relative change of the likelihood at which it ends."""
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Log-odds that are linear in the outputs, and agree with the predicted class.
+
+    Parameters
+    ----------
+    slopes : array, shape (T, T), or (1, 1) for two classes
+        Outputs to log-odds.
+    offsets : array, shape (T,), or (1,) for two classes
+        Added to these.
+    """
+
+    slopes: Array
+    offsets: Array
+
+    @classmethod
+    def fit(cls, outputs: Array, codes: NDArray[np.intp], weights: Array | None = None) -> Self:
+        """Maximise the likelihood of the classes of some rows.
+
+        Parameters
+        ----------
+        outputs : array, shape (n, T), or (n, 1) for two classes
+            Fitted targets of rows that the model was not trained on, or leave-one-out outputs.
+        codes : array, shape (n,)
+            Classes, counted from 0.
+        weights : array, shape (n,), optional
+            Row weights; ones by default.
+        """
+        weights = np.ones(len(outputs)) if weights is None else weights
+        outputs = np.clip(outputs, -LARGEST_OUTPUT, LARGEST_OUTPUT)
+        total = weights.sum()
+        means = weights @ outputs / total
+        spreads = np.sqrt(weights @ np.square(outputs - means) / total)
+        # A constant output carries nothing; its coefficient stays zero.
+        spreads = np.where(spreads > 1e-12 * np.abs(outputs).max(initial=1.0), spreads, np.inf)
+        scaled = (outputs - means) / spreads
+        fit = _fit_two_classes if outputs.shape[1] == 1 else _fit_classes
+        slopes, offsets = fit(scaled, codes, weights)
+        slopes = slopes / spreads[:, None]
+        return cls(slopes, offsets - means @ slopes)
+
+    def log_posteriors(self, outputs: Array) -> Array:
+        """Return the logarithms of the class probabilities, shape (n, n_classes).
+
+        Where the odds favour another class than the outputs do, the classes that are ahead share their probability
+        with the predicted one: the nearest probabilities that agree with the prediction.
+
+        Parameters
+        ----------
+        outputs : array, shape (n, T), or (n, 1) for two classes
+            Fitted targets.
+        """
+        # dask delivers arrays that may be unaligned, which would change products.
+        slopes = np.array(self.slopes, order="C")
+        if outputs.shape[1] == 1:
+            odds = _log_odds(outputs[:, 0], slopes[0], self.offsets)
+            return np.column_stack([-np.logaddexp(0.0, odds), -np.logaddexp(0.0, -odds)])
+        logs = log_softmax(outputs @ slopes + self.offsets)
+        return _agree(logs, outputs.argmax(axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class PairCalibration:
+    """Log-odds of every pair of classes, each linear in the pair's output, joined by pairwise coupling (thesis 4.8).
+
+    Parameters
+    ----------
+    slopes : array, shape (n_pairs,)
+        Outputs to log-odds of the second class of a pair.
+    offsets : array, shape (n_pairs,)
+        Added to these.
+    """
+
+    slopes: Array
+    offsets: Array
+
+    @classmethod
+    def fit(cls, outputs: Array, codes: NDArray[np.intp], weights: Array, n_classes: int) -> Self:
+        """Fit each pair on the rows of its classes.
+
+        Parameters
+        ----------
+        outputs : array, shape (n, n_pairs)
+            Leave-one-out outputs; only those of a row's own pairs are looked at.
+        codes : array, shape (n,)
+            Classes, counted from 0.
+        weights : array, shape (n,)
+            Row weights.
+        n_classes : int
+            Classes.
+        """
+        slopes, offsets = np.ones(outputs.shape[1]), np.zeros(outputs.shape[1])
+        for pair, (first, second) in enumerate(class_pairs(n_classes)):
+            rows = np.flatnonzero((codes == first) | (codes == second))
+            if len(rows):
+                one = Calibration.fit(outputs[rows, pair : pair + 1], (codes[rows] == second) * 1, weights[rows])
+                slopes[pair], offsets[pair] = one.slopes[0, 0], one.offsets[0]
+        return cls(slopes, offsets)
+
+    def log_posteriors(self, outputs: Array) -> Array:
+        """Return the logarithms of the class probabilities, shape (n, n_classes).
+
+        Parameters
+        ----------
+        outputs : array, shape (n, n_pairs)
+            Fitted targets.
+        """
+        n_classes = round((1 + np.sqrt(1 + 8 * outputs.shape[1])) / 2)
+        first, second = np.transpose(class_pairs(n_classes))
+        odds = _log_odds(outputs, self.slopes, self.offsets)
+        chances = np.full((len(outputs), n_classes, n_classes), 0.5)
+        chances[:, first, second], chances[:, second, first] = expit(-odds), expit(odds)
+        return np.asarray(np.log(pairwise_coupling(chances)))
+
+
+AnyCalibration = Calibration | PairCalibration
+
+
+def log_softmax(logits: Array) -> Array:
+    """Return logits minus the logarithm of the sum of their exponentials, by row."""
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
+
+
+def _log_odds(outputs: Array, slopes: Array, offsets: Array) -> Array:
+    """Log-odds of the second class of a pair, a column a pair."""
+    least = LEAST_SLOPE * slopes * outputs
+    # Both branches rise with the output, so the order of rows is kept; at 0 the class changes, as the prediction does.
+    odds = slopes * outputs + offsets
+    return np.where(outputs > 0, np.maximum(odds, least), np.minimum(odds, least))
+
+
+def _agree(logs: Array, predicted: NDArray[np.intp]) -> Array:
+    """Project log probabilities on those whose largest is the predicted class, in place."""
+    rows = np.flatnonzero(logs.argmax(axis=1) != predicted)
+    if not len(rows):
+        return logs
+    chances = np.exp(logs[rows])
+    at = np.arange(len(rows)), predicted[rows]
+    own = chances[at]
+    chances[at] = -1.0
+    ranked = -np.sort(-chances, axis=1)[:, :-1]
+    counts = np.arange(2, logs.shape[1] + 1)
+    # The means of the own chance with the largest others rise until the next one is below.
+    level = ((own[:, None] + np.cumsum(ranked, axis=1)) / counts).max(axis=1)
+    shared = chances >= level[:, None]
+    pooled = logs[rows]
+    pooled[shared] = np.broadcast_to(np.log(level)[:, None], shared.shape)[shared]
+    pooled[at] = np.log(level) + TIE_BREAK
+    logs[rows] = log_softmax(pooled)
+    return logs
+
+
+def _fit_classes(scaled: Array, codes: NDArray[np.intp], weights: Array) -> tuple[Array, Array]:
+    n, k = scaled.shape
+    rows = np.arange(n)
+
+    def negative(x: Array) -> tuple[float, Array]:
+        slopes, offsets = x[: k * k].reshape(k, k), x[k * k :]
+        logs = log_softmax(scaled @ slopes + offsets)
+        value = -float(weights @ logs[rows, codes]) + 0.5 * RIDGE * float(np.square(slopes).sum())
+        excess = np.exp(logs)
+        excess[rows, codes] -= 1.0
+        excess *= weights[:, None]
+        return value, np.concatenate([(scaled.T @ excess + RIDGE * slopes).ravel(), excess.sum(axis=0)])
+
+    # From the shares of the classes; one without rows starts with the chance of less than one.
+    shares = np.bincount(codes, weights, k) + 0.5
+    start = np.concatenate([np.eye(k).ravel(), np.log(shares / shares.sum())])
+    found = _minimise(negative, start)
+    return found[: k * k].reshape(k, k), found[k * k :]
+
+
+def _fit_two_classes(scaled: Array, codes: NDArray[np.intp], weights: Array) -> tuple[Array, Array]:
+    signs = np.where(codes == 1, 1.0, -1.0)
+    x = scaled[:, 0]
+
+    def negative(w: Array) -> tuple[float, Array]:
+        margins = signs * (w[0] * x + w[1])
+        value = float(weights @ np.logaddexp(0.0, -margins)) + 0.5 * RIDGE * w[0] ** 2
+        pull = -weights * signs * np.exp(-np.logaddexp(0.0, margins))
+        return value, np.array([pull @ x + RIDGE * w[0], pull.sum()])
+
+    found = _minimise(negative, np.array([1.0, 0.0]), bounds=[(LEAST_SLOPE, None), (None, None)])
+    return found[:1].reshape(1, 1), found[1:]
+
+
+def _minimise(negative: Any, start: Array, **options: Any) -> Array:
+    limits: Any = {"maxiter": ITERATIONS, "ftol": PRECISION, "gtol": 1e-6}
+    found: Array = minimize(negative, start, jac=True, method="L-BFGS-B", options=limits, **options).x
+    return found

@@ -1,0 +1,1 @@
+"""Forward selection of centres: candidates, criteria, factors, lambda, stop rules and final weights."""

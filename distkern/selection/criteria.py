@@ -1,0 +1,103 @@
+"""Scores of the models along a path, from the factors' small numbers alone: what stop rules look for the minimum of.
+
+Each takes s, z, y'y, lambda and the sum of the row weights W as `distkern.selection.regularization` does and gives one
+number a model. With W for the number of rows, a weight counts as repeated rows. Targets share one noise variance, as
+they share lambda: likelihoods see the total of their sums of squares, over W T numbers, and scores are per target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import lgamma, log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .regularization import charged_gcv, effective_centers, residual_sum_of_squares
+
+__all__ = ["bayesian_information", "description_length", "path_score"]
+
+Array = NDArray[np.float64]
+
+
+def bayesian_information(s: Array, z: Array, yy: Array, lam: Array, W: float) -> float:
+    """Compute BIC = W log(ss/W) + p log W (Schwarz 1978; named in section 4 of the paper).
+
+    p = 1 + sum_{j>=1} s_j/(lambda + s_j) counts the constant and the effective number of weights. A centre costs
+    log W, more than the two degrees of freedom by which GCV_c charges it for having been selected, and is not charged
+    for that again.
+
+    Parameters
+    ----------
+    s : array, shape (m + 1,)
+        Squared norms of the orthogonal columns, the constant first.
+    z : array, shape (m + 1, T)
+        Products of the columns with the targets.
+    yy : array, shape (T,)
+        Squared norms of the centred targets.
+    lam : array, shape (1,) or (T,)
+        Regularisation, at least 0.
+    W : float
+        Sum of the row weights.
+
+    Returns
+    -------
+    float
+        The score; infinite where p reaches half of W, as for GCV_c: the likelihood of a fit that is nearly exact
+        would outgrow any price of its parameters.
+    """
+    effective = float(effective_centers(s, lam).mean())
+    if 1.0 + 2.0 * effective >= W:
+        return float("inf")
+    # What is below rounding is no better fit.
+    floor = float(np.finfo(np.float64).eps) * float(yy.sum())
+    ss = max(float(residual_sum_of_squares(s, z, yy, lam).sum()), floor, float(np.finfo(np.float64).tiny))
+    return W * (log(ss) - log(W * len(yy))) + (1.0 + effective) * log(W)
+
+
+def description_length(s: Array, z: Array, yy: Array, lam: Array, W: float) -> float:
+    """Compute the length, in nats, of a two-part code of a target (Rissanen 1978; named in section 4 of the paper).
+
+    The code of the residuals and of the weights to the precision that W rows warrant is BIC/2. The code of which of
+    the rows are centres is log C(W, m), and is sent once for all targets.
+
+    Parameters
+    ----------
+    s, z, yy, lam, W
+        As for `bayesian_information`.
+
+    Returns
+    -------
+    float
+        The length, up to a constant; infinite where BIC is, and where there are no more rows than centres.
+    """
+    m = len(s) - 1
+    if m >= W:
+        return float("inf")
+    which = lgamma(W + 1.0) - lgamma(m + 1.0) - lgamma(W - m + 1.0)
+    return bayesian_information(s, z, yy, lam, W) / 2.0 + which / len(yy)
+
+
+def _charged_gcv(s: Array, z: Array, yy: Array, lam: Array, W: float) -> float:
+    return float(charged_gcv(s, z, yy, lam, W).sum())
+
+
+_SCORES: dict[str | None, Callable[[Array, Array, Array, Array, float], float]] = {
+    "gcv": _charged_gcv,
+    "bic": bayesian_information,
+    "mdl": description_length,
+}
+
+
+def path_score(stop: str | None, s: Array, z: Array, yy: Array, lam: Array, W: float) -> float | None:
+    """Compute what a stop rule watches, None if it watches something else.
+
+    Parameters
+    ----------
+    stop : str or None
+        Name of the rule.
+    s, z, yy, lam, W
+        As for `bayesian_information`.
+    """
+    score = _SCORES.get(stop)
+    return None if score is None else score(s, z, yy, lam, W)

@@ -1,0 +1,208 @@
+"""Weights of given centres from sums over rows: a small Gram matrix that grows by row tiles, and factors from it.
+
+Centres chosen on some of the rows are fitted on all of them. Nothing with a row for each row of the data is kept:
+tiles add [1 K]'[1 K] and [1 K]'Y, and G = U'SU gives the factors that orthogonalisation would have given
+(z = q'Y by substitution). A Gram matrix squares the condition number, so where columns nearly depend on each other the
+tiles form [1 K] inv(U_0) first, with U_0 from the rows the centres were chosen on; its columns are nearly
+orthogonal over all rows too, and U = U_2 U_0.
+
+Gram matrices travel packed (LAPACK's rectangular full packed format, upper triangle), half the bytes of a square.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import blas, lapack, solve_triangular
+
+from .factors import Factors, skipping_ldl
+
+Array = NDArray[np.float64]
+
+RELIABLE = 1e-10
+"""Smallest s_j / |k_j|^2 at which factors of [1 K]'[1 K] itself are kept."""
+
+FORESEEN = 1e-8
+"""Smallest s_j / |k_j|^2 over the first rows at which [1 K]'[1 K] is tried; below, the pass would often be lost."""
+
+
+def empty_gram(n: int) -> Array:
+    """Return the packed Gram matrix of `n` columns and no rows, shape (n (n + 1) / 2,)."""
+    return np.zeros(n * (n + 1) // 2)
+
+
+def add_gram(packed: Array, columns: Array, square: Array) -> None:
+    """Add columns'columns to a packed Gram matrix in place.
+
+    LAPACK could add to the packed matrix itself (dsfrk), but scipy calls it with Python's lock held, which would make
+    threads take turns.
+
+    Parameters
+    ----------
+    packed : array, shape (n (n + 1) / 2,)
+        From `empty_gram`.
+    columns : array, shape (n_rows, n)
+        C-contiguous; at least two columns.
+    square : array, shape (n, n)
+        Room for the product.
+    """
+    np.matmul(columns.T, columns, out=square)
+    added, _ = lapack.dtrttf(square.T)
+    packed += added
+
+
+def unpack_gram(packed: Array, n: int) -> Array:
+    """Return the symmetric matrix, shape (n, n), of a packed one."""
+    upper, _ = lapack.dtfttr(n, packed)
+    upper = np.triu(upper)
+    return np.ascontiguousarray(upper + np.triu(upper, 1).T)
+
+
+def precondition(columns: Array, u: Array) -> None:
+    """Replace columns by columns inv(u), in place.
+
+    Parameters
+    ----------
+    columns : array, shape (n_rows, n)
+        C-contiguous.
+    u : array, shape (n, n)
+        C-contiguous, unit upper triangular.
+    """
+    solved = blas.dtrsm(1.0, u.T, columns.T, lower=1, diag=1, overwrite_b=1)
+    assert np.shares_memory(solved, columns), "a copy was made of the columns"
+
+
+def smallest_share(u: Array, s: Array) -> float:
+    """Return the smallest s_j / |k_j|^2, what is left of a column by those before it, from the factors alone.
+
+    Parameters
+    ----------
+    u : array, shape (m + 1, m + 1)
+        Unit upper triangular.
+    s : array, shape (m + 1,)
+        Squared norms of Q's columns.
+    """
+    return float((s / (s @ np.square(u))).min())
+
+
+@dataclass(frozen=True)
+class Refit:
+    """Thin factors of the columns that are kept, the constant first."""
+
+    kept: NDArray[np.int64]
+    """(k,): positions of the centres that are kept, ascending; the others depend on those before them."""
+    u: Array
+    """(k + 1, k + 1): unit upper triangular."""
+    s: Array
+    """(k + 1,): squared norms of Q's columns."""
+    z: Array
+    """(k + 1, T): Q'Y; the first row is zero, targets count as centred."""
+
+
+def refit(gram: Array, products: Array, dependent: float, preconditioner: Array | None = None) -> Refit | None:
+    """Factor sums over rows.
+
+    Parameters
+    ----------
+    gram : array, shape (n (n + 1) / 2,)
+        Packed [1 K]'[1 K], or the same of [1 K] inv(preconditioner).
+    products : array, shape (n, T)
+        The same columns' products with the centred targets.
+    dependent : float
+        A column with |q|^2 <= dependent * |k|^2 is left out.
+    preconditioner : array, shape (n, n), optional
+        Unit upper triangular.
+
+    Returns
+    -------
+    Refit or None
+        None where the columns depend on each other too much for plain sums: add them up again with a preconditioner.
+    """
+    square = unpack_gram(gram, len(products))
+    if preconditioner is None:
+        factor = _cholesky(square)
+        if factor is None:
+            return None
+        unit, pivots = factor
+        if (pivots < RELIABLE * square.diagonal()).any():
+            return None
+        return Refit(np.arange(len(square) - 1), unit, pivots, _orthogonal_products(unit, products))
+    limits = dependent * np.einsum("ij,ij->j", preconditioner, square @ preconditioner)
+    kept, relation, reduced, reduced_products = np.arange(len(square)), preconditioner, square, products
+    while True:
+        left, unit, pivots = _independent(reduced, limits[kept])
+        if len(left) == len(kept):
+            break
+        # The later columns of [1 K] inv(U_0) lost a multiple of one that is left out now: give just that back.
+        kept = kept[left]
+        relation = preconditioner[np.ix_(kept, kept)]
+        base = solve_triangular(relation, preconditioner[:, kept].T, trans="T", unit_diagonal=True).T
+        reduced = base.T @ square @ base
+        reduced_products = base.T @ products
+    return Refit(kept[1:] - 1, unit @ relation, pivots, _orthogonal_products(unit, reduced_products))
+
+
+def _cholesky(gram: Array) -> tuple[Array, Array] | None:
+    """Unit upper U and pivots S of gram = U'SU, None if a pivot is not positive."""
+    root, info = lapack.dpotrf(gram)
+    if info:
+        return None
+    diagonal = root.diagonal()
+    return np.ascontiguousarray(root / diagonal[:, None]), np.square(diagonal)
+
+
+def _independent(gram: Array, limits: Array) -> tuple[NDArray[np.int64], Array, Array]:
+    """Columns whose pivots exceed `limits`, and their factors."""
+    factor = _cholesky(gram)
+    if factor is not None and (factor[1] > limits).all():
+        return np.arange(len(gram)), *factor
+    kept, lower, pivots = skipping_ldl(gram, limits)
+    return np.array(kept, dtype=np.int64), np.ascontiguousarray(lower.T), pivots
+
+
+def _orthogonal_products(unit: Array, products: Array) -> Array:
+    z: Array = solve_triangular(unit, products, trans="T", unit_diagonal=True)
+    # What rounding left of the targets' mean: it has been taken off the later rows, as centring would have done.
+    z[0] = 0.0
+    return z
+
+
+def regularise(
+    fitted: Refit, weight_sum: float, target_norms: Array, regularization: str | float, stop: str | None
+) -> tuple[Factors, Array, Array | None]:
+    """Follow lambda along the path of the kept centres, one re-estimation a step.
+
+    Parameters
+    ----------
+    fitted : Refit
+        Over all rows.
+    weight_sum : float
+        Sum of the row weights.
+    target_norms : array, shape (T,)
+        y'y of each centred target.
+    regularization : str or float
+        As for `Factors`.
+    stop : str or None
+        Name of the stop rule.
+
+    Returns
+    -------
+    factors : Factors
+        With all centres.
+    gcv : array, shape (k,)
+        Generalised cross validation after each step.
+    scores : array, shape (k,), or None
+        What the stop rule looks for the minimum of, if that follows from the factors.
+    """
+    m = len(fitted.kept)
+    factors = Factors(weight_sum, target_norms, m, regularization)
+    gcv = np.empty(m)
+    scores: list[float] = []
+    for j in range(1, m + 1):
+        _, gcv[j - 1] = factors.append(fitted.u[:j, j], fitted.s[j], fitted.z[j])
+        score = factors.score(stop)
+        if score is not None:
+            scores.append(score)
+    return factors, gcv, np.array(scores) if len(scores) == m else None

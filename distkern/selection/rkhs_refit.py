@@ -1,0 +1,178 @@
+"""Weights of selected centres that are small in the norm of the kernel's space (RKHS).
+
+The path penalises the weights of the orthogonal columns, which depends on the order of the centres. Here the function
+f = sum_j a_j k(., x_j) is penalised itself: b and a minimise |y - b 1 - K a|^2 + mu a'K_mm a, with K_mm the kernel
+between the centres and b free. All of it follows from the thin factors [1 K] = Q U and z = Q'y.
+
+With q_0 = 1 and centred targets the best intercept is b = -u_0'a, u_0 the first row of U, and what is left is
+|y - Q_1 U_1 a|^2 + mu a'K_mm a without the constant. R = S^(1/2) U_1 has R'R = U_1'S U_1. In v = R a the fit is the
+orthonormal Q_1 S^(-1/2), and the penalty mu |F R^-1 v|^2 with F'F = K_mm: the singular values of F R^-1 make both
+diagonal, and mu costs O(m T) a try. F comes from the eigenvalues of K_mm, which may be singular to rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh, solve_triangular, svd
+from scipy.optimize import minimize_scalar
+
+from ..errors import JobError
+from ..kernels import Kernel, Polynomial, Sigmoid
+
+__all__ = ["NormFit", "fit_in_rkhs_norm", "norm_fit_bytes", "require_norm"]
+
+Array = NDArray[np.float64]
+
+CHARGE = 2.0
+"""Degrees of freedom that a selected centre counts for where mu is chosen, as in the stop rule."""
+
+INDEFINITE = 1e-8
+"""An eigenvalue of the kernel matrix below minus this times the largest is no rounding."""
+
+_DECADES = np.arange(-16.0, 8.0, 0.125)
+"""Logarithms of the mu that are tried, in units of the least penalised direction's."""
+
+
+@dataclass(frozen=True)
+class NormFit:
+    """Weights and what they were chosen by."""
+
+    weights: Array
+    """(m + 1, T): the first row is the intercept on centred targets."""
+    mu: Array
+    """(1,) or (T,): regularisation."""
+    gcv: float
+    """Generalised cross validation, W ss/tr^2; added up over targets that have their own mu."""
+
+
+def fit_in_rkhs_norm(
+    u: Array, s: Array, z: Array, target_norms: Array, gram: Array, *, per_target: bool = False
+) -> NormFit:
+    """Fit weights with mu by generalised cross validation, selected centres charged for as in the stop rule.
+
+    Parameters
+    ----------
+    u : array, shape (m + 1, m + 1)
+        Unit upper triangular.
+    s : array, shape (m + 1,)
+        Squared column norms of Q; the first is the sum W of the row weights.
+    z : array, shape (m + 1, T)
+        Q'Y with centred targets.
+    target_norms : array, shape (T,)
+        y'y of each centred target.
+    gram : array, shape (m, m)
+        Kernel between the centres, row weights left out.
+    per_target : bool
+        Whether every target has its own mu; they share one otherwise.
+
+    Returns
+    -------
+    NormFit
+
+    Raises
+    ------
+    JobError
+        ``indefinite-kernel``: `gram` is not positive semi-definite, so that the kernel has no such norm.
+    """
+    roots = np.sqrt(s[1:])
+    triangle = roots[:, np.newaxis] * u[1:, 1:]
+    # (F R^-1)' = R^-T F'
+    penalty = solve_triangular(triangle, _square_root(gram).T, trans="T", overwrite_b=True)
+    directions, sizes, _ = svd(penalty, overwrite_a=True, check_finite=False)
+    penalties = np.square(sizes)
+    products = directions.T @ (z[1:] / roots[:, np.newaxis])
+    groups = [[t] for t in range(z.shape[1])] if per_target else [list(range(z.shape[1]))]
+    coefficients = np.empty_like(products)
+    mus, gcv = np.empty(len(groups)), 0.0
+    for i, group in enumerate(groups):
+        score = _Score(penalties, np.square(products[:, group]).sum(axis=1), target_norms[group].sum(), float(s[0]))
+        mus[i] = score.minimum()
+        gcv += score(mus[i], 1.0)
+        coefficients[:, group] = score.shrinkage(mus[i])[:, np.newaxis] * products[:, group]
+    weights = np.empty_like(z)
+    weights[1:] = solve_triangular(triangle, directions @ coefficients)
+    weights[0] = -u[0, 1:] @ weights[1:]
+    return NormFit(weights, mus, gcv)
+
+
+def norm_fit_bytes(m: int, n_targets: int) -> int:
+    """Bytes that a fit takes beside U, in the driver.
+
+    Parameters
+    ----------
+    m : int
+        Centres.
+    n_targets : int
+        Targets that share them.
+    """
+    # K_mm, R, F R^-1, the singular vectors of both sides and LAPACK's room, four squares.
+    return 8 * (9 * m * m + 6 * m * n_targets)
+
+
+def require_norm(kernel: Kernel) -> None:
+    """Refuse a kernel that is known not to be positive definite; others show it in the kernel matrix.
+
+    Raises
+    ------
+    JobError
+        ``indefinite-kernel``.
+    """
+    if isinstance(kernel, Sigmoid) or (isinstance(kernel, Polynomial) and kernel.offset < 0.0):
+        raise JobError(
+            f"refit='rkhs' needs a positive definite kernel, and {kernel!r} is not: use another kernel, such as "
+            "'gaussian', or refit=None",
+            kind="indefinite-kernel",
+        )
+
+
+@dataclass(frozen=True)
+class _Score:
+    """Generalised cross validation as a function of mu."""
+
+    penalties: Array
+    squares: Array
+    """Squared products of the targets with the directions, added up over targets."""
+    total: float
+    """y'y, likewise."""
+    weight_sum: float
+
+    def shrinkage(self, mu: float) -> Array:
+        return np.asarray(1.0 / (1.0 + mu * self.penalties))
+
+    def __call__(self, mu: float, charge: float = CHARGE) -> float:
+        kept = self.shrinkage(mu)
+        trace = self.weight_sum - 1.0 - charge * float(kept.sum())
+        if trace <= 0.0:
+            return float("inf")
+        explained = float((self.squares * kept * (2.0 - kept)).sum())
+        return max(self.total - explained, 0.0) / trace * (self.weight_sum / trace)
+
+    def at(self, logarithm: float) -> float:
+        return self(float(np.exp(logarithm)))
+
+    def minimum(self) -> float:
+        """Best mu of a grid over all that matter, refined between its neighbours."""
+        largest = self.penalties.max(initial=0.0)
+        if not largest > 0.0:
+            return 0.0
+        least = self.penalties[self.penalties > np.finfo(np.float64).eps ** 2 * largest].min()
+        grid = np.log(10.0) * _DECADES - np.log(least)
+        best = int(np.argmin([self.at(value) for value in grid]))
+        bounds = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+        refined = minimize_scalar(self.at, bounds=bounds, method="bounded", options={"xatol": 1e-6}).x
+        return float(np.exp(min(grid[best], refined, key=self.at)))
+
+
+def _square_root(gram: Array) -> Array:
+    """F of F'F = gram, negative eigenvalues that are rounding left out."""
+    values, vectors = eigh((gram + gram.T) / 2)
+    if values[0] < -INDEFINITE * max(values[-1], 0.0) or not values[-1] > 0.0:
+        raise JobError(
+            f"refit='rkhs' needs a positive definite kernel, and the kernel matrix of {len(gram)} centres has "
+            f"eigenvalues from {values[0]:.3g} to {values[-1]:.3g}: use a Gaussian kernel, or refit=None",
+            kind="indefinite-kernel",
+        )
+    return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, np.newaxis] * vectors.T)

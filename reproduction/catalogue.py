@@ -1,0 +1,128 @@
+"""Every table and figure that can be reproduced, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import partial
+
+from distkern.errors import JobError
+
+from .illustrations import mse_example, ripley_figure, spirals_figure
+from .ocr import ocr_table
+from .published import LOO, REGRESSION_OROLS, THESIS_REGRESSION_NPD, THESIS_REGRESSION_OROLS
+from .raetsch import loo_table, raetsch_table
+from .regression import WIDTH_ONLY, regression_table
+from .report import Report
+from .sets import OCR, RAETSCH, REGRESSION, RIPLEY, SPIRALS, SetFacts
+from .sinc import example_figure, noise_figure, sinc_table, size_figure
+from .study import Study
+
+ALL = "all"
+"""Name that stands for every entry."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A table or a figure."""
+
+    name: str
+    """As the command line takes it."""
+    title: str
+    """What it is and where it was printed."""
+    sets: tuple[SetFacts, ...]
+    """What it reads; sets that are absent are listed as absent."""
+    run: Callable[[Study], Report]
+    """Does it."""
+    is_figure: bool = False
+    """Whether there is something to draw."""
+
+
+_OCR_SETS, _RAETSCH_SETS, _REGRESSION_SETS = tuple(OCR.values()), tuple(RAETSCH.values()), tuple(REGRESSION.values())
+
+ENTRIES: tuple[Entry, ...] = (
+    Entry("paper-table-2", "test errors on five sets, OROLS", _OCR_SETS, partial(ocr_table, methods=("OROLS",))),
+    Entry("paper-table-3", "RMSE on the noisy sinc function", (), sinc_table),
+    Entry(
+        "paper-table-4",
+        "mean squared errors on Boston and abalone, OROLS",
+        _REGRESSION_SETS,
+        partial(regression_table, tables={WIDTH_ONLY: REGRESSION_OROLS, "OROLS": REGRESSION_OROLS}),
+    ),
+    Entry(
+        "paper-figure-1",
+        "example fit to the noisy sinc function (thesis, Figure 5.2)",
+        (),
+        example_figure,
+        is_figure=True,
+    ),
+    Entry("paper-figure-2", "RMSE along the training rows, sinc (thesis, Figure 5.3)", (), size_figure, is_figure=True),
+    Entry("paper-figure-3", "RMSE along the noise, sinc (thesis, Figure 5.4)", (), noise_figure, is_figure=True),
+    Entry(
+        "thesis-table-5.2",
+        "test errors on five sets, OROLS and NPD",
+        _OCR_SETS,
+        partial(ocr_table, methods=("OROLS", "NPD")),
+    ),
+    Entry("thesis-table-5.3", "test errors on Raetsch's 13 sets, OROLS and NPD", _RAETSCH_SETS, raetsch_table),
+    Entry("thesis-table-5.4", "RMSE on the noisy sinc function, the paper's Table 3", (), sinc_table),
+    Entry(
+        "thesis-table-5.5",
+        "mean squared errors on Boston and abalone, OROLS and NPD",
+        _REGRESSION_SETS,
+        partial(
+            regression_table,
+            tables={
+                WIDTH_ONLY: THESIS_REGRESSION_OROLS,
+                "OROLS": THESIS_REGRESSION_OROLS,
+                "NPD": THESIS_REGRESSION_NPD,
+            },
+        ),
+    ),
+    Entry(
+        "thesis-figure-3.2",
+        "NPD with ten centres beside the full KFD, Ripley",
+        (RIPLEY,),
+        ripley_figure,
+        is_figure=True,
+    ),
+    Entry("thesis-figure-5.1", "NPD with 90 and 120 centres, two spirals", (SPIRALS,), spirals_figure, is_figure=True),
+    *(
+        Entry(
+            f"loo-{name.replace('_', '-')}",
+            f"forward selection by leave-one-out error, {name.replace('_', ' ')} (slides of Hong, Chen, Harris)",
+            (RAETSCH[name],),
+            partial(loo_table, name=name),
+        )
+        for name in LOO
+    ),
+    Entry("mse-example", "worked example of the slides on minimum squared error", (), mse_example),
+)
+"""In the order of the sources; the thesis's Figures 5.2 to 5.4 are the paper's 1 to 3."""
+
+
+def find(names: Sequence[str]) -> list[Entry]:
+    """Return the entries of these names, each once, in the order of `ENTRIES`.
+
+    Parameters
+    ----------
+    names : sequence of str
+        `ALL` stands for every one.
+
+    Raises
+    ------
+    JobError
+        There is no such name; the nearest is told.
+    """
+    known = [entry.name for entry in ENTRIES]
+    for name in names:
+        if name != ALL and name not in known:
+            raise JobError(f"there is no table or figure {name!r}{_nearest(name, known)}", kind="unknown-entry")
+    return [entry for entry in ENTRIES if ALL in names or entry.name in names]
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    names = [*known, ALL]
+    near = get_close_matches(name.lower(), names, n=1)
+    return f": did you mean {near[0]}?" if near else f"; known are {', '.join(names)}"

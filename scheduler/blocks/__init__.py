@@ -1,0 +1,1 @@
+"""The state of a block on a worker, and what messages do to it."""

@@ -1,0 +1,171 @@
+"""One block's share of the final pass: sums over all its rows that fit given centres.
+
+A block reads its rows once more, goes through its tiles in order and forgets the rows; all problems share the
+read. Blocks run beside each other on the tile pool. Rows that were outside the selection sample, or held out for the
+validation stop rule, are rows like any other here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil, log2
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.selection.gram_refit import add_gram, empty_gram, precondition
+
+from ..protocol.answers import Answer, ProblemAnswer
+from ..protocol.candidates import Candidates
+from ..protocol.messages import Accumulate, Begin, Centers
+from ..protocol.problems import Problem
+from ..rows.block_reading import BlockRows, require_unchanged
+from ..rows.problem_rows import TILE_ROWS, cut_tiles
+from ..runtime.threads import workspace
+from ..runtime.timings import READ, busy
+from . import pool_tiles as tiles
+from .block import Block, class_codes, encode_targets
+
+Array = NDArray[np.float64]
+
+
+def accumulate(block: Block, message: Accumulate, take: Callable[[int], BlockRows]) -> Answer:
+    """Sums of one block over all its rows.
+
+    Parameters
+    ----------
+    block : Block
+        Has seen `Begin`; its state is not touched.
+    message : Accumulate
+        Centres and target means.
+    take : callable
+        Reads the rows of a block.
+
+    Returns
+    -------
+    Answer
+        ``refit_gram``, ``refit_products`` and ``target_norms`` of each problem that has centres.
+
+    Raises
+    ------
+    DataError
+        ``changed``: the rows are not those that were loaded.
+    """
+    begin, source, number = block.begin, block.source, block.number
+    assert begin is not None
+    with busy(READ):
+        rows, features, targets, weights, nbytes, checksum, report = take(number)
+        require_unchanged(source, number, block.checksum, checksum)
+    assert features is not None
+    answer = Answer(bytes_read=nbytes, report=report)
+    roots = None
+    if weights is not None:
+        present = weights > 0
+        if not present.all():
+            rows, features, targets, weights = rows[present], features[present], targets[present], weights[present]
+        roots = np.sqrt(weights.astype(np.float64))
+    codes = None if begin.classes is None else class_codes(targets, begin.classes, source.classes is not None)
+    sums = [
+        None if centers is None else _Sums(centers, begin, problem, source.n_rows)
+        for centers, problem in zip(message.problems, begin.problems, strict=True)
+    ]
+    taking = [problem.takes(rows, codes) for problem in begin.problems]
+    for tile in cut_tiles(len(rows), 0):
+        encoded = encode_targets(targets[tile.rows], begin.classes, source.classes is not None)
+        tile_roots = None if roots is None else roots[tile.rows]
+        for part, problem_takes in zip(sums, taking, strict=True):
+            if part is None:
+                continue
+            arrays = features[tile.rows], rows[tile.rows], tile_roots, encoded
+            if problem_takes is not None:
+                chosen = problem_takes[tile.rows]
+                arrays = features[tile.rows][chosen], rows[tile.rows][chosen], None, encoded[chosen]
+                if tile_roots is not None:
+                    arrays = *arrays[:2], tile_roots[chosen], arrays[3]
+            if len(arrays[0]):
+                part.add(*arrays)
+    answer.problems = [ProblemAnswer() if s is None else ProblemAnswer(s.named()) for s in sums]
+    return answer
+
+
+class _Sums:
+    """Sums of one problem over the tiles of a block."""
+
+    def __init__(self, centers: Centers, begin: Begin, problem: Problem, n_rows: int) -> None:
+        m = len(centers.rows)
+        self._begin = begin
+        self._problem = problem
+        self._means = centers.target_means
+        self._preconditioner = centers.preconditioner
+        self._n_targets = n_targets = len(problem.columns)
+        self._centers = Candidates.prepare(
+            centers.rows,
+            centers.features,
+            n_rows=n_rows,
+            scaling=begin.scaling,
+            kernel=problem.kernel,
+            dtype=np.dtype(begin.dtype),
+            width=max(m, 2),  # nothing is multiplied one column wide
+        )
+        self._gram = empty_gram(m + 1)
+        self._products = np.zeros((m + 1, max(n_targets, 2)))
+        self._norms = np.zeros(n_targets)
+
+    def add(self, raw: NDArray[Any], rows: NDArray[np.int64], roots: Array | None, encoded: Array) -> None:
+        """Add one tile: raw features, row numbers, root weights, and all encoded target columns."""
+        m = len(self._centers.rows)
+        kernel = tiles.columns_of(raw, rows, roots, self._begin, self._centers)
+        columns = workspace.array("refit", (len(rows), m + 1), np.dtype(np.float64))
+        columns[:, 0] = 1.0 if roots is None else roots
+        columns[:, 1:] = kernel[:m].T
+        if self._preconditioner is not None:
+            precondition(columns, self._preconditioner)
+        add_gram(self._gram, columns, workspace.array("square", (m + 1, m + 1), columns.dtype))
+        targets = encoded[:, list(self._problem.columns)] - self._means
+        if roots is not None:
+            targets *= roots[:, None]
+        padded = np.zeros((len(rows), self._products.shape[1]))
+        padded[:, : self._n_targets] = targets
+        self._products += columns.T @ padded
+        self._norms += np.square(targets).sum(axis=0)
+
+    def named(self) -> dict[str, Array]:
+        """Return the sums by name."""
+        products = np.ascontiguousarray(self._products[:, : self._n_targets])
+        return {"refit_gram": self._gram, "refit_products": products, "target_norms": self._norms}
+
+
+def refit_bytes(m: int, T: int, n_problems: int, block_rows: int, row_bytes: int, threads: int, n_blocks: int) -> int:
+    """Bytes of the final pass in a process that holds blocks, beside what the selection holds.
+
+    Parameters
+    ----------
+    m : int
+        Most centres of a problem.
+    T : int
+        Encoded target columns, of all problems together.
+    n_problems : int
+        Factor sets.
+    block_rows, row_bytes : int
+        Rows of the largest block, and bytes of a row of X as stored.
+    threads : int
+        Width of the tile pool.
+    n_blocks : int
+        Blocks of the process.
+    """
+    # Packed triangles and products: of the blocks that run or wait to be summed, and one a level of the tree.
+    sums = n_problems * 4 * (m + 1) * (m + 2) + 8 * max(T, 2 * n_problems) * (m + 2)
+    in_flight = 2 * threads + 1 + ceil(log2(max(n_blocks, 1))) + 1
+    # As read, as present rows only, and the raw targets, row numbers and weights likewise.
+    rows = 2 * block_rows * (row_bytes + 8 * max(1, T if n_problems == 1 else 1) + 24)
+    # Scaled features, kernel columns in the run's dtype, and [1 K] in float64; targets of a tile; the tile's product
+    # as a square and packed.
+    tile = TILE_ROWS * (2 * row_bytes + 8 * (2 * (m + 2) + 4 * T)) + 12 * (m + 2) ** 2
+    preconditioners = n_problems * 8 * (m + 1) ** 2
+    return sums * in_flight + threads * (rows + tile) + 2 * preconditioners
+
+
+def refit_driver_bytes(m: int, T: int, n_problems: int) -> int:
+    """Bytes of the driver while it factors the sums: those of all problems, and squares of the one at hand."""
+    return n_problems * (4 * (m + 1) * (m + 2) + 2 * 8 * (m + 1) ** 2 + 8 * T * (m + 1)) + 6 * 8 * (m + 1) ** 2

@@ -1,0 +1,457 @@
+"""One block of one run: what it holds, and how messages change it.
+
+A block knows nothing of workers, versions or logs; `distkern.scheduler.blocks.block_registry` keeps those. It loads
+its rows once, then follows the run's messages; all that it holds can be rebuilt by applying the same messages again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.kernels import Kernel, width_count
+from distkern.numerics.row_draws import row_uniforms
+from distkern.storage import ReadReport
+from distkern.storage.arrays.source import BlockSource
+
+from ..protocol.answers import Answer, Labels, LoadAnswer, ProblemAnswer
+from ..protocol.candidates import Candidates, rows_and_widths
+from ..protocol.messages import Begin, Columns, FetchRows, Load, LookaheadStep, ProblemStep, Step
+from ..protocol.problems import Folds, folds_of
+from ..rows.block_reading import (
+    HOLDOUT_STREAM,
+    BlockRows,
+    read_block,
+    require_unchanged,
+    row_statistics,
+    selecting_rows,
+)
+from ..rows.problem_rows import ProblemRows, Strip, joined, rows_of_problem
+from ..runtime.spillable_matrix import MemoryBudget, RowMatrix
+from ..runtime.timings import DRAW, PROJECTION, UPDATE, busy
+from . import lookahead_tiles
+from . import pool_tiles as tiles
+from .loo_rows import JudgedRows
+from .pool_tiles import SLAB, ProblemState, Subtraction, Tile, TileData
+
+
+@dataclass(frozen=True)
+class PreparedStep:
+    """A step with its arrays in the run's dtype and its candidates in kernel space, shared by all blocks."""
+
+    problems: tuple[ProblemStep | LookaheadStep | None, ...]
+    candidates: tuple[Candidates | None, ...]
+    subtractions: tuple[Subtraction | None, ...]
+
+
+def prepare_columns(columns: Columns | None, begin: Begin, kernel: Kernel, n_rows: int) -> Candidates | None:
+    """Map candidates to kernel space, padded with zero rows to a multiple of the batch width."""
+    if columns is None:
+        return None
+    return Candidates.prepare(
+        columns.rows,
+        columns.features,
+        n_rows=n_rows,
+        scaling=begin.scaling,
+        kernel=kernel,
+        dtype=np.dtype(begin.dtype),
+        width=-(-len(columns.rows) // begin.batch) * begin.batch,
+    )
+
+
+def prepare_step(step: Step, begin: Begin, n_rows: int, *, with_candidates: bool = True) -> PreparedStep:
+    """Cast and scale once what every tile needs; the data has `n_rows` rows."""
+    dtype = np.dtype(begin.dtype)
+    problems = tuple(None if p is None else _cast(p, dtype) for p in step.problems)
+    candidates = tuple(
+        None if p is None or not with_candidates else prepare_columns(p.columns, begin, problem.kernel, n_rows)
+        for p, problem in zip(step.problems, begin.problems, strict=True)
+    )
+    subtractions = tuple(Subtraction.of(p.append, p.project) if isinstance(p, ProblemStep) else None for p in problems)
+    return PreparedStep(problems, candidates, subtractions)
+
+
+def _cast(step: ProblemStep | LookaheadStep, dtype: np.dtype[Any]) -> ProblemStep | LookaheadStep:
+    if dtype == np.float64:
+        return step
+    changes: dict[str, Any] = {}
+    for part in ("append", "eliminate", "project", "form", "judge", "trial", "commit"):
+        message = getattr(step, part, None)
+        if message is not None:
+            arrays = {
+                f.name: value.astype(dtype)
+                for f in fields(message)
+                if isinstance(value := getattr(message, f.name), np.ndarray) and value.dtype == np.float64
+            }
+            changes[part] = replace(message, **arrays)
+    return replace(step, **changes)
+
+
+class Block:
+    """State of one block.
+
+    Parameters
+    ----------
+    source : BlockSource
+        Where the rows come from.
+    number : int
+        Block number.
+    with_features : bool
+        Whether this process computes kernel columns; without, they are handed in (`factors="driver"`).
+    with_factors : bool
+        Whether this process holds Q and E; without, it answers queries for kernel columns only.
+    budget : MemoryBudget, optional
+        What the blocks of a run may keep in memory here; everything if not given.
+    checksum : int, optional
+        Of what the block read when the run was young; it must read the same again.
+    """
+
+    def __init__(
+        self,
+        source: BlockSource,
+        number: int,
+        *,
+        with_features: bool = True,
+        with_factors: bool = True,
+        budget: MemoryBudget | None = None,
+        checksum: int | None = None,
+    ) -> None:
+        self.number = number
+        self.checksum = checksum
+        self._budget = MemoryBudget() if budget is None else budget
+        self._scratch = self._budget.scratch()
+        self.source = source
+        self.with_features = with_features
+        self._with_factors = with_factors
+        self.data = TileData(np.empty(0, dtype=np.int64), None, None, None)
+        self.begin: Begin | None = None
+        self.views: list[ProblemRows] = []
+        self.problems: list[ProblemState] = []
+        self._features: RowMatrix | None = None
+        self._targets: NDArray[Any] = np.empty(0)
+        self._labels: Labels | None = None
+        self._all_rows: LoadAnswer | None = None
+        self._n_fit = 0
+        self._keeps_targets = False
+        self._bytes_read = 0
+        self._report = ReadReport()
+
+    def load(self, message: Load, take: Callable[[int], BlockRows] | None = None) -> None:
+        """Read the block, keep the rows that select, and separate the held-out ones among them.
+
+        Parameters
+        ----------
+        message : Load
+            What is asked for.
+        take : callable, optional
+            Gives the rows of a block that were read ahead.
+        """
+        self._keeps_targets = message.folds is not None
+        first = self.source.boundaries[self.number]
+        if take is None:
+            take = partial(
+                read_block, self.source, classification=message.classification, with_features=self.with_features
+            )
+        rows, features, targets, weights, self._bytes_read, checksum, self._report = take(self.number)
+        require_unchanged(self.source, self.number, self.checksum, checksum)
+        self.checksum = checksum
+        present = np.ones(len(rows), dtype=bool) if weights is None else weights > 0
+        held = np.zeros(len(rows), dtype=bool)
+        if message.holdout > 0:
+            held = row_uniforms(message.seed, HOLDOUT_STREAM, first, len(rows)) < message.holdout
+        self._labels = self._all_rows = None
+        if message.selection_rows:
+            selecting = selecting_rows(message, present, first, self.source.n_rows)
+            self._all_rows = row_statistics(
+                message,
+                rows,
+                features,
+                targets,
+                weights,
+                labels=Labels.of(targets, weights) if message.classification else None,
+                n_fit=int(np.count_nonzero(present)),
+                n_held=int(np.count_nonzero(selecting & held)),
+                bytes_read=self._bytes_read,
+            )
+            present = selecting
+        fit_rows, held_rows = np.flatnonzero(present & ~held), np.flatnonzero(present & held)
+        self._n_fit = len(fit_rows)
+        if message.classification:
+            # A class whose rows are all held out still is a class.
+            mass = np.where(held, 0.0, 1.0 if weights is None else weights)
+            self._labels = Labels.count(targets[present], mass[present])
+        order = np.concatenate([fit_rows, held_rows])
+        if len(order) != len(rows) or len(held_rows):
+            rows, targets = rows[order], targets[order]
+            features = None if features is None else features[order]
+            weights = None if weights is None else weights[order]
+        if weights is not None:
+            weights = weights.astype(np.float64)
+            weights[self._n_fit :] = 1.0
+        kept = None
+        if features is not None:
+            kept = self._matrix(len(rows), features.shape[1], features.dtype, "features")
+            kept.fill(features)
+        self.data = TileData(rows, weights, None if weights is None else np.sqrt(weights), kept)
+        self._features = kept
+        self._targets = targets
+
+    def load_answer(self, message: Load) -> Answer:
+        """Statistics of the rows that were read."""
+        fit = slice(0, self._n_fit)
+        loaded = row_statistics(
+            message if self._all_rows is None else replace(message, sample_rows=0),
+            self.data.rows[fit],
+            None if self._features is None else self._features.whole()[fit],
+            self._targets[fit],
+            None if self.data.weights is None else self.data.weights[fit],
+            labels=self._labels,
+            n_fit=self._n_fit,
+            n_held=len(self.data.rows) - self._n_fit,
+            bytes_read=self._bytes_read,
+        )
+        checksums = {} if self.checksum is None else {self.number: self.checksum}
+        folds = [] if message.folds is None else self._fold_statistics(message, message.folds)
+        found = replace(loaded, all_rows=self._all_rows, checksums=checksums, folds=folds)
+        return Answer(load=found, report=self._report)
+
+    def _fold_statistics(self, message: Load, folds: Folds) -> list[LoadAnswer]:
+        """Statistics of the training rows of every fold."""
+        numbers = self.data.rows[: self._n_fit]
+        weights = None if self.data.weights is None else self.data.weights[: self._n_fit]
+        fold_of = folds_of(folds, numbers)
+        found = []
+        for fold in range(folds.count):
+            rows = np.flatnonzero(fold_of == fold)
+            own = None if weights is None else weights[rows]
+            found.append(
+                row_statistics(
+                    replace(message, sample_rows=0),
+                    numbers[rows],
+                    # Only their number is wanted of the features.
+                    np.empty((len(rows), 0)),
+                    self._targets[rows],
+                    own,
+                    labels=Labels.of(self._targets[rows], own) if message.classification else None,
+                    n_fit=len(rows),
+                    n_held=0,
+                    bytes_read=0,
+                )
+            )
+        return found
+
+    def start(self, message: Begin) -> None:
+        """Allocate the arrays of every problem and set E = Y, Q = 1 (both times the root weights)."""
+        self.begin = message
+        self._all_rows = None
+        are_codes = self.source.classes is not None
+        codes = None if message.classes is None else class_codes(self._targets, message.classes, are_codes)
+        self.views = [
+            rows_of_problem(problem, self.data, self._features, self._n_fit, codes) for problem in message.problems
+        ]
+        if not self._with_factors:
+            return
+        encoded = encode_targets(self._targets, message.classes, are_codes)
+        if not self._keeps_targets:
+            self._targets = np.empty(0)
+        self.problems = [self._begin_problem(message, view, encoded) for view in self.views]
+
+    def _begin_problem(self, message: Begin, view: ProblemRows, encoded: NDArray[np.float64]) -> ProblemState:
+        dtype = np.dtype(message.dtype)
+        problem, data = view.problem, view.data
+        n, n_targets, n_widths = len(data.rows), len(problem.columns), width_count(problem.kernel)
+        residual = np.zeros((n, max(n_targets, 2)), dtype=dtype)
+        targets = encoded[:, list(problem.columns)]
+        targets = targets if view.positions is None else targets[view.positions]
+        labels = targets[:, 0] > 0 if n_targets == 1 else targets.argmax(axis=1)
+        targets = targets - problem.target_means
+        if data.roots is not None:
+            targets *= data.roots[:, None]
+        residual[:, :n_targets] = targets
+        state = ProblemState(
+            work=self._matrix(n, message.panel + message.batch, dtype, "work"),
+            pool=self._matrix(n, message.pool, dtype, "pool"),
+            residual=residual,
+            taken=np.zeros(n_widths * n, dtype=bool),
+            n_widths=n_widths,
+        )
+        self._widen(state, 1)
+        for tile in view.tiles if message.intercept else ():
+            roots = np.ones(tile.stop - tile.start) if data.roots is None else data.roots[tile.rows]
+            state.slabs[0].put_columns(tile.rows, 0, roots[None].astype(dtype))
+        if message.judged:
+            share = 1 / problem.weight_sum if message.intercept else 0.0
+            state.judged = JudgedRows(labels, data.weights, data.roots, 1.0 - share)
+        return state
+
+    def _matrix(self, rows: int, width: int, dtype: np.dtype[Any], role: str) -> RowMatrix:
+        return RowMatrix(rows, width, dtype, self._budget, self._scratch, role)
+
+    def _widen(self, state: ProblemState, columns: int) -> None:
+        """Make room in Q."""
+        assert self.begin is not None
+        while len(state.slabs) * SLAB < columns:
+            width = min(SLAB, self.begin.columns - len(state.slabs) * SLAB)
+            state.slabs.append(self._matrix(len(state.residual), width, state.work.dtype, "slab"))
+
+    def prefetch(self, problem: int, strip: Strip) -> None:
+        """Have the rows of a strip read ahead where they are in scratch."""
+        rows, features = joined(strip), self.views[problem].data.features
+        if self.problems:
+            self.problems[problem].prefetch(rows)
+        if features is not None:
+            features.prefetch(rows.rows)
+
+    def start_answer(self, problem: int, strip: Strip) -> ProblemAnswer:
+        """Target norms and first draw of a strip."""
+        tile = joined(strip)
+        if not self._with_factors or tile.held_out:
+            return ProblemAnswer()
+        view, state = self.views[problem], self.problems[problem]
+        residual = state.residual[tile.start : tile.stop, : len(view.problem.columns)]
+        norms = np.square(residual, dtype=np.float64).sum(axis=0)
+        draw = view.problem.draw
+        drawn = None if draw is None else tiles.draw(view.data, state, tile, draw, self.source.n_rows)
+        return ProblemAnswer({"target_norms": norms}, drawn)
+
+    def prepare(self, step: PreparedStep) -> None:
+        """Make room in Q and mark drawn and released rows, before the tiles run."""
+        for view, state, op in zip(self.views, self.problems, step.problems, strict=True):
+            if op is None:
+                continue
+            if isinstance(op, LookaheadStep):
+                if op.commit is not None:
+                    self._grow(state, op.commit.start + len(op.commit.keep))
+                    self._mark(view, state, op.commit.rows, True)
+                continue
+            if op.append is not None:
+                self._grow(state, op.append.start + op.append.combine.shape[1])
+            if op.columns is not None:
+                self._mark(view, state, op.columns.rows, True)
+                self._mark(view, state, op.columns.released, False)
+
+    def _mark(self, view: ProblemRows, state: ProblemState, candidates: NDArray[np.int64], taken: bool) -> None:
+        own = view.data.rows[: view.n_fit]
+        if len(candidates) and len(own):
+            rows, widths = rows_and_widths(candidates, self.source.n_rows)
+            where = np.minimum(np.searchsorted(own, rows), len(own) - 1)
+            here = own[where] == rows
+            state.taken_by_width[widths[here], where[here]] = taken
+
+    def _grow(self, state: ProblemState, columns: int) -> None:
+        state.validation = {}
+        self._widen(state, columns)
+        state.n_columns = columns
+
+    def step(self, step: PreparedStep, problem: int, tile: Tile, handed_in: list[NDArray[Any] | None] | None) -> None:
+        """Apply a problem's part of a prepared step to a tile; `handed_in` holds kernel columns computed elsewhere."""
+        assert self.begin is not None
+        op, state, data = step.problems[problem], self.problems[problem], self.views[problem].data
+        candidates, columns = step.candidates[problem], None if handed_in is None else handed_in[problem]
+        if isinstance(op, LookaheadStep):
+            with busy(UPDATE):
+                lookahead_tiles.apply(data, state, tile, op, self.begin, candidates, columns)
+        elif op is not None:
+            if op.append is not None or op.eliminate is not None or op.project is not None:
+                with busy(UPDATE):
+                    tiles.finish(state, tile, op, step.subtractions[problem], self.begin.panel)
+            if op.form is not None or op.columns is not None:
+                with busy(UPDATE):
+                    tiles.compute(data, state, tile, op, self.begin, candidates, columns)
+
+    def run_strip(
+        self,
+        step: PreparedStep,
+        problem: int,
+        strip: Strip,
+        handed_in: list[NDArray[Any] | None] | None,
+        *,
+        fresh: bool,
+    ) -> ProblemAnswer:
+        """Apply a problem's part of a step to the tiles of a strip, if it is `fresh`, and answer for all of them."""
+        answer = ProblemAnswer()
+        for tile in strip:
+            if fresh:
+                self.step(step, problem, tile, handed_in)
+            with busy(PROJECTION):
+                answer = answer.merge(self._tile_answer(step, problem, tile))
+        rows, op = joined(strip), step.problems[problem]
+        if not rows.held_out and isinstance(op, ProblemStep) and op.draw is not None:
+            data, state = self.views[problem].data, self.problems[problem]
+            with busy(DRAW):
+                answer.drawn = tiles.draw(data, state, rows, op.draw, self.source.n_rows)
+        return answer
+
+    def _tile_answer(self, step: PreparedStep, problem: int, tile: Tile) -> ProblemAnswer:
+        assert self.begin is not None
+        op, state, view = step.problems[problem], self.problems[problem], self.views[problem]
+        n_targets = len(view.problem.columns)
+        if op is None:
+            return ProblemAnswer()
+        if isinstance(op, LookaheadStep):
+            return lookahead_tiles.answer(view.data, state, tile, op, n_targets)
+        return tiles.answer(state, tile, op, self.begin, n_targets)
+
+    def kept_rows(self) -> tuple[TileData, NDArray[Any]]:
+        """Return all rows that the block keeps, and their targets, with `Load.folds`."""
+        assert self._keeps_targets
+        return self.data, self._targets
+
+    def columns(self, message: tuple[Columns | None, ...]) -> list[NDArray[Any] | None]:
+        """Kernel columns of each problem over the whole block (`KernelColumns`)."""
+        assert self.begin is not None
+        result: list[NDArray[Any] | None] = []
+        for view, columns in zip(self.views, message, strict=True):
+            candidates = prepare_columns(columns, self.begin, view.problem.kernel, self.source.n_rows)
+            if candidates is None:
+                result.append(None)
+                continue
+            centers = candidates.features
+            out = np.empty((len(view.data.rows), len(centers)), dtype=centers.dtype)
+            for tile in view.tiles:
+                out[tile.rows] = tiles.kernel_columns(view.data, tile, self.begin, candidates).T
+            result.append(out)
+        return result
+
+    def fetch(self, message: FetchRows) -> dict[int, NDArray[Any]]:
+        """Raw features of those of the rows that this block trains on (`FetchRows`)."""
+        assert self._features is not None
+        own = self.data.rows[: self._n_fit]
+        where = np.searchsorted(own, message.rows)
+        return {
+            int(row): self._features.borrow(slice(i, i + 1))[0].copy()
+            for row, i in zip(message.rows, where.tolist(), strict=True)
+            if i < len(own) and own[i] == row
+        }
+
+
+def class_codes(targets: NDArray[Any], classes: NDArray[Any], are_codes: bool) -> NDArray[np.int64]:
+    """Position of each label among the sorted classes, shape (n,); `are_codes` where targets are that already."""
+    return np.asarray(targets if are_codes else np.searchsorted(classes, targets), dtype=np.int64)
+
+
+def encode_targets(targets: NDArray[Any], classes: NDArray[Any] | None, are_codes: bool) -> NDArray[np.float64]:
+    """Targets as columns: values for regression, +-1 a class for classification (one column for two classes).
+
+    Parameters
+    ----------
+    targets : array, shape (n,) or (n, T)
+        Values, labels, or codes into `classes`.
+    classes : array, shape (n_classes,), or None
+        Sorted labels; None for regression.
+    are_codes : bool
+        Whether `targets` already are codes.
+    """
+    if classes is None:
+        return (targets if targets.ndim == 2 else targets[:, None]).astype(np.float64)
+    codes = class_codes(targets, classes, are_codes)
+    if len(classes) == 2:
+        return np.where(codes == 1, 1.0, -1.0)[:, None]
+    encoded = np.full((len(codes), len(classes)), -1.0)
+    encoded[np.arange(len(codes)), codes] = 1.0
+    return encoded

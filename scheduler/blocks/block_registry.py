@@ -1,0 +1,245 @@
+"""What a process remembers of the runs it works for: blocks with a version, behind a fence.
+
+State is keyed by (worker address, run), since one process may host several workers, and within it by block. A block
+at version v has seen v messages and its hash names which. A task carries a token (incarnation, placement epoch):
+a lower one is refused, a higher one makes the worker drop the blocks it shall not keep. A message task never
+loads or replays; it refuses what is not at the right version, and the driver sends catch-up tasks.
+
+Out of scope: where blocks go and when (`distkern.scheduler.execution.dask_executor`), what messages mean (`block`,
+`tiles`).
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from distkern.storage.arrays.source import BlockSource
+
+from ..protocol.answers import Answer
+from ..protocol.messages import GENESIS, Message, Query, canonical, chain, digest
+from ..runtime.spillable_matrix import MemoryBudget
+from ..runtime.timings import Costs, MemoryProbe
+from ..runtime.tree_reducer import Node
+from . import message_handler as rounds
+from .block import Block
+
+Token = tuple[int, int]
+"""(incarnation of the run, placement epoch)."""
+
+
+@dataclass(frozen=True)
+class Fence:
+    """What every task carries."""
+
+    run_id: str
+    worker: str
+    """Address of the worker the task was sent to."""
+    token: Token
+    keep: tuple[int, ...]
+    """All blocks this worker looks after."""
+    n_blocks: int
+    """Blocks of the run."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A task that did nothing, and why."""
+
+    versions: dict[int, int] = field(default_factory=dict)
+    """Version of each block that is not where it should be; -1 if it is absent or on another chain."""
+    stale: bool = False
+    """The token was lower than one seen before."""
+
+
+@dataclass
+class _Held:
+    block: Block
+    version: int = 0
+    hash: bytes = GENESIS
+
+
+class _RunMemory:
+    """Blocks of one run on one worker."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.token: Token = (-1, -1)
+        self.held: dict[int, _Held] = {}
+        self.budget: MemoryBudget | None = None
+        self.untold = Costs()
+        """Of replays, for the next answer to carry."""
+        self._probe = MemoryProbe()
+
+    def admit(self, fence: Fence) -> bool:
+        """Check the token; a higher one drops the blocks that are not to be kept."""
+        if fence.token < self.token:
+            return False
+        if fence.token > self.token:
+            self.token = fence.token
+            self.held = {b: h for b, h in self.held.items() if b in fence.keep}
+        return True
+
+    def tell(self, worker: str) -> Costs:
+        """Return what is still untold, and the memory now."""
+        told, self.untold = self.untold, Costs()
+        budget = self.budget or MemoryBudget()
+        return told.merge(Costs(memory=self._probe.look(worker, budget.used, budget.spilled)))
+
+    def not_at(self, numbers: Sequence[int], state: bytes, version: int) -> dict[int, int]:
+        """Versions of the blocks that are not in the state named `state` at `version`.
+
+        -1 stands for absent, and for a block that has seen as many messages, but others.
+        """
+        held = {number: self.held.get(number) for number in numbers}
+        return {
+            n: -1 if h is None or h.version == version else h.version
+            for n, h in held.items()
+            if h is None or h.hash != state
+        }
+
+
+_memory: dict[tuple[str, str], _RunMemory] = {}
+_memory_lock = threading.RLock()  # a lease may be collected, and finalised, while it is held
+
+
+def _run_memory(fence: Fence, *, new: bool = False) -> _RunMemory:
+    """Memory of a run; only placing blocks makes one, lest a late task leaves one behind after the run was dropped."""
+    with _memory_lock:
+        if new:
+            return _memory.setdefault((fence.worker, fence.run_id), _RunMemory())
+        return _memory.get((fence.worker, fence.run_id)) or _RunMemory()
+
+
+def place_blocks(
+    fence: Fence,
+    source: BlockSource,
+    numbers: Sequence[int],
+    with_factors: bool = True,
+    budget: MemoryBudget | None = None,
+    checksums: Mapping[int, int] | None = None,
+) -> Refusal | None:
+    """Create blocks at version 0; those that are already held in any state are replaced.
+
+    All blocks of a run share the budget of those that were placed first. What a block reads must have its
+    checksum, where one is given.
+    """
+    known = checksums or {}
+    memory = _run_memory(fence, new=True)
+    with memory.lock:
+        if not memory.admit(fence):
+            return Refusal(stale=True)
+        memory.budget = memory.budget or budget
+        for number in numbers:
+            memory.held.pop(number, None)
+            block = Block(source, number, with_factors=with_factors, budget=memory.budget, checksum=known.get(number))
+            memory.held[number] = _Held(block)
+    return None
+
+
+def run_message(
+    fence: Fence, numbers: Sequence[int], version: int, previous: bytes, message: Message
+) -> dict[Node, Answer] | Refusal:
+    """Apply message number `version` of the log, whose prefix hashes to `previous`, and answer for `numbers`.
+
+    A block that has the message already answers again without a change. An exception inside an effect drops the
+    blocks it may have torn.
+    """
+    message = canonical(message)
+    after = chain(previous, digest(message))
+    memory = _run_memory(fence)
+    with memory.lock:
+        if not memory.admit(fence):
+            return Refusal(stale=True)
+        wrong: dict[int, int] = {}
+        fresh: list[int] = []
+        for number in numbers:
+            held = memory.held.get(number)
+            if held is not None and held.version == version and held.hash == previous:
+                fresh.append(number)
+            elif held is None or not (held.version == version + 1 and held.hash == after):
+                wrong[number] = -1 if held is None or held.version == version else held.version
+        if wrong:
+            return Refusal(versions=wrong)
+        try:
+            nodes = rounds.apply_message(
+                [memory.held[n].block for n in numbers], message, frozenset(fresh), fence.n_blocks
+            )
+        except BaseException:
+            for number in fresh:
+                del memory.held[number]
+            raise
+        for number in fresh:
+            memory.held[number].version = version + 1
+            memory.held[number].hash = after
+        if nodes:
+            first = next(iter(nodes.values()))
+            first.costs = first.costs.merge(memory.tell(fence.worker))
+        return nodes
+
+
+def replay_messages(
+    fence: Fence, numbers: Sequence[int], version: int, previous: bytes, messages: Sequence[Message]
+) -> Refusal | None:
+    """Apply the effects of log messages ``version:version + len(messages)`` to blocks at `version`."""
+    messages = [canonical(message) for message in messages]
+    after = previous
+    for message in messages:
+        after = chain(after, digest(message))
+    memory = _run_memory(fence)
+    with memory.lock:
+        if not memory.admit(fence):
+            return Refusal(stale=True)
+        wrong = memory.not_at(numbers, previous, version)
+        if wrong:
+            return Refusal(versions=wrong)
+        try:
+            took = rounds.replay([memory.held[n].block for n in numbers], messages)
+            memory.untold = memory.untold.merge(took)
+        except BaseException:
+            for number in numbers:
+                del memory.held[number]
+            raise
+        for number in numbers:
+            memory.held[number].version = version + len(messages)
+            memory.held[number].hash = after
+    return None
+
+
+def answer_query(fence: Fence, numbers: Sequence[int], version: int, at: bytes, query: Query) -> Answer | Refusal:
+    """Answer a question at the state named `at`, after `version` messages."""
+    query = canonical(query)
+    memory = _run_memory(fence)
+    with memory.lock:
+        if not memory.admit(fence):
+            return Refusal(stale=True)
+        wrong = memory.not_at(numbers, at, version)
+        if wrong:
+            return Refusal(versions=wrong)
+        answer = rounds.ask([memory.held[n].block for n in numbers], query)
+        answer.costs = answer.costs.merge(memory.tell(fence.worker))
+        return answer
+
+
+def drop_run(worker: str, run_id: str, incarnation: int | None = None) -> None:
+    """Forget a run on a worker, unless a driver newer than `incarnation` uses it."""
+    with _memory_lock:
+        memory = _memory.get((worker, run_id))
+        if memory is not None and incarnation is not None and memory.token[0] > incarnation:
+            return
+        _memory.pop((worker, run_id), None)
+
+
+def held_runs() -> list[tuple[str, str]]:
+    """(worker, run) pairs this process remembers."""
+    with _memory_lock:
+        return list(_memory)
+
+
+class Lease:
+    """Kept by dask as a task's result; when dask lets go of it, the run's memory on the worker is freed."""
+
+    def __init__(self, worker: str, run_id: str, incarnation: int) -> None:
+        weakref.finalize(self, drop_run, worker, run_id, incarnation)

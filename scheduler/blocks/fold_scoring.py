@@ -1,0 +1,68 @@
+"""One block's share of a cross-validation's errors: models on the rows of the fold that they have not seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.models.kernel_model import KernelModel
+from distkern.probability.decisions import decide
+
+from ..protocol.answers import Answer, ProblemAnswer
+from ..protocol.messages import Begin, FoldModel, Score
+from ..protocol.problems import folds_of
+from ..rows.problem_rows import SelectedFeatures, cut_tiles
+from ..runtime.threads import workspace
+from .block import Block, class_codes, encode_targets
+
+
+def score(block: Block, message: Score) -> Answer:
+    """Errors of every model on its fold's rows of one block.
+
+    Parameters
+    ----------
+    block : Block
+        Was loaded with folds, and holds features; its state is not touched.
+    message : Score
+        The models.
+
+    Returns
+    -------
+    Answer
+        A `ProblemAnswer` a model: ``error``, the weight of the wrong labels or the weighted squared error, and
+        ``weight``, the weight of the rows.
+    """
+    begin, are_codes = block.begin, block.source.classes is not None
+    assert begin is not None
+    data, targets = block.kept_rows()
+    codes = None if begin.classes is None else class_codes(targets, begin.classes, are_codes)
+    expected = encode_targets(targets, None, False) if codes is None else codes
+    answer = Answer()
+    for model in message.models:
+        chosen = np.flatnonzero(folds_of(model.fold.folds, data.rows) == model.fold.fold)
+        error, weight = 0.0, 0.0
+        prepared = _model(model, begin).prepare()
+        assert data.features is not None
+        features = SelectedFeatures(data.features, chosen)
+        for tile in cut_tiles(len(chosen), 0):
+            rows = chosen[tile.rows]
+            outputs = prepared.evaluate(features.borrow(tile.rows), scratch=workspace.array)
+            weights = np.ones(len(rows)) if data.weights is None else data.weights[rows]
+            error += float(weights @ _losses(outputs, expected[rows], begin, model.multiclass))
+            weight += float(weights.sum())
+        answer.problems.append(ProblemAnswer({"error": np.array([error]), "weight": np.array([weight])}))
+    return answer
+
+
+def _model(model: FoldModel, begin: Begin) -> KernelModel:
+    return KernelModel(model.kernel, begin.scaling, model.features, model.coef, model.intercept, begin.dtype)
+
+
+def _losses(outputs: NDArray[np.float64], expected: NDArray[Any], begin: Begin, multiclass: str) -> NDArray[np.float64]:
+    """Loss of each row: 0 or 1 for labels, else the squared error summed over targets."""
+    if begin.classes is None:
+        losses: NDArray[np.float64] = np.square(outputs - expected).sum(axis=1)
+        return losses
+    return np.asarray(decide(outputs, len(begin.classes), multiclass) != expected, dtype=np.float64)

@@ -1,0 +1,406 @@
+"""What a step does to one row tile, and what the tile answers.
+
+Everything is row-local given the message, so tiles of a block run in any order on any thread. Shapes of the
+products depend on the message and the tile only, never on which candidates are real: short batches are padded
+with zero columns, and nothing is ever one column wide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.numerics.row_draws import Shortlist, race_keys, residual_keys, uniforms_for_rows
+
+from ..protocol.answers import Drawn, ProblemAnswer
+from ..protocol.candidates import Candidates, drawable
+from ..protocol.messages import Append, Begin, ProblemStep, Project
+from ..protocol.problems import Draw
+from ..runtime.spillable_matrix import RowMatrix
+from ..runtime.threads import workspace
+from ..runtime.timings import DRAW, KERNEL_COLUMNS, PROJECTION, busy
+from .loo_rows import JudgedRows
+
+SLAB = 256
+"""Columns of Q that are stored, and multiplied, together."""
+
+ELIMINATED = 32
+"""Columns of the pool that the panel is taken out of at a time, so that what they lose stays in cache."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Rows ``start:stop`` of a block, all of one kind."""
+
+    start: int
+    stop: int
+    held_out: bool
+    """Rows that only follow the path; they enter no sum but the validation error."""
+
+    @property
+    def rows(self) -> slice:
+        """Rows of the block."""
+        return slice(self.start, self.stop)
+
+
+@dataclass
+class ProblemState:
+    """Arrays of one problem on one block; rows that train come first, held-out rows after them."""
+
+    work: RowMatrix
+    """(rows, panel + batch): the formed panel, then the batch of candidates; see `borrow_columns`."""
+    pool: RowMatrix
+    """(rows, B): orthogonalised candidates; see `borrow_columns`."""
+    residual: NDArray[Any]
+    """(rows, max(T, 2)): E, zero-padded to two columns."""
+    taken: NDArray[np.bool_]
+    """(widths x rows,): candidates that must not be drawn, those of one width after those of another."""
+    n_widths: int = 1
+    """Widths that a candidate may have."""
+    slabs: list[RowMatrix] = field(default_factory=list)
+    """Q in slabs of (rows, SLAB) columns, the last one as wide as the path can fill."""
+    n_columns: int = 1
+    """Columns of Q."""
+    judged: JudgedRows | None = None
+    """What counting leave-one-out errors takes, where it is asked for."""
+    validation: dict[int, NDArray[np.float64]] = field(default_factory=dict)
+    """Tile start to squared held-out residual after each step of the last panel."""
+
+    @property
+    def taken_by_width(self) -> NDArray[np.bool_]:
+        """`taken` as (widths, rows), a view."""
+        return self.taken.reshape(self.n_widths, len(self.residual))
+
+    def prefetch(self, tile: Tile) -> None:
+        """Have a tile's rows read ahead."""
+        for matrix in (self.work, self.pool):
+            matrix.prefetch(tile.rows)
+        for slab, columns in zip(self.slabs, slab_slices(self.n_columns), strict=False):
+            slab.prefetch(tile.rows, columns.stop - columns.start)
+
+
+class Features(Protocol):
+    """Raw features of the rows of a problem, a tile at a time."""
+
+    def borrow(self, rows: slice) -> NDArray[Any]:
+        """Return some of the rows, shape (n, d), until this thread borrows again."""
+        ...
+
+    def prefetch(self, rows: slice) -> None:
+        """Have some of the rows read ahead."""
+        ...
+
+
+@dataclass
+class TileData:
+    """What all tiles of a problem on a block read."""
+
+    rows: NDArray[np.int64]
+    """(rows,): global row numbers, ascending within the training and the held-out part."""
+    weights: NDArray[np.float64] | None
+    """(rows,): row weights, None where all are one; one on held-out rows."""
+    roots: NDArray[np.float64] | None
+    """(rows,): their square roots."""
+    features: Features | None
+    """(rows, d): raw features; None where another process computes kernel columns."""
+
+
+@dataclass(frozen=True)
+class Subtraction:
+    """What a step takes from the panel and from the batch, with the products against Q's old columns side by side."""
+
+    coefficients: NDArray[Any]
+    """(columns of Q before the step, w): of the panel's second pass, then of the batch."""
+    n_panel: int
+    """Columns that belong to the panel."""
+
+    @classmethod
+    def of(cls, append: Append | None, project: Project | None) -> Subtraction | None:
+        """Join the coefficients of both, None where there are none."""
+        parts = []
+        correct = None if append is None else append.correct
+        if correct is not None:
+            parts.append(correct)
+        if project is not None:
+            start = len(project.coefficients) if append is None else append.start
+            parts.append(project.coefficients[:start])
+        if not parts:
+            return None
+        return cls(np.concatenate(parts, axis=1), 0 if correct is None else correct.shape[1])
+
+
+def slab_slices(n_columns: int) -> list[slice]:
+    """Column ranges of Q's slabs."""
+    return [slice(start, min(start + SLAB, n_columns)) for start in range(0, n_columns, SLAB)]
+
+
+def borrow_columns(matrix: RowMatrix, tile: Tile) -> NDArray[Any]:
+    """Borrow a tile's part of the work matrix or the pool as (width, rows).
+
+    Both, and the slabs of Q, are kept column after column within a tile: columns are what is picked from them and put
+    into them, and the products of few columns with many are faster in this order.
+    """
+    return matrix.borrow_columns(tile.rows)
+
+
+def keep_columns(matrix: RowMatrix, tile: Tile, columns: NDArray[Any]) -> None:
+    """Give back what `borrow_columns` borrowed."""
+    matrix.give_back(tile.rows, columns.reshape(-1, matrix.shape[1]))
+
+
+def borrow_q(state: ProblemState, tile: Tile, number: int, columns: slice) -> NDArray[Any]:
+    """Borrow the columns of Q that `slab_slices` names for a slab, shape (w, rows)."""
+    return state.slabs[number].borrow_columns(tile.rows, 0, columns.stop - columns.start)
+
+
+def times_q(state: ProblemState, tile: Tile, coefficients: NDArray[Any]) -> NDArray[Any]:
+    """(Q[tile] @ coefficients)' for Q's first columns, shape (w, rows), in a buffer of this thread."""
+    shape = (coefficients.shape[1], tile.stop - tile.start)
+    total = workspace.array("total", shape, coefficients.dtype)
+    product = workspace.array("product", shape, coefficients.dtype)
+    for number, columns in enumerate(slab_slices(len(coefficients))):
+        q = borrow_q(state, tile, number, columns)
+        np.matmul(coefficients[columns].T, q, out=product if number else total)
+        if number:
+            np.add(total, product, out=total)
+    return total
+
+
+def products_with_q(state: ProblemState, tile: Tile, columns: NDArray[Any]) -> NDArray[np.float64]:
+    """Products of columns, shape (w, rows), with Q on a tile, shape (w, m + 1)."""
+    products = workspace.array("cross", (len(columns), state.n_columns), columns.dtype)
+    for number, part in enumerate(slab_slices(state.n_columns)):
+        q = borrow_q(state, tile, number, part)
+        np.matmul(columns, q.T, out=products[:, part])
+    return products.astype(np.float64)
+
+
+def finish(state: ProblemState, tile: Tile, step: ProblemStep, subtraction: Subtraction | None, panel: int) -> None:
+    """Append the formed panel to Q, take it out of the pool, update E and project the batch into the pool."""
+    append, project = step.append, step.project
+    work = borrow_columns(state.work, tile)
+    formed, batch = work[:panel], work[panel:]
+    product = None
+    if subtraction is not None:
+        with busy(PROJECTION):
+            product = times_q(state, tile, subtraction.coefficients)
+    new = None
+    if append is not None:
+        new = workspace.array("new", (append.combine.shape[1], work.shape[1]), work.dtype)
+        np.matmul(append.combine.T, formed, out=new)
+        if append.correct is not None:
+            assert product is not None
+            np.subtract(new, product[: len(new)], out=new)
+        store_columns(state, tile, append.start, new)
+        _update_residual(state, tile, append, new)
+    if step.eliminate is None and project is None:
+        return
+    pool = borrow_columns(state.pool, tile)
+    if step.eliminate is not None:
+        for start in range(0, len(pool), ELIMINATED):
+            part = pool[start : start + ELIMINATED]
+            lost = workspace.array("lost", part.shape, pool.dtype)
+            np.matmul(step.eliminate.multipliers[:, start : start + ELIMINATED].T, formed, out=lost)
+            np.subtract(part, lost, out=part)
+    if project is not None:
+        assert subtraction is not None
+        assert product is not None
+        np.subtract(batch, product[subtraction.n_panel :], out=batch)
+        if new is not None:
+            against_new = workspace.array("product", batch.shape, batch.dtype)
+            np.matmul(project.coefficients[len(subtraction.coefficients) :].T, new, out=against_new)
+            np.subtract(batch, against_new, out=batch)
+        pool[project.slots] = batch[: len(project.slots)]
+        keep_columns(state.work, tile, work)
+    keep_columns(state.pool, tile, pool)
+
+
+def store_columns(state: ProblemState, tile: Tile, start: int, new: NDArray[Any]) -> None:
+    """Write columns, shape (k, rows), into Q from column `start` on."""
+    done = 0
+    while done < len(new):
+        number, column = divmod(start + done, SLAB)
+        count = min(state.slabs[number].shape[1] - column, len(new) - done)
+        state.slabs[number].put_columns(tile.rows, column, new[done : done + count])
+        done += count
+
+
+def _update_residual(state: ProblemState, tile: Tile, message: Append, new: NDArray[Any]) -> None:
+    residual = state.residual[tile.rows, : message.steps.shape[1]]
+    if not tile.held_out:
+        residual -= new.T @ message.steps
+        if state.judged is not None and message.inverse is not None:
+            state.judged.lower_shares(tile.rows, new, message.inverse)
+        return
+    squares = np.empty(len(new))
+    for j in range(len(new)):
+        residual -= np.outer(new[j], message.steps[j])
+        squares[j] = np.square(residual, dtype=np.float64).sum()
+    state.validation[tile.start] = squares
+
+
+def compute(
+    data: TileData,
+    state: ProblemState,
+    tile: Tile,
+    step: ProblemStep,
+    begin: Begin,
+    candidates: Candidates | None,
+    handed_in: NDArray[Any] | None,
+) -> None:
+    """Form a panel from the pool and put the batch of kernel columns beside it.
+
+    Parameters
+    ----------
+    candidates : Candidates or None
+        None where `handed_in` holds their columns.
+    handed_in : array, shape (rows of the block, batch), or None
+        Kernel columns computed elsewhere.
+    """
+    panel = begin.panel
+    work = state.work.blank(tile.rows).reshape(state.work.shape[1], -1)
+    if step.form is not None:
+        pool = borrow_columns(state.pool, tile)
+        np.matmul(step.form.combine.T, pool[step.form.slots], out=work[:panel])
+    else:
+        work[:panel] = 0.0
+    if step.columns is None:
+        work[panel:] = 0.0
+    elif handed_in is not None:
+        work[panel:] = handed_in[tile.rows].T
+    else:
+        assert candidates is not None
+        work[panel:] = kernel_columns(data, tile, begin, candidates)
+    keep_columns(state.work, tile, work)
+
+
+def kernel_columns(data: TileData, tile: Tile, begin: Begin, candidates: Candidates) -> NDArray[Any]:
+    """Kernel columns of a batch on a tile, shape (batch, rows), in a buffer of this thread."""
+    assert data.features is not None
+    roots = None if data.roots is None else data.roots[tile.rows]
+    features, rows = data.features.borrow(tile.rows), data.rows[tile.rows]
+    return columns_of(features, rows, roots, begin, candidates)
+
+
+def columns_of(
+    raw: NDArray[Any],
+    rows: NDArray[np.int64],
+    roots: NDArray[np.float64] | None,
+    begin: Begin,
+    candidates: Candidates,
+) -> NDArray[Any]:
+    """Kernel columns on some rows, times the root weights, shape (w, n), in a buffer of this thread.
+
+    A few centres by many rows are much faster than the other way round.
+
+    Parameters
+    ----------
+    raw : array, shape (n, d)
+        Raw features.
+    rows : array, shape (n,)
+        Ascending global row numbers.
+    roots : array, shape (n,), or None
+        Root weights.
+    begin : Begin
+        For scaling and epsilon.
+    candidates : Candidates
+        The centres.
+    """
+    with busy(KERNEL_COLUMNS):
+        return _columns_of(raw, rows, roots, begin, candidates)
+
+
+def _columns_of(
+    raw: NDArray[Any],
+    rows: NDArray[np.int64],
+    roots: NDArray[np.float64] | None,
+    begin: Begin,
+    candidates: Candidates,
+) -> NDArray[Any]:
+    centers, own_rows = candidates.features, candidates.rows
+    dtype = centers.dtype
+    X = begin.scaling.apply(raw, dtype, out=workspace.array("features", raw.shape, dtype))
+    columns = workspace.array("kernel", (len(centers), len(X)), dtype)
+    candidates.kernel.columns(centers, X, out=columns)
+    n = len(own_rows)
+    where = np.searchsorted(rows, own_rows)
+    inside = where < len(rows)
+    own = inside & (rows[np.where(inside, where, 0)] == own_rows)
+    if own.any():
+        columns[np.flatnonzero(own), where[own]] = candidates.kernel.diagonal(centers[:n][own]) + begin.epsilon
+    columns[n:] = 0.0
+    if roots is not None:
+        columns *= roots
+    return columns
+
+
+def answer(state: ProblemState, tile: Tile, step: ProblemStep, begin: Begin, n_targets: int) -> ProblemAnswer:
+    """Sums of one tile after the effect of `step`."""
+    rows = tile.rows
+    result = ProblemAnswer()
+    sums = result.sums
+    if tile.held_out:
+        if step.append is not None:
+            sums["validation"] = state.validation[tile.start].copy()
+        return result
+    residual = state.residual[rows]
+    panel = begin.panel
+    if step.form is not None or step.columns is not None:
+        work = borrow_columns(state.work, tile)
+        if step.columns is None:
+            # Without new candidates the batch is empty, and its share of the products would be all zeros.
+            work = work[:panel]
+        formed, batch = work[:panel], work[panel:]
+        sums["cross"] = products_with_q(state, tile, work)
+        sums["gram"] = _float64(formed @ work.T)
+        sums["products"] = _float64((formed @ residual)[:, :n_targets])
+        sums["norms"] = np.einsum("ij,ij->i", batch, batch, dtype=np.float64)
+    elif step.project is not None:
+        batch = borrow_columns(state.work, tile)[panel:]
+        sums["pool_gram"] = _float64((batch @ borrow_columns(state.pool, tile).T).T)
+        sums["pool_products"] = _float64((batch @ residual)[:, :n_targets])
+    if step.judge is not None and state.judged is not None:
+        pool, judge = borrow_columns(state.pool, tile), step.judge
+        with busy(DRAW):
+            counts = state.judged.misclassified(rows, pool, residual, judge.slots, judge.steps, judge.inverse)
+        sums["misclassified"] = counts
+    if step.refresh:
+        pool = borrow_columns(state.pool, tile)
+        sums["all_gram"] = _float64(pool @ pool.T)
+        sums["all_products"] = _float64((pool @ residual)[:, :n_targets])
+    return result
+
+
+def draw(data: TileData, state: ProblemState, tile: Tile, message: Draw, n_rows: int) -> Drawn:
+    """Shortlists of what is worth being a candidate; the data has `n_rows` rows."""
+    rows = tile.rows
+    numbers = data.rows[rows]
+    squares = np.square(state.residual[rows], dtype=np.float64).sum(axis=1)
+    weights = np.ones(len(numbers)) if data.weights is None else data.weights[rows]
+    norms = np.sqrt(squares / weights)
+    largest = float(norms.max(initial=0.0))
+    taken, names, where = state.taken_by_width[:, rows], numbers, None
+    free = ~taken[0]
+    if len(taken) > 1:
+        names, where = drawable(taken, numbers, n_rows)
+        norms, squares, weights = norms[where], squares[where], weights[where]
+        free = np.ones(len(names), dtype=bool)
+    top = Shortlist.top(np.where(free, residual_keys(norms), np.inf), names, norms, message.n_top)
+    race = Shortlist.empty()
+    if message.n_race:
+        uniforms = uniforms_for_rows(message.seed, message.round, numbers)
+        uniforms = uniforms if where is None else uniforms[where]
+        keys = race_keys(uniforms, np.where(free, squares if message.by_residual else weights, 0.0))
+        race = Shortlist.top(keys, names, norms, message.n_race)
+    named = np.union1d(top.rows, race.rows)
+    features = None
+    if data.features is not None:
+        features = data.features.borrow(rows)[np.searchsorted(numbers, named % n_rows)]
+    return Drawn(top, race, named, features, (message.n_top, message.n_race), largest)
+
+
+def _float64(array: NDArray[Any]) -> NDArray[np.float64]:
+    return np.ascontiguousarray(array, dtype=np.float64)

@@ -1,0 +1,1 @@
+"""Clients, clusters and their workers: how they start, what they have, whether they answer."""

@@ -1,0 +1,113 @@
+"""Workers on machines that can be logged in to by ssh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from distkern.errors import ClusterError
+
+from .clients import TlsFiles, require_address
+from .optional_imports import required
+from .worker_settings import WorkerSize, hold_memory, worker_settings
+
+
+@contextmanager
+def ssh_client(
+    size: WorkerSize,
+    hosts: list[str],
+    *,
+    user: str | None = None,
+    port: int | None = None,
+    key: str | None = None,
+    known_hosts: str | None = None,
+    python: str | None = None,
+    local_directory: str | None = None,
+    host: str | None = None,
+    tls: TlsFiles | None = None,
+) -> Iterator[Any]:
+    """Start workers on other machines, and end them with the context; the scheduler lives in this process.
+
+    Parameters
+    ----------
+    size : WorkerSize
+        Worker processes in all, spread evenly over the machines, and what each may take.
+    hosts : list of str
+        Names or addresses of the machines.
+    user, port, key, known_hosts : optional
+        How to log in; otherwise as ``~/.ssh/config`` says. Nobody is asked for a password.
+    python : str, optional
+        Python of the workers; that of this process, by its path.
+    local_directory : str, optional
+        Where workers keep scratch files.
+    host : str, optional
+        Address of this machine that the workers can reach; dask's guess by default.
+    tls : TlsFiles, optional
+        Certificates, which the workers must find at the same paths.
+
+    Yields
+    ------
+    distributed.Client
+
+    Raises
+    ------
+    ClusterError
+        asyncssh is missing, a machine does not let us in, or its worker does not start.
+    """
+    asyncssh = required("asyncssh", kind="ssh", extra="ssh")
+    require_address(host)
+    import dask
+    from distributed import Client, Scheduler, SpecCluster
+    from distributed.deploy.ssh import Worker
+
+    login = {"username": user, "port": port, "client_keys": key, "known_hosts": known_hosts}
+    protocol: dict[str, Any] = {} if tls is None else {"protocol": "tls://"}
+    process = {"nthreads": size.threads, "memory_limit": size.limit, **protocol}
+    if local_directory is not None:
+        process["local_directory"] = local_directory
+    workers = {
+        number: {
+            "cls": Worker,
+            "options": {
+                "address": machine,
+                "connect_options": {name: value for name, value in login.items() if value is not None},
+                "kwargs": {**process, "name": f"{machine}-{number}"},
+                "remote_python": python,
+            },
+        }
+        for number, machine in zip(range(size.workers), _in_turn(hosts), strict=False)
+    }
+    security = None if tls is None else tls.security()
+    listen = {} if host is None else {"host": host}
+    scheduler = {
+        "cls": Scheduler,
+        "options": {**listen, **protocol, "dashboard_address": f"{host or ''}:0", "security": security},
+    }
+    # Workers take over the whole configuration of this process, so the paths of certificates go with it.
+    with dask.config.set({**worker_settings(), **({} if tls is None else tls.settings())}):
+        try:
+            cluster = SpecCluster(workers, scheduler, security=security, name="ssh")
+        except (OSError, asyncssh.Error, RuntimeError, ValueError) as error:
+            raise _not_started(hosts, error) from error
+        except Exception as error:
+            # dask has no class of its own for a worker that does not start.
+            if type(error) is not Exception:
+                raise
+            raise _not_started(hosts, error) from error
+        with cluster, Client(cluster, set_as_default=False) as client:
+            hold_memory(client, size.memory)
+            yield client
+
+
+def _in_turn(hosts: list[str]) -> Iterator[str]:
+    while True:
+        yield from hosts
+
+
+def _not_started(hosts: list[str], error: Exception) -> ClusterError:
+    return ClusterError(
+        f"workers did not start on {', '.join(hosts)}: {type(error).__name__}: {error}; try to log in with ssh, run "
+        "python there, and look at user, port, key, known_hosts and python under [cluster.ssh]",
+        kind="no-workers",
+    )

@@ -1,0 +1,443 @@
+"""The page ``/distkern`` of dask's dashboard: runs side by side, their curves, and where their time and memory go.
+
+Runs in the scheduler's process, and is the only module that imports bokeh. A session draws from the board's figures
+twice a second, and only what has changed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from bokeh.layouts import column, row
+from bokeh.models import (
+    AdaptiveTicker,
+    CheckboxButtonGroup,
+    ColumnDataSource,
+    CustomJSTickFormatter,
+    Div,
+    FactorRange,
+    HoverTool,
+    NumeralTickFormatter,
+)
+from bokeh.plotting import figure
+
+from .colours import PHASE_COLOURS, TASK_COLOURS
+from .page_text import OVERVIEW_STYLE, incident_text, incidents, overview, run_names, short_names, shown_phase
+
+if TYPE_CHECKING:
+    from .scheduler_plugin import RunBoard, ShownRun
+
+ROUTE = "/distkern"
+
+REFRESH_MILLISECONDS = 500
+
+RUN_COLOURS = ("#3b6fb6", "#e07b39", "#3f9b6c", "#b0497f", "#7a5cc0", "#9a7d0a", "#c0392b", "#2c7a7b")
+
+MOST_POINTS = 800
+"""Points of a curve; longer paths are thinned out."""
+
+MOST_WORKERS = 12
+"""Workers whose memory is drawn, of each run."""
+
+FIRST_SHOWN = 2
+"""Runs that a new session shows, beside those that are going on."""
+
+CURVES = (
+    ("gcv", "GCV", "log"),
+    ("lambda_", "lambda", "log"),
+    ("residual_max", "largest residual", "log"),
+    ("validation", "validation error", "log"),
+    ("seconds", "seconds", "linear"),
+)
+"""Figure of a round, title, and scale of the axis."""
+
+MARKS = {
+    "WorkerLost": ("x", "#7b241c", "worker lost"),
+    "BlocksReplayed": ("circle", "#9d2c00", "blocks replayed"),
+    "StorageRetried": ("triangle", "#b7950b", "reads retried"),
+    "RunResumed": ("diamond", "#2471a3", "resumed"),
+}
+"""Incident to shape, colour and name."""
+
+_BYTES = """
+const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+let size = tick, unit = 0;
+while (Math.abs(size) >= 1024 && unit < units.length - 1) { size /= 1024; unit += 1; }
+return size.toFixed(size < 10 && unit ? 1 : 0) + " " + units[unit];
+"""
+
+
+def draw(board: RunBoard, extra: dict[str, Any], doc: Any) -> None:
+    """Fill a document for one session.
+
+    Parameters
+    ----------
+    board : RunBoard
+        The runs.
+    extra : dict
+        What dask's templates want to know: the pages of the navigation bar.
+    doc : bokeh.document.Document
+        Empty.
+    """
+    page = Page(board)
+    page.update()
+    doc.title = "Dask: distkern"
+    doc.add_root(page.root)
+    try:
+        from distributed.dashboard.components.scheduler import BOKEH_THEME, env
+
+        template = env.get_template("simple.html")
+    except Exception:  # the page is as good without dask's frame
+        template = None
+    if template is not None:
+        doc.template, doc.theme = template, BOKEH_THEME
+        doc.template_variables.update(extra)
+    doc.add_periodic_callback(page.update, REFRESH_MILLISECONDS)
+
+
+class Page:
+    """What one session shows.
+
+    Parameters
+    ----------
+    board : RunBoard
+        The runs.
+    """
+
+    def __init__(self, board: RunBoard) -> None:
+        self._board = board
+        self._drawn: tuple[Any, ...] = ()
+        self._listed: list[str] = []
+        self._chosen: set[str] = set()
+        self._colours: dict[str, str] = {}
+        self._palette = itertools.cycle(RUN_COLOURS)
+        self._overview = Div(sizing_mode="stretch_width", stylesheets=[OVERVIEW_STYLE])
+        self._incidents = Div(sizing_mode="stretch_width", stylesheets=[OVERVIEW_STYLE])
+        self._choice = CheckboxButtonGroup(labels=[], active=[], margin=(4, 12, 4, 12))
+        self._choice.on_change("active", self._choose)
+        self._curves = {name: _Curve(title, scale) for name, title, scale in CURVES}
+        self._time = _Bars("where the threads' time goes", PHASE_COLOURS, share=True)
+        self._messages = _Bars(
+            "seconds in exchanges, by message (colours of the task stream)", TASK_COLOURS, share=False
+        )
+        self._memory = _Memory()
+        self._laid_out: list[list[Any]] = []
+        self.root = column(self._overview, sizing_mode="stretch_width", margin=(0, 8, 8, 8))
+
+    def update(self) -> None:
+        """Redraw what has changed; figures that follow the clock change every time while a run goes on."""
+        runs = list(self._board.runs.values())
+        self._list(runs)
+        shown = [run for run in runs if run.key in self._chosen]
+        names = run_names(runs)
+        self._overview.text = overview(runs, names, self._colours, self._board.missing)
+        state = tuple((run.key, run.changed) for run in shown)
+        if state == self._drawn:
+            return
+        self._drawn, short = state, short_names(names)
+        for name, curve in self._curves.items():
+            curve.draw(name, [(run, short[run.key], self._colours[run.key]) for run in shown])
+        self._time.draw([(short[run.key], run.figures.busy) for run in shown])
+        self._messages.draw([(short[run.key], run.figures.exchange_seconds) for run in shown])
+        self._memory.draw([(short[run.key], run.figures.memory) for run in shown])
+        self._incidents.text = incidents(shown, names, self._colours)
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        """Put the plots that have something to show below the overview."""
+        first, second = ("gcv", "lambda_"), ("residual_max", "validation", "seconds")
+        rows = [
+            [self._choice] if len(self._listed) > 1 else [],
+            *([self._curves[name].figure for name in names if self._curves[name].any] for names in (first, second)),
+            [bars.figure for bars in (self._time, self._messages) if bars.any],
+            [self._memory.figure] if self._memory.any else [],
+            [self._incidents] if self._incidents.text else [],
+        ]
+        if rows != self._laid_out:
+            self._laid_out = rows
+            self.root.children = [
+                self._overview,
+                *(row(*plots, sizing_mode="stretch_width") for plots in rows if plots),
+            ]
+
+    def _list(self, runs: Sequence[ShownRun]) -> None:
+        """Offer the runs for choice; new ones are chosen."""
+        keys = [run.key for run in runs]
+        if keys == self._listed:
+            return
+        fresh = [run for run in runs if run.key not in self._listed]
+        if not self._listed:
+            going_on = {run.key for run in runs if run.figures.state != "done"}
+            fresh = [run for run in runs if run.key in going_on | set(keys[-FIRST_SHOWN:])]
+        for run in runs:
+            if run.key not in self._colours:
+                self._colours[run.key] = next(self._palette)
+        self._chosen = (self._chosen | {run.key for run in fresh}) & set(keys)
+        self._listed = keys
+        names = short_names(run_names(runs))
+        self._choice.labels = [names[key] for key in keys]
+        self._choice.active = [number for number, key in enumerate(keys) if key in self._chosen]
+
+    def _choose(self, attribute: str, before: Any, after: list[int]) -> None:
+        del attribute, before
+        self._chosen = {self._listed[number] for number in after if number < len(self._listed)}
+        self.update()
+
+
+class _Curve:
+    """One figure of the rounds of every run, against centres."""
+
+    def __init__(self, title: str, scale: str) -> None:
+        self._scale = scale
+        self.any = False
+        self.figure = figure(
+            title=title,
+            x_axis_label="centres",
+            y_axis_type=scale,
+            height=270,
+            min_width=260,
+            sizing_mode="stretch_width",
+            tools="pan,wheel_zoom,box_zoom,reset,save",
+            active_drag="box_zoom",
+        )
+        _plain(self.figure)
+        self.figure.yaxis.ticker.desired_num_ticks = 4
+        self._lines = ColumnDataSource({"x": [], "y": [], "colour": [], "run": []})
+        self._points = ColumnDataSource({"x": [], "y": [], "colour": [], "run": []})
+        self.figure.multi_line("x", "y", source=self._lines, color="colour", line_width=2, legend_field="run")
+        points = self.figure.scatter("x", "y", source=self._points, color="colour", size=5, alpha=0.0, hover_alpha=1.0)
+        self.figure.add_tools(
+            HoverTool(renderers=[points], tooltips=[("run", "@run"), ("centres", "@x"), (title, "@y{0.0000e+0}")])
+        )
+        self._marks: dict[str, ColumnDataSource] = {}
+        for kind, (shape, colour, name) in MARKS.items():
+            source = self._marks[kind] = ColumnDataSource({"x": [], "y": [], "what": []})
+            drawn = self.figure.scatter(
+                "x", "y", source=source, marker=shape, size=11, line_color=colour, fill_color=None, line_width=2
+            )
+            self.figure.add_tools(HoverTool(renderers=[drawn], tooltips=[(name, "@what")]))
+        self.figure.legend.location = "top_left" if scale == "linear" else "top_right"
+        self.figure.legend.background_fill_alpha = 0.6
+        self.figure.legend.border_line_color = None
+        self.figure.legend.label_text_font_size = "11px"
+
+    def draw(self, name: str, runs: Sequence[tuple[ShownRun, str, str]]) -> None:
+        lines: dict[str, list[Any]] = {"x": [], "y": [], "colour": [], "run": []}
+        points: dict[str, list[Any]] = {"x": [], "y": [], "colour": [], "run": []}
+        marks: dict[str, dict[str, list[Any]]] = {kind: {"x": [], "y": [], "what": []} for kind in MARKS}
+        for run, title, colour in runs:
+            x, y = self._series(run, name)
+            if not x:
+                continue
+            parts: tuple[tuple[str, Any], ...] = (("x", x), ("y", y), ("colour", colour), ("run", title))
+            for key, part in parts:
+                lines[key].append(part)
+                points[key] += part if isinstance(part, list) else [part] * len(x)
+            for mark in run.figures.marks:
+                if mark.kind in marks:
+                    near = min(range(len(x)), key=lambda i: abs(x[i] - mark.n_centers))
+                    for key, value in (("x", x[near]), ("y", y[near]), ("what", incident_text(mark.what))):
+                        marks[mark.kind][key].append(value)
+        self._lines.data, self._points.data = lines, points
+        for kind, data in marks.items():
+            if data["x"] or self._marks[kind].data["x"]:
+                self._marks[kind].data = data
+        self.any = bool(lines["x"])
+        self.figure.legend.visible = len(lines["x"]) > 1
+
+    def _series(self, run: ShownRun, name: str) -> tuple[list[float], list[float]]:
+        """Points of a curve, without those that the axis cannot show."""
+        series = run.figures.series
+        pairs = [
+            (x, y)
+            for x, y in zip(series["n_centers"], series[name], strict=True)
+            if y is not None and y == y and (y > 0 or self._scale == "linear")
+        ]
+        step = -(-len(pairs) // MOST_POINTS) or 1
+        pairs = pairs[::step] if (len(pairs) - 1) % step == 0 else [*pairs[::step], pairs[-1]]
+        return [float(x) for x, _ in pairs], [float(y) for _, y in pairs]
+
+
+class _Bars:
+    """Seconds of every run by what they went to, as one stacked bar a run."""
+
+    def __init__(self, title: str, colours: dict[str, str], *, share: bool) -> None:
+        self._colours = dict(colours)
+        self._share = share
+        self.any = False
+        self._palette = itertools.cycle(RUN_COLOURS)
+        self._parts = ColumnDataSource(_empty_bars())
+        self.figure = figure(
+            title=title,
+            y_range=FactorRange(),
+            height=150,
+            min_width=320,
+            sizing_mode="stretch_width",
+            tools="save",
+        )
+        _plain(self.figure)
+        self.figure.x_range.start = 0
+        if share:
+            self.figure.x_range.end = 1
+            self.figure.xaxis.formatter = NumeralTickFormatter(format="0 %")
+        else:
+            self.figure.xaxis.axis_label = "seconds"
+        self.figure.ygrid.visible = False
+        bars = self.figure.hbar(
+            y="run",
+            left="left",
+            right="right",
+            height=0.7,
+            color="colour",
+            line_color="white",
+            line_width=0.5,
+            source=self._parts,
+            legend_field="what",
+        )
+        self.figure.add_tools(
+            HoverTool(renderers=[bars], tooltips=[("run", "@run"), ("@what", "@seconds{0.00} s (@share{0.0 %})")])
+        )
+        legend = self.figure.legend[0]
+        self.figure.add_layout(legend, "below")
+        legend.orientation, legend.ncols, legend.location = "horizontal", 6, "left"
+        legend.border_line_color = None
+        legend.label_text_font_size = "11px"
+        legend.glyph_width = legend.glyph_height = 12
+        legend.spacing, legend.padding = 2, 2
+
+    def draw(self, runs: Sequence[tuple[str, dict[str, float]]]) -> None:
+        data = _empty_bars()
+        for name, seconds in runs:
+            total, left = sum(seconds.values()) or 1.0, 0.0
+            for what in sorted(seconds, key=self._order):
+                right = left + (seconds[what] / total if self._share else seconds[what])
+                values = (
+                    name,
+                    shown_phase(what),
+                    self._colour(what),
+                    left,
+                    right,
+                    seconds[what],
+                    seconds[what] / total,
+                )
+                for column_name, value in zip(data, values, strict=True):
+                    data[column_name].append(value)
+                left = right
+        self.figure.y_range.factors = [name for name, _ in reversed(runs)]
+        self.figure.height = 150 + 34 * max(0, len(runs) - 1)
+        self._parts.data = data
+        self.any = bool(data["run"])
+
+    def _order(self, what: str) -> tuple[int, str]:
+        known = list(PHASE_COLOURS)
+        return (known.index(what) if what in known else len(known), what)
+
+    def _colour(self, what: str) -> str:
+        if what not in self._colours:
+            self._colours[what] = next(self._palette)
+        return self._colours[what]
+
+
+def _empty_bars() -> dict[str, list[Any]]:
+    return {name: [] for name in ("run", "what", "colour", "left", "right", "seconds", "share")}
+
+
+class _Memory:
+    """Resident set of each worker against its plan, with what it holds in memory and in scratch."""
+
+    KINDS = (("resident", "#b9c7dc", 0.8), ("cache", "#3b6fb6", 0.4), ("scratch", "#f28e2b", 0.16))
+
+    def __init__(self) -> None:
+        self.any = False
+        self._source = ColumnDataSource({name: [] for name in ("worker", "planned", *(k for k, _, _ in self.KINDS))})
+        self.figure = figure(
+            title="memory of the workers",
+            y_range=FactorRange(),
+            height=150,
+            min_width=320,
+            sizing_mode="stretch_width",
+            tools="save",
+        )
+        _plain(self.figure)
+        self.figure.x_range.start = 0
+        self.figure.ygrid.visible = False
+        self.figure.xaxis.formatter = CustomJSTickFormatter(code=_BYTES)
+        self.figure.xaxis.ticker = AdaptiveTicker(base=1024, mantissas=[1, 2, 4, 8, 16, 32, 64, 128, 256, 512])
+        names = {"resident": "resident", "cache": "row matrices in memory", "scratch": "row matrices in scratch"}
+        for kind, colour, height in self.KINDS:
+            self.figure.hbar(
+                y="worker",
+                left=0,
+                right=kind,
+                height=height,
+                color=colour,
+                source=self._source,
+                legend_label=names[kind],
+            )
+        self.figure.scatter(
+            "planned",
+            "worker",
+            source=self._source,
+            marker="dash",
+            angle=90,
+            angle_units="deg",
+            size=24,
+            line_width=3,
+            color="#c0392b",
+            legend_label="planned peak",
+        )
+        self.figure.add_tools(
+            HoverTool(
+                tooltips=[
+                    ("worker", "@worker"),
+                    ("resident", "@resident{0.0 ib}"),
+                    ("in memory", "@cache{0.0 ib}"),
+                    ("in scratch", "@scratch{0.0 ib}"),
+                    ("planned", "@planned{0.0 ib}"),
+                ]
+            )
+        )
+        legend = self.figure.legend[0]
+        self.figure.add_layout(legend, "below")
+        legend.orientation, legend.location = "horizontal", "left"
+        legend.border_line_color = None
+        legend.label_text_font_size = "11px"
+
+    def draw(self, runs: Sequence[tuple[str, dict[str, dict[str, int]]]]) -> None:
+        data: dict[str, list[Any]] = {name: [] for name in self._source.data}
+        several = sum(bool(memory) for _, memory in runs) > 1
+        for name, memory in runs:
+            largest = sorted(memory, key=lambda worker: -memory[worker].get("resident", 0))[:MOST_WORKERS]
+            for worker in sorted(largest):
+                data["worker"].append(_short(worker) if not several else f"{name}: {_short(worker)}")
+                data["planned"].append(memory[worker].get("planned") or float("nan"))
+                for kind, _, _ in self.KINDS:
+                    data[kind].append(memory[worker].get(kind, 0))
+        self.figure.y_range.factors = list(dict.fromkeys(reversed(data["worker"])))
+        self.figure.height = 110 + 26 * max(2, len(data["worker"]))
+        self.any = bool(data["worker"])
+        self._source.data = data
+
+
+def _short(worker: str) -> str:
+    return worker.split("://")[-1]
+
+
+def _plain(plot: Any) -> None:
+    """The looks that all plots share."""
+    plot.toolbar.autohide = True
+    plot.toolbar.logo = None
+    plot.title.text_font_size = "13px"
+    plot.title.text_color = "#33415c"
+    plot.outline_line_color = None
+    for axis in itertools.chain(plot.xaxis, plot.yaxis):
+        axis.axis_line_color = "#c5cdd8"
+        axis.major_tick_line_color = "#c5cdd8"
+        axis.minor_tick_line_color = None
+        axis.major_label_text_color = "#51607a"
+        axis.axis_label_text_color = "#51607a"
+        axis.axis_label_text_font_style = "normal"
+    for grid in itertools.chain(plot.xgrid, plot.ygrid):
+        grid.grid_line_color = "#eceff4"

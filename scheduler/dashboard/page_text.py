@@ -1,0 +1,220 @@
+"""The words and figures of the page ``/distkern``, as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from time import localtime, strftime, time
+from typing import TYPE_CHECKING, Any
+
+from distkern.monitoring.run_state import OVER
+
+if TYPE_CHECKING:
+    from .scheduler_plugin import ShownRun
+
+SILENT_SECONDS = 30.0
+"""A run that has not been heard of for so long is marked."""
+
+MOST_INCIDENTS = 12
+"""Incidents that are listed, of all runs together."""
+
+LONGEST_NAME = 28
+"""Characters of a run's name in plots and on buttons."""
+
+OVERVIEW_STYLE = """
+:host, .bk-clearfix { width: 100%; }
+.empty { color: #51607a; font-size: 15px; padding: 24px 12px; }
+.runs { display: flex; flex-wrap: wrap; gap: 12px; padding: 8px 4px; font-family: inherit; }
+.run { flex: 1 1 430px; max-width: 860px; border: 1px solid #dde3ea; border-left: 6px solid var(--run);
+       border-radius: 6px; padding: 10px 14px; background: #fff; color: #26324a; }
+.head { display: flex; align-items: baseline; gap: 10px; font-size: 15px; }
+.head b { font-size: 16px; overflow-wrap: anywhere; }
+.state { border-radius: 9px; padding: 1px 9px; font-size: 12px; background: #e8eefb; color: #24488a; }
+.state.done { background: #e4f3ea; color: #1e6b41; }
+.state.cut { background: #fbe6e3; color: #8c2f25; }
+.state.silent { background: #fdf0dc; color: #8a5a00; }
+.shape { color: #66738a; font-size: 12px; margin: 3px 0 8px; }
+.track { height: 7px; border-radius: 4px; background: #edf0f5; overflow: hidden; margin-bottom: 9px; }
+.track div { height: 100%; background: var(--run); }
+.cells { display: grid; grid-template-columns: repeat(auto-fill, minmax(104px, 1fr)); gap: 6px 12px; }
+.cells span { display: block; color: #66738a; font-size: 11px; }
+.cells b { font-size: 15px; font-weight: 600; font-variant-numeric: tabular-nums; }
+.bad b { color: #b03a2e; }
+.missing { color: #8a5a00; background: #fdf6e6; border-radius: 6px; padding: 6px 12px; margin: 6px 4px;
+           font-size: 13px; }
+.incidents { border-collapse: collapse; font-size: 13px; color: #26324a; margin: 4px 10px; }
+.incidents caption { text-align: left; font-size: 13px; font-weight: bold; color: #33415c; padding: 4px 0; }
+.incidents td { padding: 3px 12px 3px 0; border-bottom: 1px solid #eceff4; vertical-align: top; }
+"""
+
+_INCIDENTS = {
+    "WorkerLost": "worker lost",
+    "BlocksReplayed": "blocks rebuilt",
+    "StorageRetried": "reads retried",
+    "RunResumed": "resumed",
+    "WorkerRefused": "worker refused",
+    "WorkersAwaited": "waits for workers",
+}
+
+
+def run_names(runs: Sequence[ShownRun]) -> dict[str, str]:
+    """Names that tell runs apart: the title, and a number where several have the same, in the order of their start."""
+    names: dict[str, str] = {}
+    for run in runs:
+        alike = [other for other in runs if other.title == run.title]
+        number = alike.index(run) + 1
+        names[run.key] = run.title if len(alike) == 1 else f"{run.title} #{number}"
+    return names
+
+
+def short_names(names: Mapping[str, str]) -> dict[str, str]:
+    """Names for plots and buttons, whose room is small: the middle of long ones left out, and still told apart."""
+    short: dict[str, str] = {}
+    for key, name in names.items():
+        cut = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME // 2 - 1]}…{name[-LONGEST_NAME // 2 :]}"
+        again = sum(other == cut or other.startswith(f"{cut} #") for other in short.values())
+        short[key] = f"{cut} #{again + 1}" if again else cut
+    return short
+
+
+def overview(
+    runs: Sequence[ShownRun], names: Mapping[str, str], colours: Mapping[str, str], missing: Iterable[str]
+) -> str:
+    """Return a card a run, the newest first."""
+    text = "".join(f'<div class="missing">Not shown here: {escape(what)}</div>' for what in missing)
+    if not runs:
+        return text + '<div class="empty">No training of distkern has run on this cluster yet.</div>'
+    cards = (_card(run, names[run.key], colours[run.key]) for run in reversed(runs))
+    return f'{text}<div class="runs">{"".join(cards)}</div>'
+
+
+def incidents(runs: Sequence[ShownRun], names: Mapping[str, str], colours: Mapping[str, str]) -> str:
+    """Return a table of what befell the runs, the latest first."""
+    rows = sorted(
+        ((mark.timestamp, run, mark) for run in runs for mark in run.figures.marks),
+        key=lambda entry: -entry[0],
+    )
+    if not rows:
+        return ""
+    shown = "".join(
+        f'<tr><td>{strftime("%H:%M:%S", localtime(when))}</td><td style="color:{colours[run.key]}">'
+        f"{escape(names[run.key])}</td><td>{_INCIDENTS.get(mark.kind, mark.kind)}</td>"
+        f"<td>{escape(incident_text(mark.what))}</td><td>at {mark.n_centers} centres</td></tr>"
+        for when, run, mark in rows[:MOST_INCIDENTS]
+    )
+    more = "" if len(rows) <= MOST_INCIDENTS else f" (the last {MOST_INCIDENTS} of {len(rows)})"
+    return f'<table class="incidents"><caption>incidents{more}</caption>{shown}</table>'
+
+
+def shown_phase(name: str) -> str:
+    """Return a phase, or a message, as words."""
+    return name.replace("-", " ")
+
+
+def _card(run: ShownRun, name: str, colour: str) -> str:
+    figures = run.figures
+    limit, done, over = figures.shapes.get("max_centers", 0), figures.state == "done", figures.state in OVER
+    centers = figures.summary.get("n_centers", figures.n_centers)
+    silent = time() - run.heard
+    state, style = (figures.stop_reason or "done", "done") if done else (figures.state, "")
+    if figures.failure is not None:
+        state, style = f"{state}: {figures.failure}", "cut"
+    if not over and silent > SILENT_SECONDS:
+        state, style = f"{state}, silent for {duration(silent)}", "silent"
+    share = 100.0 if done else 100 * figures.n_centers / limit if limit else 0.0
+    last = {key: (values[-1] if values else None) for key, values in figures.series.items()}
+    seconds = figures.seconds if figures.seconds is not None else last["seconds"]
+    cells = [
+        ("centres", f"{centers} of {limit}" if limit else str(centers), ""),
+        ("GCV", digits(figures.summary.get("gcv", last["gcv"])), ""),
+        ("lambda", digits(figures.summary.get("lambda", last["lambda_"])), ""),
+        ("largest residual", digits(last["residual_max"]), ""),
+        ("validation error", digits(last["validation"]), ""),
+        ("centres per second", digits(figures.centers_per_second), ""),
+        ("time", duration(seconds), ""),
+        ("time left, at most", "" if over else duration(figures.seconds_left), ""),
+        ("exchanges", f"{figures.exchanges}", ""),
+        ("searching", duration(figures.search_seconds) if figures.search_exchanges else "", ""),
+        ("read", size(figures.bytes_read) if figures.bytes_read else "", ""),
+        ("workers lost", str(figures.workers_lost or ""), "bad"),
+        ("blocks rebuilt", str(figures.replayed_blocks or ""), "bad"),
+        ("reads retried", str(figures.storage_retries or ""), "bad"),
+        ("resumed", str(figures.resumed or ""), ""),
+    ]
+    grid = "".join(
+        f'<div class="{style_}"><span>{label}</span><b>{escape(text)}</b></div>'
+        for label, text, style_ in cells
+        if text
+    )
+    return (
+        f'<div class="run" style="--run:{colour}"><div class="head"><b>{escape(name)}</b>'
+        f'<span class="state {style}">{escape(state)}</span></div><div class="shape">{_shape(run)}</div>'
+        f'<div class="track"><div style="width:{min(share, 100):.1f}%"></div></div>'
+        f'<div class="cells">{grid}</div></div>'
+    )
+
+
+def _shape(run: ShownRun) -> str:
+    shapes, started = run.figures.shapes, run.figures.started
+    parts = []
+    if shapes:
+        parts.append(f"{shapes.get('n_rows', 0):,} rows x {shapes.get('n_features', 0):,} features")
+        for name, one, many in (
+            ("n_targets", "target", "targets"),
+            ("n_problems", "problem", "problems"),
+            ("n_blocks", "block", "blocks"),
+            ("workers", "worker", "workers"),
+        ):
+            count = shapes.get(name, 1)
+            if count != 1 or name in ("workers", "n_blocks"):
+                parts.append(f"{count:,} {one if count == 1 else many}")
+    if started is not None:
+        parts.append(f"since {strftime('%H:%M:%S', localtime(started))}")
+    return ", ".join(parts) or "reading the rows"
+
+
+def incident_text(what: Mapping[str, Any]) -> str:
+    """Return what befell a run, from the fields of the event."""
+    parts = []
+    for name, value in what.items():
+        if name in ("worker", "reason", "array") and value:
+            parts.append(str(value).split("://")[-1])
+        elif name == "blocks" and value:
+            parts.append(_counted(len(value), "block"))
+        elif name in ("messages", "count", "exchanges") and value:
+            parts.append(_counted(value, "time" if name == "count" else name.removesuffix("s")))
+        elif name == "seconds" and value:
+            parts.append(duration(value))
+    return ", ".join(parts)
+
+
+def _counted(count: int, one: str) -> str:
+    return f"{count} {one}" if count == 1 else f"{count} {one}s"
+
+
+def digits(value: Any) -> str:
+    """Four digits; the largest of several; nothing where there is none."""
+    if isinstance(value, list | tuple):
+        value = max(value, default=None)
+    return "" if value is None or value != value else f"{value:.4g}"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as people say them."""
+    if seconds is None:
+        return ""
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def size(nbytes: float) -> str:
+    """Bytes with a binary unit."""
+    value = float(nbytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
+        value /= 1024
+    return f"{value:.3g} TiB"

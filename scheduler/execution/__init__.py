@@ -1,0 +1,1 @@
+"""Executors: how messages reach blocks in this process or on dask workers."""

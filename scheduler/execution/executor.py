@@ -1,0 +1,149 @@
+"""What the driver needs of an executor, and the serial one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from distkern.errors import DistkernError
+from distkern.storage.arrays.source import BlockSource
+
+from ..blocks import message_handler as rounds
+from ..blocks.block import Block
+from ..blocks.message_handler import HandedIn
+from ..protocol.answers import Answer, merge_answers
+from ..protocol.messages import Message, Query, canonical
+from ..runtime.spillable_matrix import MemoryBudget
+from ..runtime.threads import tile_pool
+from ..runtime.timings import Costs, MemoryProbe
+from ..runtime.tree_reducer import TreeReducer
+
+
+class Executor(Protocol):
+    """Runs messages over all blocks of a run, in order, and answers with their sum."""
+
+    @property
+    def n_workers(self) -> int:
+        """Workers that hold blocks now."""
+        ...
+
+    @property
+    def n_threads(self) -> int:
+        """Threads that may work for a message."""
+        ...
+
+    @property
+    def in_process(self) -> bool:
+        """Whether they are threads of this process."""
+        ...
+
+    def exchange(self, message: Message) -> Answer:
+        """Send the next message of the log and return the sum of the answers."""
+        ...
+
+    def skip(self, message: Message, answer: Answer | None) -> None:
+        """Add a message to the log; blocks take its effect later, and hold what they read against a known answer."""
+        ...
+
+    def query(self, query: Query) -> Answer:
+        """Ask without changing anything."""
+        ...
+
+    def expect(self, checksums: Mapping[int, int]) -> None:
+        """Have blocks refused that read other than these checksums say, wherever they are loaded from now on."""
+        ...
+
+    def peak_rss(self) -> int:
+        """Largest resident set of any worker process so far, in bytes; 0 if blocks live in this process."""
+        ...
+
+    def close(self) -> None:
+        """Free the run's memory."""
+        ...
+
+
+THIS_PROCESS = "this process"
+"""Stands for the address of a worker where there is none."""
+
+
+class SerialExecutor:
+    """All blocks in this process.
+
+    Parameters
+    ----------
+    source : BlockSource
+        Training rows.
+    with_features : bool
+        False where kernel columns are handed in.
+    budget : MemoryBudget, optional
+        What the blocks may keep in memory; everything if not given.
+    """
+
+    n_workers = 1
+    in_process = True
+
+    def __init__(self, source: BlockSource, *, with_features: bool = True, budget: MemoryBudget | None = None) -> None:
+        self._budget = budget = MemoryBudget() if budget is None else budget
+        self._untold, self._probe = Costs(), MemoryProbe()
+        self._blocks = [
+            Block(source, number, with_features=with_features, budget=budget)
+            for number in range(len(source.boundaries) - 1)
+        ]
+        self._skipped: list[Message] = []
+
+    @property
+    def n_threads(self) -> int:
+        """Threads of the tile pool."""
+        return tile_pool()[1]
+
+    def exchange(self, message: Message, handed_in: HandedIn | None = None) -> Answer:
+        """Apply the next message to all blocks and return the sum of the answers."""
+        self._catch_up()
+        numbers = range(len(self._blocks))
+        nodes = rounds.apply_message(self._blocks, canonical(message), numbers, len(numbers), handed_in)
+        answer = total(nodes, len(numbers))
+        answer.costs = answer.costs.merge(self._tell())
+        return answer
+
+    def _tell(self) -> Costs:
+        told, self._untold = self._untold, Costs()
+        return told.merge(Costs(memory=self._probe.look(THIS_PROCESS, self._budget.used, self._budget.spilled)))
+
+    def skip(self, message: Message, answer: Answer | None) -> None:
+        """Remember a message; it takes effect before the next exchange."""
+        self._skipped.append(canonical(message))
+        if answer is not None and answer.load is not None:
+            self.expect(answer.load.checksums)
+
+    def query(self, query: Query) -> Answer:
+        """Ask without changing anything."""
+        self._catch_up()
+        return rounds.ask(self._blocks, canonical(query))
+
+    def _catch_up(self) -> None:
+        if self._skipped:
+            skipped, self._skipped = self._skipped, []
+            self._untold = self._untold.merge(rounds.replay(self._blocks, skipped))
+
+    def expect(self, checksums: Mapping[int, int]) -> None:
+        """Have blocks refused that read other than these checksums say."""
+        for block in self._blocks:
+            block.checksum = checksums.get(block.number, block.checksum)
+
+    def peak_rss(self) -> int:
+        """Return 0: the blocks live in the driver's process."""
+        return 0
+
+    def close(self) -> None:
+        """Free the blocks."""
+        self._blocks = []
+
+
+def total(nodes: dict[tuple[int, int], Answer], n_blocks: int) -> Answer:
+    """Root of the reduction tree of a run."""
+    reducer: TreeReducer[Answer] = TreeReducer(n_blocks, merge_answers)
+    reducer.add_nodes(nodes)
+    try:
+        return reducer.root()
+    except LookupError as error:
+        raise DistkernError(f"blocks are missing from an answer: {error}", kind="internal") from None

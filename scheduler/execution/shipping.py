@@ -1,0 +1,84 @@
+"""Blocks that live in the driver's process, on their way to a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.storage import ReadReport, collect_report, note_report
+from distkern.storage.arrays.source import BlockSource
+
+
+class InlineBlocks:
+    """Rows of a few blocks on their way to a worker, a block source of those."""
+
+    inline = True
+
+    def __init__(self, header: dict[str, Any]) -> None:
+        self.__dict__.update(header)
+        self.pieces: dict[int, tuple[NDArray[Any], NDArray[Any], NDArray[np.float64] | None]] = {}
+        self._reports: dict[int, ReadReport] = {}
+
+    @classmethod
+    def of(cls, source: BlockSource) -> InlineBlocks:
+        """Make an empty shipment with the shapes of `source`."""
+        names = ("n_rows", "n_features", "target_shape", "boundaries", "feature_dtype", "classes", "place")
+        return cls({name: getattr(source, name) for name in names})
+
+    def fingerprint(self) -> None:
+        """Say nothing: what is on its way has no name."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows on board."""
+        return sum(array.nbytes for piece in self.pieces.values() for array in piece if array is not None)
+
+    def add(self, source: BlockSource, block: int) -> None:
+        """Read one block on board."""
+        with collect_report() as self._reports[block]:
+            self.pieces[block] = (
+                source.read_features(block),
+                source.read_targets(block),
+                source.read_weights(block),
+            )
+
+    def read_features(self, block: int) -> NDArray[Any]:
+        """Rows of X; what reading them came to is told with the first."""
+        note_report(self._reports.pop(block, ReadReport()))
+        return np.require(self.pieces[block][0], requirements=["C", "A"])
+
+    def read_targets(self, block: int) -> NDArray[Any]:
+        """Targets."""
+        return np.require(self.pieces[block][1], requirements=["C", "A"])
+
+    def read_weights(self, block: int) -> NDArray[np.float64] | None:
+        """Row weights."""
+        return self.pieces[block][2]
+
+
+def shipments(source: BlockSource, blocks: Sequence[int], most_bytes: int) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """Yield blocks with a source that a worker can read them from, a few at a time where rows must travel.
+
+    Parameters
+    ----------
+    source : BlockSource
+        The rows.
+    blocks : sequence of int
+        Block numbers.
+    most_bytes : int
+        A shipment is sent once it holds more.
+    """
+    if not source.inline:
+        yield tuple(blocks), source
+        return
+    shipment = InlineBlocks.of(source)
+    for block in blocks:
+        shipment.add(source, block)
+        if shipment.nbytes > most_bytes:
+            yield tuple(shipment.pieces), shipment
+            shipment = InlineBlocks.of(source)
+    if shipment.pieces:
+        yield tuple(shipment.pieces), shipment

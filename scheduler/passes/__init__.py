@@ -1,0 +1,1 @@
+"""Methods whose work is pure functions of blocks, summed over a fixed tree."""

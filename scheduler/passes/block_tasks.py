@@ -1,0 +1,274 @@
+"""Pure functions of blocks, on the threads of this process or on the workers of a dask client.
+
+What the one-pass methods need: no state stays with the workers beyond what a later task names, so dask itself runs the
+tasks of a lost worker again. Sums go through the fixed tree of `distkern.scheduler.runtime.tree_reducer`, so they have
+the same bits in both places and for any number of workers.
+"""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Self, TypeVar
+
+from distkern.storage.arrays.source import BlockSource
+
+from ..clusters.futures import fetch, wait_for
+from ..rows.block_reading import BlockRows, read_block
+from ..runtime.read_ahead import is_far, step_aside
+from ..runtime.threads import available_cores, follow_worker, single_threaded_blas
+from ..runtime.tree_reducer import TreeReducer
+
+T = TypeVar("T")
+
+Handle = Any
+"""A result that may not be there yet; an argument of later tasks, and of `result`."""
+
+
+class BlockTasks(ABC):
+    """Runs functions of blocks; a context manager.
+
+    Parameters
+    ----------
+    source : BlockSource
+        Rows.
+    classification : bool
+        Whether targets are labels.
+    """
+
+    def __init__(self, source: BlockSource, classification: bool) -> None:
+        self.source = source
+        self.classification = classification
+        self.n_blocks = len(source.boundaries) - 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    @property
+    @abstractmethod
+    def in_flight(self) -> int:
+        """Blocks worth having under way at a time."""
+
+    @abstractmethod
+    def read(self, block: int) -> Handle:
+        """Read one block; the result is a `BlockRows`, and stays where it was read."""
+
+    @abstractmethod
+    def submit(self, name: str, function: Callable[..., T], *arguments: Any) -> Handle:
+        """Call ``function(*arguments)``; handles among the arguments stand for their results.
+
+        Parameters
+        ----------
+        name : str
+            What the dashboard calls the task.
+        function : callable
+            Importable by the workers, and pure: it may be called again, and must not change its arguments.
+        *arguments
+            Handles, and what can be pickled.
+        """
+
+    @abstractmethod
+    def hold(self, value: T) -> Handle:
+        """Put a value where tasks run once, instead of with every task that takes it."""
+
+    @abstractmethod
+    def wait(self, handle: Handle) -> None:
+        """Wait until a result is there, without fetching it."""
+
+    @abstractmethod
+    def result(self, handle: Handle) -> Any:
+        """Wait for a result and fetch it.
+
+        Raises
+        ------
+        ClusterError
+            No worker comes in time, or workers keep dying.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give up what is under way."""
+
+    def each(
+        self, name: str, function: Callable[..., T], *arguments: Any, blocks: Iterable[int] | None = None
+    ) -> Iterator[T]:
+        """Yield ``function(rows, *arguments)`` of every block, in order, a bounded number of blocks ahead.
+
+        Parameters
+        ----------
+        name, function
+            As for `submit`; `function` takes a `BlockRows` first.
+        *arguments
+            Handles, and what can be pickled.
+        blocks : iterable of int, optional
+            Block numbers; all by default.
+        """
+        flying: deque[Handle] = deque()
+        for block in range(self.n_blocks) if blocks is None else blocks:
+            if len(flying) >= self.in_flight:
+                yield self.result(flying.popleft())
+            flying.append(self.submit(name, function, self.read(block), *arguments))
+        while flying:
+            yield self.result(flying.popleft())
+
+    def reduce(self, name: str, function: Callable[..., T], *arguments: Any, merge: Callable[[T, T], T]) -> T:
+        """Merge ``function(rows, *arguments)`` of all blocks by the fixed tree.
+
+        Parameters
+        ----------
+        name, function
+            As for `submit`; `function` takes a `BlockRows` first.
+        *arguments
+            Handles, and what can be pickled.
+        merge : callable
+            ``merge(left, right)``, pure as well.
+        """
+        merged: TreeReducer[Handle] = TreeReducer(
+            self.n_blocks, lambda left, right: self.submit(f"sum-{name}", merge, left, right)
+        )
+        flying: deque[Handle] = deque()
+        for block in range(self.n_blocks):
+            if len(flying) >= self.in_flight:
+                self.wait(flying.popleft())
+            leaf = self.submit(name, function, self.read(block), *arguments)
+            flying.append(leaf)
+            merged.add(leaf, block)
+        del flying
+        found: T = self.result(merged.root())
+        return found
+
+
+def block_tasks(source: BlockSource, *, classification: bool, client: Any = None) -> BlockTasks:
+    """Return where functions of blocks run: the workers of `client`, or the threads of this process."""
+    if client is None:
+        return LocalTasks(source, classification)
+    return WorkerTasks(source, classification, client)
+
+
+class LocalTasks(BlockTasks):
+    """Runs on threads of this process, in the order of submission."""
+
+    def __init__(self, source: BlockSource, classification: bool) -> None:
+        super().__init__(source, classification)
+        self._threads = available_cores()
+        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="distkern-block")
+        # Reads that wait on a network keep no thread from its work.
+        self._readers = self._pool
+        if is_far(source):
+            self._readers = ThreadPoolExecutor(self.in_flight, thread_name_prefix="distkern-read")
+
+    @property
+    def in_flight(self) -> int:
+        """Blocks worth having under way at a time."""
+        return 2 * self._threads
+
+    def read(self, block: int) -> Handle:
+        """Read one block on a thread."""
+        return self._readers.submit(_call, read_block, (self.source, block, self.classification))
+
+    def submit(self, name: str, function: Callable[..., T], *arguments: Any) -> Handle:
+        """Call a function on a thread; handles among its arguments are older, so it never waits for ever."""
+        return self._pool.submit(_call, function, arguments)
+
+    def hold(self, value: T) -> Handle:
+        """Return the value: it is here already."""
+        return value
+
+    def wait(self, handle: Handle) -> None:
+        """Wait until a result is there."""
+        handle.exception()
+
+    def result(self, handle: Handle) -> Any:
+        """Wait for a result."""
+        return handle.result() if isinstance(handle, Future) else handle
+
+    def close(self) -> None:
+        """Let the threads end."""
+        self._readers.shutdown(cancel_futures=True)
+        self._pool.shutdown(cancel_futures=True)
+
+
+def _call(function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
+    values = [value.result() if isinstance(value, Future) else value for value in arguments]
+    with single_threaded_blas():
+        return function(*values)
+
+
+class WorkerTasks(BlockTasks):
+    """Runs on the workers of a dask client; they read their blocks themselves where they can."""
+
+    def __init__(
+        self, source: BlockSource, classification: bool, client: Any, worker_wait: float | None = None
+    ) -> None:
+        from ..clusters.clients import default_worker_wait
+
+        super().__init__(source, classification)
+        self._client = client
+        self._wait = default_worker_wait() if worker_wait is None else worker_wait
+        self._run = uuid.uuid4().hex[:12]
+        self._count = 0
+        self._held = None if source.inline else self.submit("hold-source", _same, source)
+
+    @property
+    def in_flight(self) -> int:
+        """Blocks worth having under way at a time."""
+        threads: int = sum(self._client.nthreads().values())
+        return 2 * max(1, threads)
+
+    def read(self, block: int) -> Handle:
+        """Read one block on a worker; rows that live here are sent."""
+        if self._held is None:
+            return self.submit("send-block", _same, read_block(self.source, block, self.classification))
+        read = read_aside if is_far(self.source) else read_block
+        return self.submit("read-block", read, self._held, block, self.classification)
+
+    def submit(self, name: str, function: Callable[..., T], *arguments: Any) -> Handle:
+        """Call a function on a worker."""
+        import dask
+
+        self._count += 1
+        key = f"{name}-{self._run}-{self._count}"
+        # A block of rows is some MB; dask's advice about large graphs is for data in graphs.
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
+            return self._client.submit(_call_on_worker, function, *arguments, key=key, pure=False)
+
+    def hold(self, value: T) -> Handle:
+        """Put a value on a worker as a result that dask can make again."""
+        return self.submit("hold", _same, value)
+
+    def wait(self, handle: Handle) -> None:
+        """Wait until a result is there, as long as there are workers."""
+        wait_for(self._client, handle, self._wait)
+
+    def result(self, handle: Handle) -> Any:
+        """Wait for a result and fetch it."""
+        return fetch(self._client, handle, self._wait, "finish a task")
+
+    def close(self) -> None:
+        """Release what workers hold."""
+        self._held = None
+
+
+def read_aside(source: BlockSource, block: int, classification: bool) -> BlockRows:
+    """Read one block in a dask task that leaves its thread to others meanwhile."""
+    step_aside()
+    return read_block(source, block, classification)
+
+
+def _same(value: T) -> T:
+    return value
+
+
+def _call_on_worker(function: Callable[..., T], *arguments: Any) -> T:
+    follow_worker()
+    with single_threaded_blas():
+        return function(*arguments)
+
+
+__all__ = ["BlockRows", "BlockTasks", "Handle", "LocalTasks", "WorkerTasks", "block_tasks"]

@@ -1,0 +1,278 @@
+"""Passes over labelled rows as the linear methods make them: statistics of the classes, and rows read again.
+
+A first pass says which classes there are, checks the rows, and takes their means and scatter where they are asked for.
+Later passes hold every block against what the first one read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import ceil, log2
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.monitoring.events import EventBus
+from distkern.numerics.class_scatter import ClassScatter
+from distkern.numerics.moments import Moments
+from distkern.numerics.scaling import FeatureScaling
+from distkern.storage import ReadReport
+
+from ..protocol.answers import Labels, LoadAnswer
+from ..protocol.messages import Load
+from ..rows.block_reading import require_unchanged, row_statistics
+from ..rows.data_checks import check_rows, distinct_labels, tell_of_reads
+from .block_tasks import BlockRows, BlockTasks, Handle
+
+Array = NDArray[np.float64]
+
+TILE_ROWS = 4096
+"""Rows that are factored at a time, or eight times as many as there are features."""
+
+_LOAD = Load(classification=True, sample_rows=0, seed=0, holdout=0.0)
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What was read, for the summary and for comparison with other passes."""
+
+    bytes_read: int
+    """Bytes."""
+    checksums: dict[int, int]
+    """First row of each block to the checksum of what was read."""
+    report: ReadReport = field(default_factory=ReadReport)
+    """Retries and absent chunks."""
+
+    @classmethod
+    def of(cls, block: BlockRows) -> Reads:
+        """Note one block."""
+        return cls(block.nbytes, {int(block.rows[0]): block.checksum}, block.report)
+
+    def merge(self, other: Reads) -> Reads:
+        """Merge what was read of other blocks."""
+        report = self.report.merge(other.report)
+        return Reads(self.bytes_read + other.bytes_read, self.checksums | other.checksums, report)
+
+
+@dataclass(frozen=True)
+class ClassStatistics:
+    """What the first pass finds."""
+
+    loaded: LoadAnswer
+    """Moments, and the weight of every label."""
+    scatter: ClassScatter | None
+    """Means and scatter of the classes, where they were asked for."""
+    reads: Reads
+    """What was read."""
+
+    def merge(self, other: ClassStatistics) -> ClassStatistics:
+        """Merge the statistics of other rows."""
+        scatter = None
+        if self.scatter is not None and other.scatter is not None:
+            scatter = self.scatter.merge(other.scatter)
+        return ClassStatistics(self.loaded.merge(other.loaded), scatter, self.reads.merge(other.reads))
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """Sorted labels, or codes, of the classes that have a row of weight above 0."""
+        assert self.loaded.labels is not None
+        return self.loaded.labels.values
+
+    @property
+    def moments(self) -> Moments:
+        """Moments of the features."""
+        return self.loaded.features
+
+
+def merge_statistics(left: ClassStatistics, right: ClassStatistics) -> ClassStatistics:
+    """Merge function of the reduction tree."""
+    return left.merge(right)
+
+
+def present_rows(block: BlockRows) -> tuple[NDArray[Any], NDArray[Any], Array | None]:
+    """Return features, targets and weights of the rows with a weight above 0."""
+    assert block.features is not None
+    if block.weights is None:
+        return block.features, block.targets, None
+    present = block.weights > 0
+    weights = block.weights.astype(np.float64)
+    if present.all():
+        return block.features, block.targets, weights
+    return block.features[present], block.targets[present], weights[present]
+
+
+def block_statistics(block: BlockRows, with_scatter: bool) -> ClassStatistics:
+    """Statistics of one block."""
+    n_fit = len(block.rows) if block.weights is None else int(np.count_nonzero(block.weights > 0))
+    loaded = row_statistics(
+        _LOAD,
+        block.rows,
+        block.features,
+        block.targets,
+        block.weights,
+        labels=Labels.of(block.targets, block.weights),
+        n_fit=n_fit,
+        n_held=0,
+        bytes_read=block.nbytes,
+    )
+    return ClassStatistics(loaded, block_scatter(block) if with_scatter else None, Reads.of(block))
+
+
+def block_scatter(block: BlockRows) -> ClassScatter:
+    """Means and scatter of the classes in one block, tile by tile."""
+    features, labels, weights = present_rows(block)
+    n, d = features.shape
+    scatter = ClassScatter.empty(labels, d)
+    step = tile_rows(d)
+    for start in range(0, n, step):
+        part = slice(start, start + step)
+        tile = ClassScatter.of_rows(features[part], labels[part], None if weights is None else weights[part])
+        scatter = scatter.merge(tile)
+    return scatter
+
+
+def tile_rows(n_features: int) -> int:
+    """Rows of a tile: enough of them that merging its factor costs little beside making it."""
+    return max(TILE_ROWS, 8 * n_features)
+
+
+def class_statistics(tasks: BlockTasks, *, with_scatter: bool, any_classes: bool = False) -> ClassStatistics:
+    """Make the first pass, and refuse rows that no classifier can be trained on.
+
+    Parameters
+    ----------
+    tasks : BlockTasks
+        Where blocks are.
+    with_scatter : bool
+        Whether to take means and scatter of the classes.
+    any_classes : bool
+        Whether rows of one class will do.
+
+    Raises
+    ------
+    DataError
+        Too few rows or classes, constant features, a continuous target, or numbers too large or small to be squared.
+    """
+    # Overflow is found in the moments.
+    found = tasks.reduce("class-statistics", block_statistics, with_scatter, merge=merge_statistics)
+    tell_of_reads(found.reads.report, tasks.source, EventBus(()))
+    loaded = replace(found.loaded, labels=None) if any_classes else found.loaded
+    check_rows(loaded, tasks.source, dtype="float64", standardize=True)
+    if tasks.source.classes is None:
+        distinct_labels(found.labels)
+    return found
+
+
+def classes_of(statistics: ClassStatistics, classes: NDArray[Any] | None) -> NDArray[Any]:
+    """Return the sorted labels of the classes that have rows.
+
+    Parameters
+    ----------
+    statistics : ClassStatistics
+        Of the first pass.
+    classes : array, or None
+        What the source's codes stand for.
+    """
+    return statistics.labels if classes is None else classes[statistics.labels]
+
+
+def require_same_rows(tasks: BlockTasks, first: Reads, again: Reads) -> None:
+    """Refuse rows that changed between two passes.
+
+    Raises
+    ------
+    DataError
+        ``changed``.
+    """
+    for number, row in enumerate(tasks.source.boundaries[:-1]):
+        if row in again.checksums:
+            require_unchanged(tasks.source, number, first.checksums.get(row), again.checksums[row])
+
+
+class Reader:
+    """Reads blocks again and again, or keeps them where they were read.
+
+    Parameters
+    ----------
+    tasks : BlockTasks
+        Where blocks are.
+    keep : bool
+        Whether there is room for all of them.
+    """
+
+    def __init__(self, tasks: BlockTasks, keep: bool) -> None:
+        self._tasks = tasks
+        self._kept: dict[int, Handle] | None = {} if keep else None
+        self.passes = 0
+        """Times that all blocks were read."""
+
+    def begin_pass(self) -> None:
+        """Note that all blocks will be asked for."""
+        self.passes += self._kept is None or not self._kept
+
+    def read(self, block: int) -> Handle:
+        """Return the rows of one block."""
+        if self._kept is None:
+            return self._tasks.read(block)
+        if block not in self._kept:
+            self._kept[block] = self._tasks.read(block)
+        return self._kept[block]
+
+
+def encoded(
+    block: BlockRows, labels: NDArray[Any], targets: Array, scaling: FeatureScaling
+) -> tuple[Array, Array, Array | None]:
+    """Return scaled features, targets and weights of the rows of weight above 0.
+
+    Parameters
+    ----------
+    block : BlockRows
+        Rows.
+    labels : array, shape (K,)
+        Sorted labels, or codes.
+    targets : array, shape (K, T)
+        Targets of each class.
+    scaling : FeatureScaling
+        Of the features.
+    """
+    features, own, weights = present_rows(block)
+    X = scaling.apply(features, np.dtype(np.float64))
+    return X, targets[np.searchsorted(labels, own)], weights
+
+
+def statistics_bytes(
+    n_features: int, n_classes: int, block_rows: int, row_bytes: int, threads: int, n_blocks: int
+) -> tuple[int, int]:
+    """Compute the peak bytes of the first pass in a process that holds blocks.
+
+    Parameters
+    ----------
+    n_features : int
+        Features whose scatter is taken; 0 if none is.
+    n_classes : int
+        Classes.
+    block_rows, row_bytes : int
+        Rows of the largest block, and bytes of a row of X as stored.
+    threads : int
+        Blocks that are worked on at a time.
+    n_blocks : int
+        Blocks.
+
+    Returns
+    -------
+    blocks : int
+        Rows that are being read or used.
+    sums : int
+        Factors and means of blocks, and what makes them.
+    """
+    d = n_features
+    # As read, as present rows only, and the raw targets, row numbers and weights likewise.
+    blocks = 2 * threads * block_rows * (2 * row_bytes + 64)
+    # Moments see a whole block in float64, the scatter one tile at a time.
+    moments = 2 * block_rows * d * 8
+    tile = 5 * min(tile_rows(d), block_rows) * (d + 4) * 8
+    partial = 8 * (d * d + n_classes * (d + 2))
+    merging = 3 * 8 * (2 * d + n_classes) * d
+    waiting = 2 * threads + ceil(log2(max(n_blocks, 1))) + 2
+    return blocks, threads * (max(moments, tile) + merging) + waiting * partial

@@ -1,0 +1,211 @@
+"""All rows in this process, for methods whose work is with the whole Gram matrix.
+
+One pass over the blocks gathers the rows of positive weight and the same statistics that the engine loads, so that
+scaling, width and encoding are those of every other method.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.kernels import Kernel
+from distkern.monitoring.events import EventBus
+from distkern.numerics.row_draws import race_keys, uniforms_for_rows
+from distkern.numerics.scaling import FeatureScaling
+from distkern.storage import ReadReport
+
+from ..blocks.block import encode_targets
+from ..planning.memory import Workload
+from ..protocol.answers import Labels, LoadAnswer
+from ..protocol.messages import Load
+from ..rows.block_reading import SELECTION_STREAM, row_statistics
+from ..rows.data_checks import MEDIAN_SAMPLE, check_statistics, encoded_classes, fit_kernel_space, tell_of_reads
+from ..rows.numeric_ranges import feature_names, warn_about_scales
+from ..runtime.threads import map_tiles, single_threaded_blas
+from .block_tasks import BlockRows, BlockTasks
+
+Array = NDArray[np.float64]
+
+SAMPLED_STREAM = SELECTION_STREAM + 1
+"""Stream of the row draws for expansions in a sample of rows."""
+
+GRAM_TILE = 1 << 19
+"""Numbers of a Gram matrix that one thread computes at a time."""
+
+
+@dataclass(frozen=True)
+class DenseJob:
+    """What decides the space of the kernel, for a method that holds all rows."""
+
+    classification: bool
+    """Whether targets are labels."""
+    kernel: str | Kernel
+    """Name, or kernel."""
+    sigma: float | str
+    """Width, or "median"."""
+    standardize: bool
+    """Whether features get unit standard deviation."""
+    seed: int
+    """Key of the row draws."""
+    dtype: str = "float64"
+    """Precision of the arithmetic."""
+    stop: str | None = None
+    """There is no path to stop."""
+
+
+@dataclass(frozen=True)
+class DenseRows:
+    """The rows that train, in the order of the source."""
+
+    rows: NDArray[np.int64]
+    """(n,): row numbers in the source."""
+    raw: NDArray[Any]
+    """(n, d): features as stored."""
+    features: Array
+    """(n, d): in the kernel's space."""
+    targets: Array
+    """(n, T): encoded, not centred."""
+    weights: Array
+    """(n,): row weights, above zero."""
+    classes: NDArray[Any] | None
+    """Sorted labels, None for regression."""
+    kernel: Kernel
+    """With its width."""
+    scaling: FeatureScaling
+    """To the kernel's space."""
+    bytes_read: int
+    """Bytes of the arrays that were read."""
+
+    @property
+    def codes(self) -> NDArray[np.intp]:
+        """Class of each row, shape (n,)."""
+        assert self.classes is not None
+        if len(self.classes) == 2:
+            return (self.targets[:, 0] > 0).astype(np.intp)
+        return np.asarray(self.targets.argmax(axis=1))
+
+    def gram(self, columns: NDArray[np.int64] | None = None) -> Array:
+        """Kernel between all rows and the rows at some positions, all by default; shape (n, m).
+
+        Tiles of rows run beside each other, so bits do not depend on the number of threads.
+        """
+        centers = self.features.copy() if columns is None else self.features[columns]
+        out = np.empty((len(self.features), len(centers)))
+        step = max(1, GRAM_TILE // max(1, len(centers)))
+
+        def fill(start: int) -> None:
+            part = slice(start, start + step)
+            self.kernel.block(self.features[part], centers, out=out[part])
+
+        with single_threaded_blas():
+            for _ in map_tiles(fill, range(0, len(out), step)):
+                pass
+        return out
+
+    def sample(self, count: int, seed: int) -> NDArray[np.int64]:
+        """Positions of `count` rows drawn by weight without replacement, ascending."""
+        keys = race_keys(uniforms_for_rows(seed, SAMPLED_STREAM, self.rows), self.weights)
+        return np.sort(np.argsort(keys, kind="stable")[:count]).astype(np.int64)
+
+
+class _Part(NamedTuple):
+    loaded: LoadAnswer
+    rows: NDArray[np.int64]
+    features: NDArray[Any]
+    targets: NDArray[Any]
+    weights: NDArray[np.float64] | None
+    report: ReadReport
+
+
+def gather_rows(tasks: BlockTasks, job: DenseJob, events: EventBus | None = None) -> DenseRows:
+    """Read all rows into this process.
+
+    Parameters
+    ----------
+    tasks : BlockTasks
+        Reads the blocks.
+    job : DenseJob
+        What decides the kernel's space.
+    events : EventBus, optional
+        Told of reads that were repeated, and of absent chunks.
+
+    Returns
+    -------
+    DenseRows
+
+    Raises
+    ------
+    DataError
+        The rows cannot be trained on.
+    """
+    load = Load(
+        classification=job.classification,
+        sample_rows=MEDIAN_SAMPLE if job.sigma == "median" else 0,
+        seed=job.seed,
+        holdout=0.0,
+    )
+    loaded, report = None, ReadReport()
+    parts: list[_Part] = []
+    with np.errstate(over="ignore", invalid="ignore"):
+        for part in tasks.each("gather-rows", _present, load):
+            loaded = part.loaded if loaded is None else loaded.merge(part.loaded)
+            report = report.merge(part.report)
+            parts.append(part)
+        assert loaded is not None
+        source = tasks.source
+        tell_of_reads(report, source, EventBus(()) if events is None else events)
+        check_statistics(loaded, source, job)
+        classes = encoded_classes(loaded, source, job)
+        scaling, kernel = fit_kernel_space(loaded, job)
+    warn_about_scales(loaded.features, scaling, kernel, feature_names(source))
+    raw = np.concatenate([part.features for part in parts])
+    targets = [encode_targets(part.targets, classes, source.classes is not None) for part in parts]
+    weights = [np.ones(len(part.rows)) if part.weights is None else part.weights for part in parts]
+    return DenseRows(
+        rows=np.concatenate([part.rows for part in parts]),
+        raw=raw,
+        features=scaling.apply(raw, np.dtype(np.float64)),
+        targets=np.concatenate(targets),
+        weights=np.concatenate(weights).astype(np.float64),
+        classes=classes,
+        kernel=kernel,
+        scaling=scaling,
+        bytes_read=loaded.bytes_read,
+    )
+
+
+def _present(block: BlockRows, load: Load) -> _Part:
+    """Rows of positive weight of a block, and their statistics."""
+    rows, features, targets, weights, nbytes, _, report = block
+    assert features is not None
+    labels = Labels.of(targets, weights) if load.classification else None
+    if weights is not None:
+        present = weights > 0
+        rows, features, targets, weights = rows[present], features[present], targets[present], weights[present]
+    with np.errstate(over="ignore", invalid="ignore"):
+        loaded = row_statistics(
+            load, rows, features, targets, weights, labels=labels, n_fit=len(rows), n_held=0, bytes_read=nbytes
+        )
+    return _Part(loaded, rows, features, targets, weights, report)
+
+
+def gathered_bytes(work: Workload) -> int:
+    """Bytes of `DenseRows`, and of the blocks that it is put together from."""
+    row = 2 * work.row_bytes + 8 * work.n_features + 8 * (2 * work.n_targets + work.target_columns) + 48
+    return work.n_rows * row
+
+
+def reading_bytes(work: Workload, in_flight: int) -> int:
+    """Bytes of the blocks that are being read, as read and as present rows only, with their moments' copies."""
+    row = 2 * (work.row_bytes + 8 * work.target_columns + 16) + 16 * work.n_features
+    return in_flight * work.block_rows * row + sample_bytes(work)
+
+
+def sample_bytes(work: Workload) -> int:
+    """Bytes of the median rule: its sample while it is merged, and all distances of pairs in it."""
+    count = min(MEDIAN_SAMPLE, work.n_rows)
+    return 4 * count * work.row_bytes + 40 * count * count // 2

@@ -1,0 +1,413 @@
+"""The driver of kernel recursive least squares: one pass over the rows, in waves of blocks.
+
+Workers look for the rows of a wave that the dictionary so far does not certainly cover; since a row's distance from
+its span only falls, the others need not be asked again. The driver lets the survivors join in the order of rows. Then
+the workers, which still hold the wave's rows, sum over all of them, each in terms of the dictionary at its time,
+while the next wave is read and looked at. Which rows join does not depend on waves, and a block's sums use exactly
+the centres up to its own last row, so that the bits of the model do not depend on workers either.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.errors import BudgetError, DataError, DistkernWarning
+from distkern.kernels import Kernel, make_kernel
+from distkern.kernels.standard import WITH_SIGMA
+from distkern.methods.krls import Dictionary, ReducedSums, Snapshot, reduced_weights
+from distkern.monitoring.events import EventBus
+from distkern.numerics.moments import Moments
+from distkern.numerics.scaling import FeatureScaling
+from distkern.storage import ReadReport
+from distkern.storage.arrays.source import BlockSource
+
+from ..planning.pass_plan import MIB, PassPlan
+from ..protocol.answers import Labels, LoadAnswer
+from ..protocol.messages import Load
+from ..rows.block_reading import require_unchanged
+from ..rows.data_checks import MEDIAN_SAMPLE, check_statistics, encoded_classes, fit_kernel_space, tell_of_reads
+from ..rows.numeric_ranges import feature_names, warn_about_scales
+from ..runtime.threads import single_threaded_blas
+from ..runtime.tree_reducer import TreeReducer
+from ..selectors.pool_selector import overflow
+from ..training.run import peak_rss
+from .block_tasks import BlockTasks, Handle, block_tasks
+from .krls_plan import KRLSPlanner
+from .krls_tasks import (
+    Encoding,
+    Survivors,
+    add_sums,
+    block_statistics,
+    count_labels,
+    find_survivors,
+    merge_statistics,
+    sum_rows,
+)
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class KRLSJob:
+    """Everything that decides the model, apart from the data."""
+
+    classification: bool
+    kernel: str | Kernel
+    sigma: float | str
+    """Width, or "median"."""
+    nu: float
+    """Least delta of a row that joins the dictionary."""
+    max_centers: int | None
+    standardize: bool
+    dtype: str
+    stop: None = None
+    """There is no path to stop."""
+
+    @property
+    def needs_statistics(self) -> bool:
+        """Whether the kernel's space is known only after a pass over all rows."""
+        return self.standardize or self.samples
+
+    @property
+    def samples(self) -> bool:
+        """Whether the width comes from a sample of rows."""
+        return self.sigma == "median" and isinstance(self.kernel, str) and self.kernel in WITH_SIGMA
+
+
+@dataclass(frozen=True)
+class Recursion:
+    """All that later rows need to know of those before them."""
+
+    dictionary: Dictionary
+    sums: ReducedSums
+    classes: NDArray[Any] | None
+    """Sorted labels; None for regression."""
+    n_rows: int
+    """Rows so far, of weight zero or not."""
+    dtype: str
+    """Of the kernel values."""
+
+    def weights(self) -> Array:
+        """Return the weights of k + 1, shape (m, T).
+
+        Raises
+        ------
+        DataError
+            ``overflow``.
+        """
+        if not (np.isfinite(self.sums.gram).all() and np.isfinite(self.sums.products).all()):
+            raise overflow()
+        with single_threaded_blas():
+            solved = reduced_weights(self.dictionary.factor, self.sums)
+        if not np.isfinite(solved).all():
+            raise overflow()
+        return solved
+
+
+@dataclass
+class Figures:
+    """Counts of a training."""
+
+    rounds: int = 0
+    exchanges: int = 0
+    bytes_read: int = 0
+    peak_rss_worker: int = 0
+
+
+def train_krls(
+    job: KRLSJob,
+    source: BlockSource,
+    planner: KRLSPlanner,
+    *,
+    client: Any = None,
+    before: Recursion | None = None,
+    classes: NDArray[Any] | None = None,
+    checked: bool = True,
+) -> tuple[Recursion, dict[str, Any], PassPlan]:
+    """Fit, or go on with, a recursion.
+
+    Parameters
+    ----------
+    job : KRLSJob
+        What to train.
+    source : BlockSource
+        Rows, which follow those of `before`.
+    planner : KRLSPlanner
+        What a number of centres takes.
+    client : distributed.Client, optional
+        Workers; the threads of this process if not given.
+    before : Recursion, optional
+        Rows so far; it stays as it is.
+    classes : array, optional
+        Sorted labels, where they need not be found out.
+    checked : bool
+        Whether rows that say too little are refused, which needs their statistics.
+
+    Returns
+    -------
+    recursion : Recursion
+    summary : dict
+        Counts and peaks.
+    plan : PassPlan
+        For the centres there are now.
+
+    Raises
+    ------
+    DataError
+        The rows cannot be trained on.
+    BudgetError
+        ``memory``: the dictionary outgrows the limit. ``out-of-memory``: less was there than planned for.
+    """
+    started, figures = perf_counter(), Figures()
+    known = 0 if before is None else len(before.dictionary)
+    planner.at(max(known, 1 if job.max_centers is None else min(job.max_centers, known + source.n_rows))).require_fit()
+    try:
+        # Overflow is found in the sums, and in what they came to.
+        with (
+            single_threaded_blas(),
+            np.errstate(over="ignore", invalid="ignore"),
+            block_tasks(source, classification=job.classification, client=client) as tasks,
+        ):
+            recursion = _Training(job, tasks, planner, figures, before, checked).run(classes)
+    except MemoryError as error:
+        raise BudgetError(
+            f"memory ran out ({error or 'no details'}): other processes may hold the rest; free memory, or raise nu so "
+            "that fewer rows join the dictionary",
+            kind="out-of-memory",
+        ) from error
+    plan = planner.at(len(recursion.dictionary))
+    summary = {
+        "n_rows": recursion.n_rows,
+        "n_features": source.n_features,
+        "n_targets": recursion.sums.products.shape[1],
+        "n_centers": len(recursion.dictionary),
+        "rounds": figures.rounds,
+        "exchanges": figures.exchanges,
+        "kernel_columns": len(recursion.dictionary),
+        "passes": planner.passes,
+        "bytes_read": figures.bytes_read,
+        "seconds": perf_counter() - started,
+        "planned_peak_bytes": plan.peak,
+        "peak_rss_driver": peak_rss(),
+        "peak_rss_worker": figures.peak_rss_worker,
+    }
+    return recursion, summary, plan
+
+
+class _Training:
+    """One pass over the blocks of a source, and another one before it where the kernel's space needs it."""
+
+    def __init__(
+        self,
+        job: KRLSJob,
+        tasks: BlockTasks,
+        planner: KRLSPlanner,
+        figures: Figures,
+        before: Recursion | None,
+        checked: bool,
+    ) -> None:
+        self._job = job
+        self._tasks = tasks
+        self._source = tasks.source
+        self._planner = planner
+        self._figures = figures
+        self._before = before
+        self._first_row = 0 if before is None else before.n_rows
+        # Without a pass for statistics, those of the rows to be checked are taken along the way.
+        self._load = Load(job.classification, 0, 0, 0.0) if checked and not job.needs_statistics else None
+        self._loaded: LoadAnswer | None = None
+        self._checksums: dict[int, int] = {}
+        self._report = ReadReport()
+        self._scaling: FeatureScaling | None = None
+        self._kernel: Kernel | None = None
+        self._dictionary: Dictionary | None = None
+
+    def run(self, classes: NDArray[Any] | None) -> Recursion:
+        job, before = self._job, self._before
+        if before is not None:
+            classes = before.classes
+            self._dictionary = before.dictionary.copy(job.nu, self._most(len(before.dictionary)))
+        elif job.needs_statistics:
+            found = self._statistics(classes)
+            classes = encoded_classes(found, self._source, job) if classes is None else classes
+            self._scaling, self._kernel = fit_kernel_space(found, job)
+            warn_about_scales(found.features, self._scaling, self._kernel, feature_names(self._source))
+        else:
+            self._kernel = make_kernel(job.kernel, 1.0 if isinstance(job.sigma, str) else job.sigma)
+            if job.classification and classes is None:
+                classes = self._find_classes()
+        if classes is not None and len(classes) < 2:
+            only = np.asarray(classes).tolist()[0]
+            raise DataError(
+                f"the target holds one class only ({only!r}); a classifier needs at least two classes: give all "
+                "of them to the first partial_fit (classes)",
+                kind="one-class",
+            )
+        encoding = Encoding.of(self._source, classes)
+        if before is not None and encoding.n_targets != before.sums.products.shape[1]:
+            raise DataError(
+                f"y has {encoding.n_targets} columns, but the model was begun with {before.sums.products.shape[1]}: "
+                "give the same targets in every call",
+                kind="shape-mismatch",
+            )
+        sums = self._waves(encoding)
+        tell_of_reads(self._report, self._source, EventBus())
+        if before is not None:
+            sums = before.sums.merge(sums)
+        dictionary = self._checked_dictionary(sums)
+        return Recursion(dictionary, sums, classes, self._first_row + self._source.n_rows, job.dtype)
+
+    def _most(self, known: int) -> int:
+        most = self._planner.most_centers(known)
+        return most if self._job.max_centers is None else max(known, min(self._job.max_centers, most))
+
+    def _statistics(self, classes: NDArray[Any] | None) -> LoadAnswer:
+        load = Load(self._job.classification, MEDIAN_SAMPLE if self._job.samples else 0, 0, 0.0)
+        found = self._tasks.reduce("statistics", block_statistics, load, merge=merge_statistics)
+        self._figures.exchanges += 1
+        self._figures.bytes_read += found.loaded.bytes_read
+        self._checksums, self._report = found.checksums, found.report
+        # The rows at hand may be the first of many, whose classes are known.
+        checked = found.loaded if classes is None else replace(found.loaded, labels=None)
+        check_statistics(checked, self._source, self._job)
+        return found.loaded
+
+    def _find_classes(self) -> NDArray[Any] | None:
+        """Read the targets alone where a source does not know its labels."""
+        if self._source.classes is not None:
+            return self._source.classes
+        tasks, blocks = self._tasks, range(self._tasks.n_blocks)
+        if self._source.inline:
+            counts = [count_labels(self._source, block) for block in blocks]
+        else:
+            held = tasks.hold(self._source)
+            counts = [tasks.result(h) for h in [tasks.submit("count-labels", count_labels, held, b) for b in blocks]]
+        self._figures.exchanges += 1
+        labels = counts[0]
+        for count in counts[1:]:
+            labels = labels.merge(count)
+        return encoded_classes(_only_labels(labels), self._source, self._job)
+
+    def _waves(self, encoding: Encoding) -> ReducedSums:
+        """Go over the blocks, twice as many at a time until enough of them are under way."""
+        tasks, sums = self._tasks, TreeReducer[Handle](self._tasks.n_blocks, self._merge)
+        summing: list[Handle] = []
+        first, size = 0, 1
+        held, held_centers = self._hold(), self._n_centers
+        while first < tasks.n_blocks:
+            wave = range(first, min(first + size, tasks.n_blocks))
+            looking = self._dictionary is None or not self._dictionary.full
+            reads = [tasks.read(block) for block in wave]
+            found = [tasks.submit("find-survivors", find_survivors, read, held, looking, self._load) for read in reads]
+            checksums = [self._receive(block, tasks.result(handle)) for block, handle in zip(wave, found, strict=True)]
+            del found
+            if self._n_centers != held_centers:
+                held, held_centers = self._hold(), self._n_centers
+            for handle in summing:
+                tasks.wait(handle)
+            summing = [
+                tasks.submit("sum-rows", sum_rows, read, checksum, held, encoding, self._first_row, self._job.dtype)
+                for read, checksum in zip(reads, checksums, strict=True)
+            ]
+            del reads
+            for block, handle in zip(wave, summing, strict=True):
+                sums.add(handle, block)
+            self._figures.rounds += 1
+            self._figures.exchanges += 2
+            first, size = wave.stop, min(2 * size, max(1, tasks.in_flight // 2))
+        summing.clear()
+        total: ReducedSums = tasks.result(sums.root())
+        return total
+
+    def _merge(self, left: Handle, right: Handle) -> Handle:
+        return self._tasks.submit("add-sums", add_sums, left, right)
+
+    @property
+    def _n_centers(self) -> int:
+        return 0 if self._dictionary is None else len(self._dictionary)
+
+    def _hold(self) -> Handle | None:
+        """Put the dictionary as it is now where blocks are; None for an empty one."""
+        if self._dictionary is None or not len(self._dictionary):
+            return None
+        snapshot: Snapshot = self._dictionary.snapshot()
+        return self._tasks.hold(snapshot)
+
+    def _receive(self, block: int, found: Survivors) -> int:
+        """Let the survivors of a block join; return its checksum."""
+        figures = self._figures
+        require_unchanged(self._source, block, self._checksums.get(self._source.boundaries[block]), found.checksum)
+        figures.bytes_read += found.nbytes
+        if found.process != os.getpid():
+            figures.peak_rss_worker = max(figures.peak_rss_worker, found.peak_rss)
+        # A chunk that is absent was told of when it was read first.
+        self._report = self._report.merge(replace(found.report, absent={}) if self._checksums else found.report)
+        if found.loaded is not None:
+            self._loaded = found.loaded if self._loaded is None else self._loaded.merge(found.loaded)
+        if len(found.rows):
+            if self._dictionary is None:
+                self._dictionary = self._begin(found.features[0])
+            self._dictionary.consider(found.rows + self._first_row, found.features)
+            self._require_room(self._source.boundaries[block + 1])
+        return found.checksum
+
+    def _begin(self, first: NDArray[Any]) -> Dictionary:
+        """Make an empty dictionary; without statistics its space is shifted to the first row."""
+        kernel, scaling = self._kernel, self._scaling
+        assert kernel is not None
+        if scaling is None:
+            shift = first.astype(np.float64) if kernel.stationary else np.zeros(len(first))
+            scaling = FeatureScaling(shift, np.ones(len(first)))
+        return Dictionary(kernel, scaling, self._job.nu, self._most(0))
+
+    def _require_room(self, rows: int) -> None:
+        dictionary, most = self._dictionary, self._job.max_centers
+        assert dictionary is not None
+        if dictionary.full and (most is None or len(dictionary) < most):
+            raise BudgetError(
+                f"the dictionary holds {len(dictionary)} centres after {self._first_row + rows} rows, and one more "
+                f"does not fit the {self._planner.limit // MIB} MiB that are allowed (memory_limit, [cluster] memory): "
+                f"raise nu ({self._job.nu:g}) so that fewer rows join, widen the kernel (sigma), or set max_centers",
+                kind="memory",
+            )
+
+    def _checked_dictionary(self, sums: ReducedSums) -> Dictionary:
+        """Hold what was found against what a model needs."""
+        job, dictionary = self._job, self._dictionary
+        if self._loaded is not None and self._before is None:
+            check_statistics(self._loaded, self._source, job)
+            assert dictionary is not None
+            warn_about_scales(self._loaded.features, dictionary.scaling, dictionary.kernel, feature_names(self._source))
+        if dictionary is None:
+            raise DataError(
+                f"sample_weight is zero for all {self._source.n_rows} rows: the recursion begins with a row of "
+                "positive weight",
+                kind="too-few-rows",
+            )
+        if not len(dictionary):
+            raise DataError(
+                f"no row joined the dictionary: k(x, x) + 1 is at most nu={job.nu:g} for every row, or not a number; "
+                "lower nu, or use another kernel",
+                kind="empty-dictionary",
+            )
+        if dictionary.full and (self._before is None or not self._before.dictionary.full):
+            largest = max(sums.largest, dictionary.refused)
+            warnings.warn(
+                f"the dictionary is full with max_centers={job.max_centers}, and rows as far as delta={largest:.3g} "
+                f"from its span cannot join: raise nu ({job.nu:g}) towards that, or raise max_centers",
+                DistkernWarning,
+                stacklevel=2,
+            )
+        return dictionary
+
+
+def _only_labels(labels: Labels) -> LoadAnswer:
+    """Statistics of which only the labels are known."""
+    return LoadAnswer(Moments.empty(0), None, labels, None, 0, 0, 0)

@@ -1,0 +1,210 @@
+"""What kernel recursive least squares does with a block of rows: pure functions for `block_tasks`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.errors import DataError
+from distkern.methods.krls import ReducedSums, Snapshot
+from distkern.storage import ReadReport
+from distkern.storage.arrays.source import BlockSource
+
+from ..blocks.block import encode_targets
+from ..protocol.answers import Labels, LoadAnswer
+from ..protocol.messages import Load
+from ..rows.block_reading import BlockRows, read_block, row_statistics
+from ..training.run import peak_rss
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """From targets as a source has them to columns of numbers."""
+
+    n_targets: int
+    """Columns."""
+    classes: NDArray[Any] | None = None
+    """Sorted labels of the model; None for regression."""
+    codes: NDArray[np.int64] | None = None
+    """Place in `classes` of each class that the source's codes point into, -1 where it has none; None where targets are
+    labels."""
+
+    @classmethod
+    def of(cls, source: BlockSource, classes: NDArray[Any] | None) -> Encoding:
+        """Match a source with the model's labels."""
+        if classes is None:
+            return cls(source.target_shape[0] if source.target_shape else 1)
+        n_targets = 1 if len(classes) == 2 else len(classes)
+        return cls(n_targets, classes, None if source.classes is None else _places(source.classes, classes))
+
+    def encode(self, targets: NDArray[Any]) -> NDArray[np.float64]:
+        """Encode the targets of rows, shape (n,) or (n, T), as an array of shape (n, T).
+
+        Raises
+        ------
+        DataError
+            ``unknown-class``: a label is none of the model's.
+        """
+        if self.classes is None:
+            return encode_targets(targets, None, False)
+        codes = _places(targets, self.classes) if self.codes is None else self.codes[targets]
+        if (codes < 0).any():
+            where = int(np.argmax(codes < 0))
+            named = f" {targets[where]!r}" if self.codes is None else ""
+            raise DataError(
+                f"y holds a label{named} that is none of the {len(self.classes)} classes the model began with: give "
+                "all of them to the first partial_fit (classes)",
+                kind="unknown-class",
+            )
+        return encode_targets(codes, self.classes, True)
+
+
+def _places(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    """Index of each label in `classes`, -1 where it is not there."""
+    where = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    return np.where(classes[where] == labels, where, -1)
+
+
+class Statistics(NamedTuple):
+    """What a first pass finds."""
+
+    loaded: LoadAnswer
+    checksums: dict[int, int]
+    """First row of each block to the checksum of what was read."""
+    report: ReadReport
+
+    def merge(self, other: Statistics) -> Statistics:
+        """Merge the statistics of disjoint sets of blocks."""
+        return Statistics(
+            self.loaded.merge(other.loaded), self.checksums | other.checksums, self.report.merge(other.report)
+        )
+
+
+def block_statistics(block: BlockRows, load: Load) -> Statistics:
+    """Moments, label counts and a sample of one block."""
+    labels = Labels.of(block.targets, block.weights) if load.classification else None
+    n_fit = len(block.rows) if block.weights is None else int(np.count_nonzero(block.weights))
+    with np.errstate(over="ignore", invalid="ignore"):
+        loaded = row_statistics(
+            load,
+            block.rows,
+            block.features,
+            block.targets,
+            block.weights,
+            labels=labels,
+            n_fit=n_fit,
+            n_held=0,
+            bytes_read=block.nbytes,
+        )
+    return Statistics(loaded, {int(block.rows[0]): block.checksum}, block.report)
+
+
+def merge_statistics(left: Statistics, right: Statistics) -> Statistics:
+    """Merge function of the fixed tree."""
+    return left.merge(right)
+
+
+def count_labels(source: BlockSource, number: int) -> Labels:
+    """Labels of one block; its features are not read."""
+    block = read_block(source, number, True, with_features=False)
+    return Labels.of(block.targets, block.weights)
+
+
+class Survivors(NamedTuple):
+    """Rows of a block that may join, and what is worth knowing about the block."""
+
+    rows: NDArray[np.int64]
+    """(n,): row numbers within the source."""
+    features: NDArray[Any]
+    """(n, d): raw."""
+    checksum: int
+    """Of the block as read."""
+    nbytes: int
+    """Bytes that were read."""
+    report: ReadReport
+    loaded: LoadAnswer | None
+    """Statistics of the block, if asked for."""
+    process: int
+    """Of the process that looked."""
+    peak_rss: int
+    """Largest resident set of that process, in bytes."""
+
+
+def find_survivors(block: BlockRows, dictionary: Snapshot | None, looking: bool, load: Load | None) -> Survivors:
+    """Find the rows of a block that a dictionary does not certainly cover.
+
+    Parameters
+    ----------
+    block : BlockRows
+        Rows with their features.
+    dictionary : Snapshot or None
+        As it was some rows ago; None for an empty one.
+    looking : bool
+        Whether rows can join at all; none survives otherwise.
+    load : Load, optional
+        Statistics to take of the block.
+    """
+    rows, features, _, weights = block[:4]
+    assert features is not None
+    loaded = None if load is None else block_statistics(block, load).loaded
+    kept = np.zeros(len(rows), dtype=bool)
+    if looking:
+        present = np.ones(len(rows), dtype=bool) if weights is None else weights > 0
+        kept = present.copy()
+        if dictionary is not None:
+            with np.errstate(over="ignore", invalid="ignore"):
+                kept[present] = dictionary.outside(features if present.all() else features[present])
+    return Survivors(
+        rows[kept], features[kept], block.checksum, block.nbytes, block.report, loaded, os.getpid(), peak_rss()
+    )
+
+
+def sum_rows(
+    block: BlockRows, checksum: int, dictionary: Snapshot | None, encoding: Encoding, first_row: int, dtype: str
+) -> ReducedSums:
+    """Sum over the rows of a block, each in terms of the dictionary at its time.
+
+    Parameters
+    ----------
+    block : BlockRows
+        Rows with their features.
+    checksum : int
+        Of the block when it was searched; where a worker was lost, it has been read again.
+    dictionary : Snapshot or None
+        After all rows of the block had their chance; None for an empty one.
+    encoding : Encoding
+        Of the targets.
+    first_row : int
+        Number of the source's first row in the dictionary's count of rows.
+    dtype : {"float64", "float32"}
+        Of the kernel values.
+
+    Raises
+    ------
+    DataError
+        ``changed``: the block reads other than it did; ``unknown-class``.
+    """
+    rows, features, targets, weights = block[:4]
+    assert features is not None
+    if block.checksum != checksum:
+        raise DataError(
+            f"rows {rows[0]} to {rows[-1]} changed while the training ran: train on data that nothing writes to",
+            kind="changed",
+        )
+    if dictionary is None:
+        return ReducedSums.empty(encoding.n_targets)
+    if weights is not None:
+        present = weights > 0
+        if not present.all():
+            rows, features, targets, weights = rows[present], features[present], targets[present], weights[present]
+    with np.errstate(over="ignore", invalid="ignore"):
+        return ReducedSums.of(dictionary, rows + first_row, features, encoding.encode(targets), weights, dtype)
+
+
+def add_sums(left: ReducedSums, right: ReducedSums) -> ReducedSums:
+    """Merge function of the fixed tree."""
+    return left.merge(right)

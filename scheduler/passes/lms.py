@@ -1,0 +1,124 @@
+"""LMS over blocks: every block's task takes where the one before it came to, so the order of the rows is theirs."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.errors import DataError
+from distkern.methods.lms import LMSRule, LMSState
+from distkern.numerics.scaling import FeatureScaling
+
+from .block_tasks import BlockRows, BlockTasks
+from .class_statistics import Reader, Reads, require_same_rows
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LMSSetup:
+    """What every block of a procedure is given."""
+
+    labels: NDArray[Any]
+    """(K,): sorted labels, or codes, of the rows."""
+    targets: Array
+    """(K, T): targets of each class."""
+    scaling: FeatureScaling
+    """Of the features."""
+    rule: LMSRule
+    """How long steps are."""
+
+
+@dataclass(frozen=True)
+class LMSProgress:
+    """What a block's task hands to the next."""
+
+    state: LMSState
+    """After its rows."""
+    reads: Reads
+    """What was read so far in this pass."""
+
+
+def take_steps(block: BlockRows, progress: LMSProgress, setup: LMSSetup, number: int) -> LMSProgress:
+    """Take the steps of one block's rows.
+
+    Raises
+    ------
+    DataError
+        A row has a label that is none of the classes.
+    """
+    assert block.features is not None
+    weights = np.ones(len(block.rows)) if block.weights is None else block.weights.astype(np.float64)
+    X = setup.scaling.apply(block.features, np.dtype(np.float64))
+    # Rows of weight 0 keep their place, and may hold what is no label of a class.
+    where = np.minimum(np.searchsorted(setup.labels, block.targets), len(setup.labels) - 1)
+    unknown = (setup.labels[where] != block.targets) & (weights > 0)
+    if unknown.any():
+        row = int(np.argmax(unknown))
+        raise DataError(
+            f"row {block.rows[row]} has the label {block.targets[row].item()!r}, which is not among classes: name all "
+            "labels in the first call of partial_fit",
+            kind="unknown-label",
+        )
+    state = progress.state.advance(X, setup.targets[where], weights, setup.rule, number)
+    return LMSProgress(state, progress.reads.merge(Reads.of(block)))
+
+
+def run_lms(
+    tasks: BlockTasks,
+    setup: LMSSetup,
+    state: LMSState,
+    passes: range,
+    first: Reads,
+    keep: bool,
+) -> tuple[LMSState, int, int]:
+    """Go over all rows several times.
+
+    Parameters
+    ----------
+    tasks : BlockTasks
+        Where blocks are.
+    setup : LMSSetup
+        Targets, scaling and rule.
+    state : LMSState
+        Where to begin.
+    passes : range
+        Numbers of the passes, for the rule.
+    first : Reads
+        What an earlier pass read, which must still be there.
+    keep : bool
+        Whether blocks stay in memory between passes.
+
+    Returns
+    -------
+    state : LMSState
+    reads : int
+        Times that X was read.
+    bytes_read : int
+
+    Raises
+    ------
+    DataError
+        ``changed``.
+    """
+    held, reader = tasks.hold(setup), Reader(tasks, keep)
+    bytes_read = 0
+    for number in passes:
+        reader.begin_pass()
+        handle = tasks.hold(LMSProgress(state, Reads(0, {})))
+        flying: deque[Any] = deque()
+        for block in range(tasks.n_blocks):
+            if len(flying) >= tasks.in_flight:
+                tasks.wait(flying.popleft())
+            handle = tasks.submit("lms-steps", take_steps, reader.read(block), handle, held, number)
+            flying.append(handle)
+        progress: LMSProgress = tasks.result(handle)
+        require_same_rows(tasks, first, progress.reads)
+        if not keep or number == passes[0]:
+            bytes_read += progress.reads.bytes_read
+        state = progress.state.finish(setup.rule, number)
+    return state, reader.passes, bytes_read

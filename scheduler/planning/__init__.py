@@ -1,0 +1,1 @@
+"""Memory, time and traffic of a training from shapes alone."""

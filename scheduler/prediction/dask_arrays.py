@@ -1,0 +1,196 @@
+"""dask arrays as training rows and as rows to predict."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.errors import DataError
+from distkern.models.kernel_model import KernelModel
+from distkern.redaction import displayed_cause, redact
+from distkern.storage import (
+    RetryPolicy,
+    check_rows_agree,
+    check_weights,
+    numeric_dtype,
+    read_patiently,
+    require_extent,
+    require_finite,
+)
+
+from ..runtime.threads import follow_worker
+from .local import Finish, evaluate
+
+
+def is_dask_array(value: Any) -> bool:
+    """Say whether `value` is a dask array, without importing dask."""
+    module = sys.modules.get("dask.array")
+    return module is not None and isinstance(value, module.Array)
+
+
+class DaskArraySource:
+    """Rows of dask arrays; a block is a row chunk of X.
+
+    Blocks are computed in this process and sent to the workers, one at a time.
+
+    Parameters
+    ----------
+    X : dask.array.Array, shape (n_rows, n_features)
+        Features, with known chunk sizes.
+    y : dask.array.Array or array-like, shape (n_rows,) or (n_rows, n_targets)
+        Targets or labels.
+    weights : dask.array.Array or array-like, shape (n_rows,), optional
+        Row weights.
+
+    Raises
+    ------
+    DataError
+        Shapes do not fit, or chunk sizes are unknown.
+    """
+
+    inline = True
+    place = "a dask array"
+
+    def __init__(self, X: Any, y: Any, weights: Any = None) -> None:
+        if y is None:
+            raise DataError("y is missing: give the targets of the rows of X", kind="target")
+        for name, array in (("X", X), ("y", y), ("sample_weight", weights)):
+            _require_chunk_sizes(name, array)
+        if X.ndim != 2:
+            raise DataError(
+                f"X is a dask array of shape {X.shape}: it must have two dimensions, rows and features",
+                kind="shape-mismatch",
+            )
+        self.feature_dtype = numeric_dtype(np.dtype(X.dtype), "X")
+        self._policy = RetryPolicy.default()
+        self._X = X.rechunk({1: -1})
+        self._y = y if is_dask_array(y) else np.asarray(y)
+        self._weights = weights if weights is None or is_dask_array(weights) else np.asarray(weights)
+        self.n_rows, self.n_features = (int(size) for size in X.shape)
+        require_extent(self.n_rows, self.n_features)
+        if self._y.ndim not in (1, 2):
+            raise DataError(
+                f"y has shape {self._y.shape}: it must have shape (n_rows,) or (n_rows, n_targets)",
+                kind="shape-mismatch",
+            )
+        check_rows_agree(self.n_rows, self._y.shape[0])
+        if self._weights is not None:
+            if self._weights.ndim != 1:
+                raise DataError(
+                    f"sample_weight has shape {self._weights.shape}: it must be one-dimensional, one weight a row",
+                    kind="shape-mismatch",
+                )
+            check_rows_agree(self.n_rows, self._weights.shape[0], "sample_weight")
+        self.target_shape: tuple[int, ...] = tuple(self._y.shape[1:])
+        self.boundaries = (0, *accumulate(int(size) for size in X.chunks[0] if size))
+        self.classes: NDArray[Any] | None = None
+
+    def read_features(self, block: int) -> NDArray[Any]:
+        """Rows of X of one block, shape (rows, n_features)."""
+        values = self._read(self._X, block, "X").astype(self.feature_dtype, copy=False)
+        require_finite(values, "X", self.boundaries[block])
+        return values
+
+    def read_targets(self, block: int) -> NDArray[Any]:
+        """Targets of one block."""
+        values = self._read(self._y, block, "y")
+        require_finite(values, "y", self.boundaries[block])
+        return values
+
+    def fingerprint(self) -> None:
+        """Say nothing: only computing the arrays would tell."""
+
+    def read_weights(self, block: int) -> NDArray[np.float64] | None:
+        """Row weights of one block, or None."""
+        if self._weights is None:
+            return None
+        first, last = self.boundaries[block : block + 2]
+        return check_weights(self._read(self._weights, block, "sample_weight"), last - first, first)
+
+    def _read(self, array: Any, block: int, what: str) -> NDArray[Any]:
+        first, last = self.boundaries[block : block + 2]
+        part = array[first:last]
+        if not is_dask_array(part):
+            return np.ascontiguousarray(part)
+        try:
+            return np.ascontiguousarray(
+                read_patiently(part.compute, f"{what}, rows {first} to {last - 1}", self.place, self._policy)
+            )
+        except (ArithmeticError, LookupError, TypeError, ValueError) as cause:
+            if isinstance(cause, DataError):
+                raise
+            raise DataError(
+                f"rows {first} to {last - 1} of {what} (counted from 0), a dask array, cannot be computed: "
+                f"{type(cause).__name__}: {redact(str(cause))}",
+                kind="unreadable",
+            ) from displayed_cause(cause)
+
+
+def _require_chunk_sizes(name: str, array: Any) -> None:
+    if is_dask_array(array) and any(np.isnan(size) for sizes in array.chunks for size in sizes):
+        raise DataError(
+            f"{name} is a dask array with chunks of unknown sizes: call {name}.compute_chunk_sizes() first",
+            kind="unknown-chunks",
+        )
+
+
+def row_chunks(X: Any) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Compute a dask array chunk by chunk; yields the number of the first row, and the rows."""
+    X = _whole_rows(X)
+    first = 0
+    for number in range(X.numblocks[0]):
+        rows = np.ascontiguousarray(X.blocks[number].compute())
+        if len(rows):
+            yield first, rows
+        first += len(rows)
+
+
+def _whole_rows(X: Any) -> Any:
+    """The same array with every row in one chunk, whatever the sizes of the row chunks."""
+    return X if X.numblocks[1] == 1 else X.rechunk({1: -1})
+
+
+def predict_rows(rows: NDArray[Any], model: KernelModel, finish: Finish[NDArray[Any]]) -> NDArray[Any]:
+    """Predict one chunk of a dask array."""
+    follow_worker()
+    return finish(evaluate(model, rows))
+
+
+def map_rows(
+    model: KernelModel, X: Any, finish: Finish[NDArray[Any]], columns: int | None, dtype: np.dtype[Any]
+) -> Any:
+    """Predict a dask array lazily, chunk by chunk.
+
+    Parameters
+    ----------
+    model : KernelModel
+        The model; a key of its own in the graph, so that a worker gets it once.
+    X : dask.array.Array, shape (n_rows, d)
+        Rows.
+    finish : callable
+        From fitted targets, shape (n, T), to an array of shape (n,) or (n, columns).
+    columns : int or None
+        Columns of the result, None for one dimension.
+    dtype : numpy.dtype
+        Type of the result.
+
+    Returns
+    -------
+    dask.array.Array
+        Not computed yet, with the row chunks of `X`.
+    """
+    import dask
+
+    X = _whole_rows(X)
+    held = dask.delayed(model, name=f"kernel-model-{uuid.uuid4().hex}", traverse=False)
+    if columns is None:
+        meta = np.empty(0, dtype=dtype)
+        return X.map_blocks(predict_rows, held, finish, dtype=dtype, drop_axis=1, meta=meta)
+    shape = (X.chunks[0], (columns,))
+    return X.map_blocks(predict_rows, held, finish, dtype=dtype, chunks=shape, meta=np.empty((0, 0), dtype=dtype))

@@ -1,0 +1,201 @@
+"""Predictions at speed and in bounded memory: tiles on the process's pool, the next block read meanwhile.
+
+A source cuts its rows into blocks; a block is cut into tiles whose size depends on the model only. A prediction
+therefore has the same bits for any number of threads and workers, and from any container that cuts the rows alike.
+
+Out of scope: what a tile computes (`distkern.models.kernel_model`), blocks on a cluster
+(`distkern.scheduler.prediction.on_workers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.models.kernel_model import KernelModel
+
+from ..runtime.read_ahead import ReadAhead, ahead_of
+from ..runtime.threads import map_tiles, single_threaded_blas, workspace
+
+Array = NDArray[np.float64]
+T = TypeVar("T")
+
+TILE_BYTES = 2 << 20
+"""Kernel values and scaled rows of a tile; sizes from 1 to 4 MB were equally fast, larger and smaller ones slower."""
+
+BATCH_BYTES = 64 << 20
+"""Fitted targets of rows in memory that are made at a time: pairs of many classes have thousands a row."""
+
+MIN_TILE_ROWS = 32
+"""With fewer rows a product reads the centres from memory more often than it pays."""
+
+MAX_TILE_ROWS = 4096
+"""With more rows there is nothing left to gain for a small model."""
+
+SMALL_OBJECTS = 2 << 20
+"""Bytes of all that is smaller than a tile: vectors, zarr's and the pool's bookkeeping."""
+
+Finish = Callable[[Array], T]
+"""Turns fitted targets, shape (n, T), into what is wanted of them; pickled to be sent to workers."""
+
+
+class FeatureSource(Protocol):
+    """Rows of features in blocks: what a prediction needs of a `BlockSource`."""
+
+    n_features: int
+    boundaries: tuple[int, ...]
+    feature_dtype: np.dtype[Any]
+    inline: bool
+
+    def read_features(self, block: int) -> NDArray[Any]:
+        """Rows of one block, shape (rows, n_features)."""
+        ...
+
+
+def tile_rows(n_centers: int, n_features: int, itemsize: int) -> int:
+    """Return the rows of a tile: a power of two, so that usual chunks are whole tiles.
+
+    Parameters
+    ----------
+    n_centers, n_features : int
+        Centres of the model, and features.
+    itemsize : int
+        Bytes of a kernel value.
+    """
+    fitting = TILE_BYTES // (itemsize * max(1, n_centers + n_features))
+    return max(MIN_TILE_ROWS, min(MAX_TILE_ROWS, 1 << max(0, fitting.bit_length() - 1)))
+
+
+def evaluate(model: KernelModel, X: NDArray[Any]) -> Array:
+    """Evaluate a model on rows in memory, tile by tile on all threads of the pool.
+
+    Parameters
+    ----------
+    model : KernelModel
+        The model.
+    X : array, shape (n, d)
+        Raw features, of any number type and memory order.
+
+    Returns
+    -------
+    array, shape (n, T)
+        Fitted targets.
+    """
+    prepared = model.prepare()
+    m, d = prepared.centers.shape
+    rows = tile_rows(m, d, prepared.centers.itemsize)
+    values = np.empty((len(X), len(prepared.intercept)))
+
+    def evaluate_tile(start: int) -> None:
+        part = slice(start, start + rows)
+        prepared.evaluate(X[part], out=values[part], scratch=workspace.array)
+
+    with single_threaded_blas():
+        if len(X) <= rows:
+            evaluate_tile(0)
+        else:
+            for _ in map_tiles(evaluate_tile, range(0, len(X), rows)):
+                pass
+    return values
+
+
+def evaluate_batches(model: KernelModel, X: NDArray[Any]) -> Iterator[tuple[int, Array]]:
+    """Evaluate a model on rows in memory, so many at a time that their fitted targets are small.
+
+    Parameters
+    ----------
+    model : KernelModel
+        The model.
+    X : array, shape (n, d)
+        Raw features.
+
+    Yields
+    ------
+    first_row : int
+    values : array, shape (n_batch, T)
+        Fitted targets; once and empty where there are no rows.
+    """
+    fitting = BATCH_BYTES // (8 * max(1, len(model.intercept)))
+    m, d = model.centers.shape
+    # Whole tiles, so that the bits are those of all rows at once.
+    rows = max(tile_rows(m, d, model.centers.itemsize), 1 << max(0, fitting.bit_length() - 1))
+    for start in range(0, max(1, len(X)), rows):
+        yield start, evaluate(model, X[start : start + rows])
+
+
+def predict_blocks(
+    model: KernelModel, source: FeatureSource, finish: Finish[T], client: Any = None
+) -> Iterator[tuple[int, T]]:
+    """Predict block by block, in order.
+
+    Parameters
+    ----------
+    model : KernelModel
+        The model.
+    source : FeatureSource
+        Rows.
+    finish : callable
+        Applied to the fitted targets of each block.
+    client : distributed.Client, optional
+        Workers to use; this process alone if not given.
+
+    Yields
+    ------
+    first_row : int
+    result : object
+        What `finish` returned.
+    """
+    if client is not None:
+        from .on_workers import predict_on_workers
+
+        yield from predict_on_workers(client, model, source, finish)
+        return
+    numbers = range(len(source.boundaries) - 1)
+    with ReadAhead(source.read_features, numbers, max(1, ahead_of(source))) as reader:
+        for block in numbers:
+            rows = reader.take(block)
+            values = evaluate(model, rows)
+            del rows
+            yield source.boundaries[block], finish(values)
+
+
+def prediction_bytes(
+    block_rows: int,
+    n_features: int,
+    feature_itemsize: int,
+    n_centers: int,
+    n_targets: int,
+    *,
+    itemsize: int,
+    threads: int,
+    read_ahead: int = 1,
+) -> int:
+    """Compute the peak bytes of `predict_blocks` in one process, beside the interpreter.
+
+    Parameters
+    ----------
+    block_rows : int
+        Rows of the largest block.
+    n_features, feature_itemsize : int
+        Features of a row, and bytes of one as stored.
+    n_centers, n_targets : int
+        Size of the model.
+    itemsize : int
+        Bytes of a kernel value: 8, or 4 with dtype "float32".
+    threads : int
+        Width of the tile pool.
+    read_ahead : int
+        Blocks that reads run ahead.
+    """
+    rows = min(tile_rows(n_centers, n_features, itemsize), block_rows)
+    # A block in use, and those on their way with the chunks they are put together from, compressed and not.
+    blocks = (1 + 3 * read_ahead) * block_rows * n_features * feature_itemsize
+    # Fitted targets, what is made of them, what the caller still holds.
+    results = 3 * block_rows * n_targets * 8
+    prepared = n_centers * (n_features + n_targets) * itemsize
+    scaled = n_features * (itemsize if itemsize == 8 else itemsize + 8)
+    tile = rows * (scaled + (n_centers + n_targets) * itemsize)
+    return SMALL_OBJECTS + blocks + results + prepared + threads * tile

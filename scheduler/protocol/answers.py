@@ -1,0 +1,262 @@
+"""What blocks answer, and how two answers become one.
+
+Everything here merges associatively up to rounding; the fixed tree of `distkern.scheduler.runtime.tree_reducer` makes
+the rounding the same every time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.numerics.moments import Moments
+from distkern.numerics.row_draws import Shortlist
+from distkern.storage import ReadReport
+
+from ..runtime.timings import Costs
+from .lookahead_answers import CandidateRows, Leaders
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+
+@dataclass
+class Drawn:
+    """The best rows so far, with their raw features where the block has them."""
+
+    top: Shortlist
+    race: Shortlist
+    rows: Rows
+    """(n,): ascending, the rows of both shortlists."""
+    features: NDArray[Any] | None
+    """(n, d): raw features of `rows`."""
+    sizes: tuple[int, int]
+    """Most rows of `top` and of `race`."""
+    largest: float
+    """Largest absolute residual of any row, drawn or not."""
+
+    @classmethod
+    def select(
+        cls,
+        top: Shortlist,
+        race: Shortlist,
+        rows: Rows,
+        features: NDArray[Any] | None,
+        sizes: tuple[int, int],
+        largest: float,
+    ) -> Drawn:
+        """Keep of `rows` (ascending, unique) and `features` what the shortlists name."""
+        named = np.union1d(top.rows, race.rows)
+        where = np.searchsorted(rows, named)
+        return cls(top, race, named, None if features is None else features[where], sizes, largest)
+
+    def merge(self, other: Drawn) -> Drawn:
+        """Merge the draws of disjoint sets of rows."""
+        rows = np.concatenate([self.rows, other.rows])
+        order = np.argsort(rows, kind="stable")
+        features = None
+        if self.features is not None and other.features is not None:
+            features = np.concatenate([self.features, other.features])[order]
+        return Drawn.select(
+            self.top.merge(other.top, self.sizes[0]),
+            self.race.merge(other.race, self.sizes[1]),
+            rows[order],
+            features,
+            self.sizes,
+            max(self.largest, other.largest),
+        )
+
+
+@dataclass
+class Sample:
+    """Rows drawn uniformly by weight, with their raw features and weights."""
+
+    shortlist: Shortlist
+    features: NDArray[Any]
+    """(n, d): in the order of the shortlist."""
+    weights: Array
+    """(n,): in the order of the shortlist."""
+    size: int
+
+    def merge(self, other: Sample) -> Sample:
+        """Merge the samples of disjoint sets of rows."""
+        merged = self.shortlist.merge(other.shortlist, self.size)
+        rows = np.concatenate([self.shortlist.rows, other.shortlist.rows])
+        order = np.argsort(rows, kind="stable")
+        where = order[np.searchsorted(rows, merged.rows, sorter=order)]
+        return Sample(
+            merged,
+            np.concatenate([self.features, other.features])[where],
+            np.concatenate([self.weights, other.weights])[where],
+            self.size,
+        )
+
+
+@dataclass
+class Labels:
+    """Labels seen and the row weight of each."""
+
+    values: NDArray[Any]
+    """Sorted distinct labels."""
+    weights: Array
+    """Weight sums, aligned with `values`."""
+
+    @classmethod
+    def of(cls, labels: NDArray[Any], weights: Array | None) -> Labels:
+        """Count the labels of the rows with a positive weight."""
+        if weights is None:
+            return cls.count(labels, np.ones(len(labels)))
+        present = weights > 0
+        return cls.count(labels[present], weights[present].astype(np.float64))
+
+    @classmethod
+    def count(cls, labels: NDArray[Any], weights: Array) -> Labels:
+        """Count one block of labels, shape (n,)."""
+        values, inverse = np.unique(labels, return_inverse=True)
+        counts = np.bincount(inverse.ravel(), weights=weights, minlength=len(values))
+        return cls(values, np.asarray(counts, dtype=np.float64))
+
+    def merge(self, other: Labels) -> Labels:
+        """Merge two counts."""
+        values = np.union1d(self.values, other.values)
+        weights = np.zeros(len(values))
+        weights[np.searchsorted(values, self.values)] += self.weights
+        weights[np.searchsorted(values, other.values)] += other.weights
+        return Labels(values, weights)
+
+
+@dataclass
+class LoadAnswer:
+    """Statistics of the rows that were read."""
+
+    features: Moments
+    """Moments of the raw features over the rows that train."""
+    targets: Moments | None
+    """Moments of the target columns, for regression."""
+    labels: Labels | None
+    """Label counts, for classification."""
+    sample: Sample | None
+    """Rows drawn uniformly by weight."""
+    n_fit: int
+    """Rows that train."""
+    n_held: int
+    """Rows held out."""
+    bytes_read: int
+    """Bytes of the arrays that were read."""
+    checksums: dict[int, int] = field(default_factory=dict)
+    """Block number to the checksum of what was read (`rows_checksum`)."""
+    all_rows: LoadAnswer | None = None
+    """The same of all rows with a positive weight, where the rest is of a selection sample."""
+    folds: list[LoadAnswer] = field(default_factory=list)
+    """The same of the rows of every fold that train, for cross-validation."""
+
+    def merge(self, other: LoadAnswer) -> LoadAnswer:
+        """Merge the statistics of disjoint sets of rows."""
+        return LoadAnswer(
+            features=self.features.merge(other.features),
+            targets=self.targets.merge(other.targets) if self.targets and other.targets else None,
+            labels=self.labels.merge(other.labels) if self.labels and other.labels else None,
+            sample=self.sample.merge(other.sample) if self.sample and other.sample else None,
+            n_fit=self.n_fit + other.n_fit,
+            n_held=self.n_held + other.n_held,
+            bytes_read=self.bytes_read + other.bytes_read,
+            checksums=self.checksums | other.checksums,
+            all_rows=self.all_rows.merge(other.all_rows) if self.all_rows and other.all_rows else None,
+            folds=[a.merge(b) for a, b in zip(self.folds, other.folds, strict=True)],
+        )
+
+
+@dataclass
+class ProblemAnswer:
+    """Sums over rows for one problem, by name, and its draw."""
+
+    sums: dict[str, Array] = field(default_factory=dict)
+    """``cross`` (w, m + 1), ``gram`` (p, w), ``products`` (p, T), ``norms`` (n,), ``pool_gram`` (B, n),
+    ``pool_products`` (n, T), ``target_norms`` (T,), ``validation`` (k,), ``misclassified`` (n,): only
+    those a step asks for; for `Accumulate`
+    ``refit_gram``, packed, ``refit_products`` (m + 1, T) and ``target_norms``; for `Score` ``error``
+    (1,) and ``weight`` (1,), an answer a model."""
+    drawn: Drawn | None = None
+    leaders: Leaders | None = None
+    candidates: CandidateRows | None = None
+
+    def merge(self, other: ProblemAnswer) -> ProblemAnswer:
+        """Add the sums of `other` into this answer's arrays."""
+        for name, value in other.sums.items():
+            if name in self.sums:
+                self.sums[name] += value
+            else:
+                self.sums[name] = value
+        if self.drawn is None:
+            self.drawn = other.drawn
+        elif other.drawn is not None:
+            self.drawn = self.drawn.merge(other.drawn)
+        if self.leaders is None:
+            self.leaders = other.leaders
+        elif other.leaders is not None:
+            self.leaders = self.leaders.merge(other.leaders)
+        if self.candidates is None:
+            self.candidates = other.candidates
+        elif other.candidates is not None:
+            self.candidates = self.candidates.merge(other.candidates)
+        return self
+
+
+@dataclass
+class Answer:
+    """The answer to one message, over any set of blocks."""
+
+    problems: list[ProblemAnswer] = field(default_factory=list)
+    load: LoadAnswer | None = None
+    columns: dict[int, list[NDArray[Any] | None]] = field(default_factory=dict)
+    """Block number to kernel columns of each problem (`KernelColumns`)."""
+    rows: dict[int, NDArray[Any]] = field(default_factory=dict)
+    """Global row to raw features (`FetchRows`)."""
+    bytes_read: int = 0
+    """Bytes that were read from the source (`Accumulate`)."""
+    report: ReadReport = field(default_factory=ReadReport)
+    """Retries and absent chunks of what was read (`Load`, `Accumulate`)."""
+    costs: Costs = field(default_factory=Costs, compare=False, metadata={"recorded": False})
+    """Time and memory of the workers; no part of what they answer."""
+
+    def copy(self) -> Answer:
+        """Copy what `merge` would change, with aligned, C-contiguous sums."""
+        problems = [
+            ProblemAnswer(
+                {name: np.array(value, order="C") for name, value in p.sums.items()}, p.drawn, p.leaders, p.candidates
+            )
+            for p in self.problems
+        ]
+        return Answer(
+            problems, self.load, dict(self.columns), dict(self.rows), self.bytes_read, self.report, self.costs
+        )
+
+    def merge(self, other: Answer) -> Answer:
+        """Merge `other` into this answer and return it."""
+        if not self.problems:
+            self.problems = other.problems
+        elif other.problems:
+            self.problems = [a.merge(b) for a, b in zip(self.problems, other.problems, strict=True)]
+        if self.load is None:
+            self.load = other.load
+        elif other.load is not None:
+            self.load = self.load.merge(other.load)
+        self.columns.update(other.columns)
+        self.rows.update(other.rows)
+        self.bytes_read += other.bytes_read
+        self.report = self.report.merge(other.report)
+        self.costs = self.costs.merge(other.costs)
+        return self
+
+
+def merge_answers(left: Answer, right: Answer) -> Answer:
+    """Merge function of the reduction tree."""
+    return left.merge(right)
+
+
+def merge_problems(left: ProblemAnswer, right: ProblemAnswer) -> ProblemAnswer:
+    """Merge function of the reduction tree within a block."""
+    return left.merge(right)

@@ -1,0 +1,332 @@
+"""The driver's messages: what every block does, in order, and what it answers.
+
+A message is a frozen tree of dataclasses, numbers and arrays. Its effect changes a block's state once; its answer is a
+function of the state after the effect, so a repeat is answered again. `digest` names a message by content;
+chained digests name a state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.kernels import Kernel
+from distkern.numerics.scaling import FeatureScaling
+
+from .lookahead_messages import Commit, Enter, FormAhead, Trial
+from .problems import Draw, Folds, OtherFolds, Problem
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Load:
+    """Read the block and answer with its statistics."""
+
+    classification: bool
+    """Whether targets are labels; the answer then counts them."""
+    sample_rows: int
+    """Rows to draw, for the median distance; 0 for none."""
+    seed: int
+    """Key of the row draws."""
+    holdout: float
+    """Fraction of rows held out for the validation stop rule; they take no part in any sum of the selection."""
+    selection_rows: int = 0
+    """Rows to draw, which alone take part in the selection; 0 for all."""
+    folds: Folds | None = None
+    """For cross-validation: answer with the statistics of every fold, and keep the targets."""
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Fix everything the steps need and start with E = Y and Q = 1."""
+
+    scaling: FeatureScaling
+    """Raw features to kernel space."""
+    dtype: str
+    """"float64" or "float32": dtype of K, Q and E."""
+    epsilon: float
+    """Added to a kernel column at its own row (thesis, K + epsilon I)."""
+    classes: NDArray[Any] | None
+    """Sorted labels for classification."""
+    problems: tuple[Problem, ...]
+    """Each has its own factors."""
+    columns: int
+    """Most columns of Q."""
+    pool: int
+    """Pool slots B of a problem."""
+    panel: int
+    """Width of the formed panel."""
+    batch: int
+    """Width of a batch of new candidates; a longer one is padded to a multiple of it."""
+    intercept: bool = True
+    """Whether column 0 of Q is ones; zeros otherwise."""
+    judged: bool = False
+    """Whether rows keep what counting leave-one-out errors takes."""
+
+
+@dataclass(frozen=True)
+class Append:
+    """Finish the formed panel and add it to Q; E follows (thesis 3.82)."""
+
+    start: int
+    """Columns of Q so far."""
+    combine: Array
+    """(panel, k)."""
+    correct: Array | None
+    """(start, k): second orthogonalisation pass; None where the first was good enough."""
+    steps: Array
+    """(k, T): z / (lambda + s) of each step."""
+    inverse: Array | None = None
+    """(k,): 1 / (lambda + s) of each step, where leave-one-out errors are counted."""
+
+
+@dataclass(frozen=True)
+class Eliminate:
+    """Take the formed panel out of the candidates that stay in the pool."""
+
+    multipliers: Array
+    """(panel, B): what each pool column loses of each formed column."""
+
+
+@dataclass(frozen=True)
+class Project:
+    """Orthogonalise the batch of kernel columns against Q and put it into pool slots."""
+
+    coefficients: Array
+    """(m + 1, batch)."""
+    slots: Rows
+    """(n,): pool slot of each column of the batch."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """Form the columns of a panel from the pool."""
+
+    slots: Rows
+    """(n,)."""
+    combine: Array
+    """(n, panel)."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Compute the kernel columns of new candidates."""
+
+    rows: Rows
+    """(n,): numbers of the candidates (see `distkern.scheduler.protocol.candidates`)."""
+    features: NDArray[Any]
+    """(n, d): raw features of their rows."""
+    released: Rows
+    """Candidates that left the pool unaccepted and may be drawn again."""
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Answer with the leave-one-out misclassifications of the model with each of some candidates."""
+
+    slots: Rows
+    """(n,): pool slots of the candidates."""
+    steps: Array
+    """(n, T): weight that each would get."""
+    inverse: Array
+    """(n,): 1 / (lambda + s) of each."""
+
+
+@dataclass(frozen=True)
+class ProblemStep:
+    """What one problem does in a step, in the order of the fields."""
+
+    append: Append | None = None
+    eliminate: Eliminate | None = None
+    project: Project | None = None
+    form: Form | None = None
+    columns: Columns | None = None
+    draw: Draw | None = None
+    judge: Judge | None = None
+    refresh: bool = False
+    """Answer with S and R of the whole pool."""
+
+
+@dataclass(frozen=True)
+class LookaheadStep:
+    """What one problem does in a step with `criterion="residual"`, in the order of the fields."""
+
+    form: FormAhead | None = None
+    trial: Trial | None = None
+    commit: Commit | None = None
+    columns: Columns | None = None
+    """Kernel columns of new candidates; comes with `enter`."""
+    enter: Enter | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """One exchange: a step of every problem that is still running."""
+
+    problems: tuple[ProblemStep | LookaheadStep | None, ...]
+
+    @property
+    def name(self) -> str:
+        """Return what the dashboard calls the tasks of this step."""
+        for field, name in (
+            ("columns", "kernel-columns"),
+            ("form", "form-panel"),
+            ("append", "append-panel"),
+            ("commit", "append-panel"),
+            ("project", "project-candidates"),
+            ("judge", "judge-candidates"),
+        ):
+            if any(getattr(p, field, None) is not None for p in self.problems):
+                return name
+        return "residual-argmax"
+
+
+@dataclass(frozen=True)
+class Centers:
+    """Centres to fit over all rows."""
+
+    rows: Rows
+    """(m,): numbers of the candidates that were chosen, in the order of selection."""
+    features: NDArray[Any]
+    """(m, d): raw features of those rows."""
+    preconditioner: Array | None
+    """(m + 1, m + 1): U; sums are of [1 K] inv(U). None for sums of [1 K]."""
+    target_means: Array
+    """(len(columns),): subtracted from the encoded targets."""
+
+
+@dataclass(frozen=True)
+class Accumulate:
+    """Read all rows again and answer with the sums that fit given centres; the state does not change."""
+
+    problems: tuple[Centers | None, ...]
+    """Of each problem; None where no sums are wanted."""
+
+
+@dataclass(frozen=True)
+class FoldModel:
+    """A model that was trained outside one fold."""
+
+    fold: OtherFolds
+    kernel: Kernel
+    """The kernel."""
+    features: NDArray[Any]
+    """(m, d): raw features of the centres."""
+    coef: Array
+    """(m, n_outputs)."""
+    intercept: Array
+    """(n_outputs,)."""
+    multiclass: str
+    """How the outputs are decided on."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """Apply models to the folds that they have not seen and answer with their errors; the state does not change."""
+
+    models: tuple[FoldModel, ...]
+
+
+Message = Load | Begin | Step | Accumulate | Score
+
+PASSIVE = (Accumulate, Score)
+"""Messages that change no state."""
+
+
+@dataclass(frozen=True)
+class KernelColumns:
+    """Question without effect: the kernel columns themselves, block by block (`factors="driver"`)."""
+
+    problems: tuple[Columns | None, ...]
+
+
+@dataclass(frozen=True)
+class FetchRows:
+    """Question without effect: raw features of some rows."""
+
+    rows: Rows
+    """Ascending global rows."""
+
+
+Query = KernelColumns | FetchRows
+
+
+def message_name(message: Message | Query) -> str:
+    """Return what the dashboard calls the tasks of `message`."""
+    if isinstance(message, Step):
+        return message.name
+    return _NAMES[type(message)]
+
+
+_NAMES: dict[type, str] = {
+    Load: "load-blocks",
+    Begin: "begin-run",
+    Accumulate: "fit-all-rows",
+    Score: "score-folds",
+    KernelColumns: "kernel-columns",
+    FetchRows: "fetch-rows",
+}
+
+
+def digest(message: Message) -> bytes:
+    """Hash a message by content, independent of process and memory layout."""
+    state = hashlib.blake2b(digest_size=16)
+    for piece in _pieces(message):
+        state.update(piece)
+    return state.digest()
+
+
+def chain(previous: bytes, message_digest: bytes) -> bytes:
+    """Return the hash of the log extended by one message."""
+    return hashlib.blake2b(previous + message_digest, digest_size=16).digest()
+
+
+GENESIS = bytes(16)
+"""Hash of the empty log."""
+
+
+def _pieces(value: Any) -> Iterator[bytes]:
+    if isinstance(value, Kernel):
+        yield f"kernel {value.name} {sorted(value.parameters().items())!r}".encode()
+    elif is_dataclass(value) and not isinstance(value, type):
+        yield type(value).__qualname__.encode()
+        for field in fields(value):
+            yield field.name.encode()
+            yield from _pieces(getattr(value, field.name))
+    elif isinstance(value, np.ndarray):
+        array = np.ascontiguousarray(value)
+        yield f"array {array.dtype.str} {array.shape}".encode()
+        yield repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
+    elif isinstance(value, tuple):
+        yield f"tuple {len(value)}".encode()
+        for item in value:
+            yield from _pieces(item)
+    elif value is None or isinstance(value, (bool, int, float, str, bytes)):
+        yield f"{type(value).__name__} {value!r};".encode()
+    else:
+        raise TypeError(f"messages hold no {type(value).__name__}")
+
+
+def canonical(message: Any) -> Any:
+    """Return `message` with every array C-contiguous and aligned.
+
+    dask delivers unaligned arrays and memory order changes small products, so both executors pass what they
+    receive through here.
+    """
+    if isinstance(message, Kernel):
+        return message
+    if is_dataclass(message) and not isinstance(message, type):
+        changed = {f.name: canonical(getattr(message, f.name)) for f in fields(message) if f.init}
+        return type(message)(**changed)
+    if isinstance(message, np.ndarray):
+        return np.require(message, requirements=["C", "A"])
+    if isinstance(message, tuple):
+        return tuple(canonical(item) for item in message)
+    return message

@@ -1,0 +1,108 @@
+"""How centres are selected: widths, rules and limits, shared by all problems of a training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from distkern.selection.stopping import LambdaCalm, MinimumPassed, StopReason, StopRule
+
+from .problems import Draw
+
+LOOKAHEAD_POOL = 64
+"""Candidates with `criterion="residual"`."""
+
+LOOKAHEAD_PANEL = 24
+"""Most steps of a panel with `criterion="residual"`."""
+
+LOOKAHEAD_NEW = 16
+"""Most new candidates a panel with `criterion="residual"`, after the first."""
+
+LOOKAHEAD_WATCHED = 128
+"""Most rows that are watched without being candidates."""
+
+LOOKAHEAD_STEPS = 4
+"""Steps of a panel with `criterion="residual"` that memory is planned for; 7 to 30 were seen."""
+
+_MINIMUM = {
+    "gcv": StopReason.GCV_RISEN,
+    "bic": StopReason.BIC,
+    "mdl": StopReason.MDL,
+    "validation": StopReason.VALIDATION_RISEN,
+}
+"""Reasons of the stop rules that look for the minimum of a number along the path."""
+
+
+@dataclass(frozen=True)
+class SelectionSettings:
+    """How centres are chosen and when that ends; widths are already fitted to the number of rows."""
+
+    max_centers: int
+    criterion: str
+    sampler: str
+    pool: int
+    """Pool slots B."""
+    accept: int
+    """Most centres accepted a round."""
+    panel: int
+    """Width of a formed panel, 2 at least: nothing is multiplied one column wide."""
+    batch: int
+    """Width of a batch of new candidates."""
+    all_rows: bool
+    """Every row is a candidate from the start, with every width, nothing is drawn."""
+    regularization: str | float
+    stop: str | None
+    tol: float | None
+    patience: int | None
+    seed: int
+    single_precision: bool
+    n_widths: int = 1
+    """Widths that a candidate may have."""
+
+    @property
+    def dependent(self) -> float:
+        """A column with |q|^2 below this times |k|^2 depends on the others."""
+        return 1e-10 if self.single_precision else 1e-14
+
+    @property
+    def reliable(self) -> float:
+        """A candidate's squared norm below this times its last exact value is not trusted."""
+        return 1e-3 if self.single_precision else 1e-8
+
+    @property
+    def predictable(self) -> float:
+        """A candidate's squared norm below this times |k|^2 is lost in the rounding of N - G'(G/s)."""
+        return 1e-5 if self.single_precision else 1e-11
+
+    @property
+    def one_pass(self) -> float:
+        """A column that keeps this share of its squared norm is orthogonal enough after one pass."""
+        return float("inf") if self.single_precision else 1e-8
+
+    @property
+    def orthogonal(self) -> float:
+        """A panel whose cosines with Q are all below this needs no second pass."""
+        return 1e-6 if self.single_precision else 1e-12
+
+    @property
+    def condition_limit(self) -> float:
+        """Largest condition number of Q."""
+        return 1e6 if self.single_precision else 1e10
+
+    def stop_rule(self) -> StopRule:
+        """Make a fresh stop rule for one problem."""
+        if self.stop in _MINIMUM:
+            return MinimumPassed(_MINIMUM[self.stop], self.patience)
+        if self.stop == "lambda":
+            return LambdaCalm(1e-2 if self.tol is None else self.tol, self.patience or 5)
+        return StopRule()
+
+    def draw(self, round_: int) -> Draw:
+        """Return the draw of new candidates for a round."""
+        size = self.pool if round_ == 0 else self.batch
+        if self.criterion == "residual":
+            return Draw(self.seed, round_, size, 0, True)
+        if self.all_rows:
+            return Draw(self.seed, round_, self.pool if round_ == 0 else 0, 0, True)
+        n_top = {"top-residual": size, "mixture": size // 2}.get(self.sampler, 0)
+        n_race = 0 if self.sampler == "top-residual" else size
+        return Draw(self.seed, round_, n_top, n_race, self.sampler != "uniform")

@@ -1,0 +1,1 @@
+"""Rows of blocks as they are read, checked and numbered."""

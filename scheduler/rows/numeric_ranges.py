@@ -1,0 +1,156 @@
+"""Whether the sizes of numbers leave room for the arithmetic, and warnings where they bode ill.
+
+Everything here looks at the moments of the rows only, before anything is computed from them.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from distkern.errors import DataError, ScaleWarning
+from distkern.kernels import Gaussian, Gaussians, Kernel
+from distkern.numerics.moments import Moments
+from distkern.numerics.scaling import FeatureScaling
+from distkern.storage import column_name
+from distkern.storage.arrays.source import BlockSource
+
+from ..protocol.answers import LoadAnswer
+
+logger = logging.getLogger(__name__)
+
+SMALLEST = {"float64": 1e-140, "float32": 1e-30}
+"""Smallest standard deviation whose square, and the products of that, are far from underflow."""
+
+LARGEST = {"float64": 1e150, "float32": 1e15}
+"""Largest spread of features that are not standardised: squared distances stay far from overflow."""
+
+LARGEST_TARGET = {"float64": 1e140, "float32": 1e30}
+"""Largest standard deviation of a target, which is only ever multiplied by kernel columns."""
+
+LARGEST_WEIGHT = 1e100
+"""Largest sum of row weights."""
+
+SCALE_RATIO = 1e3
+"""Standard deviations of features that differ by more than this are worth a warning."""
+
+NARROW = 0.1
+"""A width below this fraction of the spread divided by the number of rows sees single rows only."""
+
+
+def feature_names(source: BlockSource) -> Sequence[str] | None:
+    """Names of the features, where the source has them."""
+    names: Sequence[str] | None = getattr(source, "feature_names", None)
+    return names
+
+
+def check_ranges(loaded: LoadAnswer, dtype: str, *, standardize: bool, names: Sequence[str] | None) -> None:
+    """Refuse numbers that are too small or too large to be squared.
+
+    Parameters
+    ----------
+    loaded : LoadAnswer
+        Statistics of all rows.
+    dtype : {"float64", "float32"}
+        Of the arithmetic.
+    standardize : bool
+        Whether features are divided by their standard deviations first.
+    names : sequence of str or None
+        Names of the features.
+
+    Raises
+    ------
+    DataError
+        ``overflow`` or ``underflow``; names the feature or the target.
+    """
+    if not loaded.features.count <= LARGEST_WEIGHT:
+        raise DataError(
+            f"the row weights sum to {loaded.features.count:g}, and {LARGEST_WEIGHT:g} is the most: scale "
+            "sample_weight so that an ordinary row counts 1",
+            kind="overflow",
+        )
+    for moments, name in ((loaded.features, partial(column_name, names=names)), (loaded.targets, _target_name)):
+        if moments is not None and not np.isfinite(moments.m2).all():
+            column = int(np.flatnonzero(~np.isfinite(moments.m2))[0])
+            raise DataError(
+                f"{name(column)} holds values so far apart that their squares overflow: scale it to ordinary sizes",
+                kind="overflow",
+            )
+    if loaded.targets is not None:
+        for target, spread in enumerate(loaded.targets.std()):
+            _check(_target_name(target), loaded.targets, target, spread, dtype, LARGEST_TARGET[dtype])
+    features = loaded.features
+    if standardize:
+        for feature in np.flatnonzero(features.std() < SMALLEST["float64"]):
+            _check(column_name(int(feature), names), features, int(feature), features.std()[feature], "float64", np.inf)
+        return
+    widest = int(np.argmax(features.std()))
+    spread = float(np.linalg.norm(features.std()))
+    hint = "; standardize=True does that" if spread >= SMALLEST["float64"] else ""
+    _check(column_name(widest, names), features, widest, spread, dtype, LARGEST[dtype], hint)
+
+
+def _target_name(target: int) -> str:
+    return f"target {target} (counted from 0)"
+
+
+def _check(what: str, moments: Moments, column: int, spread: float, dtype: str, largest: float, hint: str = "") -> None:
+    if moments.m2[column] == 0.0 or SMALLEST[dtype] <= spread <= largest:
+        return
+    small = spread < SMALLEST[dtype]
+    limit = f"{SMALLEST[dtype]:g} is the least" if small else f"{largest:g} is the most"
+    # Where squares underflow, all that is known of the standard deviation is that it is not zero.
+    extent = f"of about {spread:.1g}" if spread > 1e-150 else "below 1e-150"
+    kind = "underflow" if small else "overflow"
+    raise DataError(
+        f"{what} has a standard deviation {extent}, and {limit} before products {kind} in {dtype}: "
+        f"scale it to ordinary sizes{hint}",
+        kind=kind,
+    )
+
+
+def warn_about_scales(moments: Moments, scaling: FeatureScaling, kernel: Kernel, names: Sequence[str] | None) -> None:
+    """Warn where a kernel would see one feature only, or rows only themselves.
+
+    Parameters
+    ----------
+    moments : Moments
+        Of the raw features.
+    scaling : FeatureScaling
+        To the kernel's space.
+    kernel : Kernel
+        With its width.
+    names : sequence of str or None
+        Names of the features.
+
+    Warns
+    -----
+    ScaleWarning
+        Standard deviations in the kernel's space differ by more than a factor of 1000.
+    """
+    spread = moments.std() / scaling.scale
+    varying = np.flatnonzero(spread > 0.0)
+    if not len(varying):
+        return
+    small, large = (int(varying[pick(spread[varying])]) for pick in (np.argmin, np.argmax))
+    if spread[large] / spread[small] > SCALE_RATIO:
+        warnings.warn(
+            f"{column_name(large, names)} has a standard deviation of {spread[large]:.4g} and "
+            f"{column_name(small, names)} one of {spread[small]:.4g}: the kernel hardly sees the second; "
+            "standardize=True puts both on one scale",
+            ScaleWarning,
+            stacklevel=2,
+        )
+    total = float(np.linalg.norm(spread))
+    if isinstance(kernel, (Gaussian, Gaussians)) and np.max(kernel.sigma) < NARROW * total / moments.count:
+        # Not a Python warning: a search over widths tries such ones on purpose.
+        logger.warning(
+            "sigma=%g is far below the spread %.3g of the rows in the kernel's space, so that a centre hardly reaches "
+            "another row: raise sigma, or leave it to the rule sigma='median'",
+            np.max(kernel.sigma),
+            total,
+        )

@@ -1,0 +1,1 @@
+"""What a process needs beside the mathematics: threads, scratch matrices, sums, timings."""

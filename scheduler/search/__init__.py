@@ -1,0 +1,1 @@
+"""Cross-validated searches over settings."""

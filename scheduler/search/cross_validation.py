@@ -1,0 +1,240 @@
+"""Many settings by K-fold cross-validation in one training: a problem a setting and a fold, reads shared.
+
+A fold is left out by row subsets of the problems, so every setting is trained K times side by side, in lockstep, on
+the same blocks. The features are scaled by the statistics of all rows, which no label enters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.errors import DataError
+from distkern.kernels import Kernel, kernel_of_centers
+from distkern.monitoring.events import EventBus
+from distkern.numerics.scaling import FeatureScaling
+from distkern.storage.arrays.source import BlockSource
+
+from ..protocol.answers import LoadAnswer
+from ..protocol.messages import FoldModel, Load, Score
+from ..protocol.problems import Folds, OtherFolds
+from ..rows.data_checks import MEDIAN_SAMPLE, check_statistics, encoded_classes, fit_kernel_space, tell_of_reads
+from ..runtime.threads import single_threaded_blas
+from ..selectors.problem_setup import Posed, pose
+from ..training.alternating import run_in_turns
+from ..training.backends import Backend
+from ..training.driver_loop import HOLDOUT_FRACTION, Path, TrainingJob, begin_of, make_path, make_selectors, run_steps
+from ..training.refit import check_sample
+from ..training.time_limit import TimeLimit
+
+Array = NDArray[np.float64]
+
+VARIED = frozenset({"kernel", "sigma", "sigma_factor", "max_centers", "regularization", "stop", "tol", "patience"})
+"""Settings that may differ between the jobs of one group; all others decide what the blocks do."""
+
+
+WeighPrefix = Callable[[Path, int], Array]
+"""Gives the weights of a path's first centres, shape (count + 1, T), the intercept on centred targets first."""
+
+
+@dataclass(frozen=True)
+class Finish:
+    """What becomes of the paths of a job: the model that a fold is predicted with."""
+
+    multiclass: str
+    """How outputs are decided on, see `distkern.probability.decisions.decide`."""
+    weigh: Callable[[Kernel, FeatureScaling], WeighPrefix] | None = None
+    """From a kernel and a scaling to what weighs; None for the weights of the paths themselves."""
+
+
+@dataclass(frozen=True)
+class FoldErrors:
+    """What a cross-validation found."""
+
+    errors: Array
+    """(n_models,): fraction of wrong labels, or mean squared error summed over targets."""
+    n_centers: NDArray[np.int64]
+    """(n_models,): centres of each model."""
+    kernels: list[Kernel]
+    """Of each job."""
+    bytes_read: int
+    """Bytes of the arrays that were read."""
+
+
+def cross_validate(
+    jobs: Sequence[TrainingJob],
+    models: Sequence[tuple[int, int]],
+    folds: Folds,
+    source: BlockSource,
+    backend: Backend,
+    events: EventBus,
+    finishes: Sequence[Finish] | None = None,
+    limit: TimeLimit | None = None,
+    *,
+    in_turns: bool = False,
+) -> FoldErrors:
+    """Train jobs outside folds, in one pass over the rows.
+
+    With `selection_rows` the folds are of the sample, and nothing is fitted over all rows.
+
+    Parameters
+    ----------
+    jobs : sequence of TrainingJob
+        Differ in the settings that `VARIED` names only; all of them hold rows out for the stop rule, or none.
+    models : sequence of (int, int)
+        Which job to train outside which fold.
+    folds : Folds
+        Partition of the rows.
+    source : BlockSource
+        The rows, as the backend's blocks read them.
+    backend : Backend
+        Where blocks and factors live.
+    events : EventBus
+        Told of reads; the rounds of so many problems say nothing.
+    finishes : sequence of Finish, optional
+        What becomes of the paths of each job; by default their own weights, and decisions as they were trained.
+    limit : TimeLimit, optional
+        When the search must have ended.
+    in_turns : bool
+        Whether the problems take turns, which doubles the exchanges; their models are the same.
+
+    Raises
+    ------
+    RunError
+        ``time-limit``: paths that were cut short at different lengths could not be compared.
+    DataError
+        The rows cannot be trained on, or those outside some fold cannot.
+    """
+    finishes = finishes or [Finish(job.multiclass) for job in jobs]
+    with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):
+        return _cross_validate(jobs, models, folds, source, backend, events, finishes, limit or TimeLimit(), in_turns)
+
+
+def _cross_validate(
+    jobs: Sequence[TrainingJob],
+    models: Sequence[tuple[int, int]],
+    folds: Folds,
+    source: BlockSource,
+    backend: Backend,
+    events: EventBus,
+    finishes: Sequence[Finish],
+    limit: TimeLimit,
+    in_turns: bool,
+) -> FoldErrors:
+    limit.begin()
+    first = jobs[0]
+    load = Load(
+        classification=first.classification,
+        sample_rows=MEDIAN_SAMPLE if any(job.sigma == "median" for job in jobs) else 0,
+        seed=first.seed,
+        holdout=HOLDOUT_FRACTION if first.stop == "validation" else 0.0,
+        selection_rows=first.sampled_rows(source.n_rows),
+        folds=folds,
+    )
+    answer = backend.exchange(load)
+    tell_of_reads(answer.report, source, events)
+    loaded = answer.load
+    assert loaded is not None
+    all_rows = loaded if loaded.all_rows is None else loaded.all_rows
+    check_statistics(all_rows, source, first)
+    if all_rows is not loaded:
+        check_sample(loaded, load.selection_rows)
+    classes = encoded_classes(all_rows, source, first)
+    are_codes = source.classes is not None
+    spaces = [fit_kernel_space(all_rows, job, job.sigma_factor) for job in jobs]
+    scaling = spaces[0][0]
+    outside = [_outside(loaded, fold) for fold in range(folds.count)]
+    for fold in sorted({fold for _, fold in models}):
+        _check_outside(outside[fold], fold, folds, source, first)
+    problems_of: list[list[Posed]] = []
+    for index, fold in models:
+        job, rest, kernel = jobs[index], outside[fold], spaces[index][1]
+        settings = job.selection(rest.n_fit)
+        within = (OtherFolds(folds, fold),)
+        problems_of.append(pose(job.multiclass, settings, rest, classes, are_codes, kernel, within, job.intercept))
+    posed = [p for problems in problems_of for p in problems]
+    widest = max((p.settings for p in posed), key=lambda settings: settings.pool)
+    posed = [_widened(p, widest.pool, widest.batch, widest.panel) for p in posed]
+    begin = begin_of(first, scaling, classes, posed)
+    selectors = make_selectors(posed, loaded.n_held)
+    for selector, part in zip(selectors, backend.exchange(begin).problems, strict=True):
+        selector.begin(part)
+    if in_turns:
+        run_in_turns(selectors, backend, limit)
+    else:
+        run_steps(selectors, backend, EventBus([]), lambda: 0.0, limit)
+    limit.require_search()
+    paths = iter([make_path(selector, source.n_rows, source.n_features) for selector in selectors])
+    waiting = iter(posed)
+    scored = []
+    for (index, fold), problems in zip(models, problems_of, strict=True):
+        parts = [(next(waiting), next(paths)) for _ in problems]
+        kernel, finish = spaces[index][1], finishes[index]
+        weigh = Path.weights if finish.weigh is None else finish.weigh(kernel, scaling)
+        held = OtherFolds(folds, fold)
+        scored.append(_fold_model(held, kernel, parts, weigh, finish.multiclass, source.n_features))
+    answers = backend.exchange(Score(tuple(scored))).problems
+    backend.finish()
+    errors = np.full(len(models), np.nan)
+    for number, part in enumerate(answers):
+        weight = float(part.sums["weight"][0])
+        if weight > 0:
+            errors[number] = part.sums["error"][0] / weight
+    n_centers = np.array([len(model.features) for model in scored], dtype=np.int64)
+    return FoldErrors(errors, n_centers, [kernel for _, kernel in spaces], loaded.bytes_read)
+
+
+def _outside(loaded: LoadAnswer, fold: int) -> LoadAnswer:
+    """Statistics of all folds but one; features and held-out rows are those of all folds but for the sum of weights."""
+    others = [part for number, part in enumerate(loaded.folds) if number != fold]
+    rest = others[0]
+    for part in others[1:]:
+        rest = rest.merge(part)
+    return replace(rest, features=replace(loaded.features, count=rest.features.count), n_held=loaded.n_held)
+
+
+def _widened(posed: Posed, pool: int, batch: int, panel: int) -> Posed:
+    """Give a problem the common widths; a pool wider than it needs stays empty there."""
+    settings = replace(posed.settings, pool=pool, batch=batch, panel=panel)
+    return replace(posed, settings=settings, problem=replace(posed.problem, draw=settings.draw(0)))
+
+
+def _check_outside(rest: LoadAnswer, fold: int, folds: Folds, source: BlockSource, job: TrainingJob) -> None:
+    try:
+        check_statistics(rest, source, job)
+    except DataError as error:
+        raise DataError(
+            f"the rows outside fold {fold + 1} of {folds.count} cannot be trained on: {error.message}; ask for other "
+            "folds (folds), or give more rows",
+            kind=error.kind,
+        ) from error
+
+
+def _fold_model(
+    held: OtherFolds,
+    kernel: Kernel,
+    parts: Sequence[tuple[Posed, Path]],
+    weigh: WeighPrefix,
+    multiclass: str,
+    n_features: int,
+) -> FoldModel:
+    """Put the kept prefixes of a model's paths side by side."""
+    n_outputs = sum(len(posed.outputs) for posed, _ in parts)
+    counts = [path.n_centers for _, path in parts]
+    coef = np.zeros((sum(counts), n_outputs))
+    intercept = np.zeros(n_outputs)
+    features: list[NDArray[Any]] = [np.empty((0, n_features))]
+    widths = [path.widths[:count] for (_, path), count in zip(parts, counts, strict=True)]
+    start = 0
+    for (posed, path), count in zip(parts, counts, strict=True):
+        weights, columns = weigh(path, count), list(posed.outputs)
+        coef[start : start + count, columns] = weights[1:]
+        intercept[columns] = weights[0] + posed.problem.target_means
+        features.append(path.features[:count])
+        start += count
+    kernel = kernel_of_centers(kernel, np.concatenate(widths))
+    return FoldModel(held, kernel, np.concatenate(features), coef, intercept, multiclass)

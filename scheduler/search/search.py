@@ -1,0 +1,191 @@
+"""A cross-validated search over settings: groups that share passes, planned like trainings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.errors import DataError
+from distkern.kernels import Kernel
+from distkern.monitoring.events import EventBus, Subscriber
+from distkern.storage.arrays.source import BlockSource
+
+from ..clusters.worker_queries import worker_facts
+from ..planning.pass_plan import out_of_memory
+from ..protocol.problems import Folds
+from ..training.backends import AnnouncingBackend
+from ..training.driver_loop import TrainingJob
+from ..training.run import announce_dashboard, make_backend, workload
+from ..training.time_limit import TimeLimit
+from .cross_validation import VARIED, Finish, cross_validate
+from .race import Race
+from .search_plan import SearchRoom
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """Errors of all settings on all folds."""
+
+    errors: Array
+    """(n_settings, n_folds): fraction of wrong labels, or mean squared error summed over targets; NaN for folds that a
+    setting was not trained outside of, since it could not win any more."""
+    n_centers: NDArray[np.int64]
+    """(n_settings, n_folds): centres of each model, 0 where there is none."""
+    trained: NDArray[np.bool_]
+    """(n_settings, n_folds): which models there are."""
+    mean_errors: Array
+    """(n_settings,): over the folds there are; that of a setting that could not win any more is above the lowest."""
+    kernels: list[Kernel]
+    """Of each setting."""
+    passes: int
+    """Reads of X."""
+    bytes_read: int
+    """Bytes of the arrays that were read."""
+    seconds: float
+    planned_peak: int = 0
+    """Largest resident set that was planned for a process that holds rows; 0 where this process did not search."""
+    planned_driver_peak: int = 0
+    """The same of the driver."""
+
+    @property
+    def best(self) -> int:
+        """The first of the settings with the lowest mean error."""
+        return int(np.nanargmin(self.mean_errors))
+
+
+def search_settings(
+    jobs: Sequence[TrainingJob],
+    n_folds: int,
+    source: BlockSource,
+    *,
+    finishes: Sequence[Finish] | None = None,
+    leave_out: bool = True,
+    client: Any = None,
+    factors: str = "auto",
+    memory_limit: int | None = None,
+    subscribers: Iterable[Subscriber] = (),
+    limit: TimeLimit | None = None,
+) -> SearchResult:
+    """Cross-validate settings, as many side by side as fit into memory.
+
+    Parameters
+    ----------
+    jobs : sequence of TrainingJob
+        One a setting.
+    n_folds : int
+        Folds, at least 2.
+    source : BlockSource
+        Training rows.
+    finishes : sequence of Finish, optional
+        What becomes of the paths of each setting, as for `cross_validate`.
+    leave_out : bool
+        Whether a setting that cannot win any more loses its other folds, if they do not fit beside those before.
+    client, factors, memory_limit, subscribers
+        As for `run_training`.
+    limit : TimeLimit, optional
+        When the search must have ended.
+
+    Returns
+    -------
+    SearchResult
+
+    Raises
+    ------
+    DataError
+        The rows cannot be trained on.
+    BudgetError
+        One setting does not fit, whatever goes to scratch.
+    RunError
+        ``time-limit``.
+    """
+    if n_folds > source.n_rows:
+        raise DataError(f"folds={n_folds}: there are {source.n_rows} rows only", kind="too-few-rows")
+    events = EventBus(subscribers)
+    try:
+        announce_dashboard(client, events)
+        return _search(jobs, n_folds, source, finishes, leave_out, client, factors, memory_limit, events, limit)
+    except BaseException as error:
+        events.cut_short(error)
+        raise
+
+
+def _search(
+    jobs: Sequence[TrainingJob],
+    n_folds: int,
+    source: BlockSource,
+    finishes: Sequence[Finish] | None,
+    leave_out: bool,
+    client: Any,
+    factors: str,
+    memory_limit: int | None,
+    events: EventBus,
+    limit: TimeLimit | None,
+) -> SearchResult:
+    started = perf_counter()
+    limit = limit or TimeLimit()
+    facts = None if client is None else worker_facts(client)
+    race = Race(len(jobs), n_folds, leave_out=leave_out)
+    n_centers = np.zeros(race.errors.shape, dtype=np.int64)
+    kernels: dict[int, Kernel] = {}
+    passes = bytes_read = peak = driver_peak = 0
+    for members in _alike(jobs):
+        together = [jobs[i] for i in members]
+        work = workload(together[0], source)
+        room = SearchRoom(together, n_folds, work, facts, factors=factors, memory_limit=memory_limit)
+        while models := race.next_models(members, room.most):
+            plan = room.plan(len(models))
+            plan.require_fit()
+            peak, driver_peak = max(peak, plan.peak), max(driver_peak, plan.driver_peak)
+            group = sorted({setting for setting, _ in models})
+            executor, backend = make_backend(source, client, events, plan)
+            try:
+                found = cross_validate(
+                    [jobs[i] for i in group],
+                    [(group.index(setting), fold) for setting, fold in models],
+                    Folds(n_folds, jobs[group[0]].seed),
+                    source,
+                    AnnouncingBackend(backend, events, plan.peak, "search", limit),
+                    events,
+                    None if finishes is None else [finishes[i] for i in group],
+                    limit,
+                    in_turns=client is None,
+                )
+            except MemoryError as error:
+                advice = "free memory, lower memory_limit ([cluster] memory), or use more workers"
+                raise out_of_memory(plan.peak, error, advice) from error
+            finally:
+                executor.close()
+            race.note(models, found.errors)
+            n_centers[tuple(np.transpose(models))] = found.n_centers
+            kernels |= dict(zip(group, found.kernels, strict=True))
+            passes, bytes_read = passes + 1, bytes_read + found.bytes_read
+    return SearchResult(
+        errors=race.errors,
+        n_centers=n_centers,
+        trained=race.trained,
+        mean_errors=race.means(),
+        kernels=[kernels[i] for i in range(len(jobs))],
+        passes=passes,
+        bytes_read=bytes_read,
+        seconds=perf_counter() - started,
+        planned_peak=peak,
+        planned_driver_peak=driver_peak,
+    )
+
+
+def _alike(jobs: Sequence[TrainingJob]) -> list[list[int]]:
+    """Group the settings that the same blocks can serve, each group in order."""
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for index, job in enumerate(jobs):
+        kernel = job.kernel.stationary if isinstance(job.kernel, Kernel) else job.kernel
+        fixed = tuple(getattr(job, f.name) for f in fields(job) if f.name not in VARIED)
+        # Rows that are held out for one setting would be missed by another.
+        groups.setdefault((kernel, job.stop == "validation", *fixed), []).append(index)
+    return list(groups.values())

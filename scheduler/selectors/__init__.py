@@ -1,0 +1,1 @@
+"""The driver side of a path: which centres a problem takes."""

@@ -1,0 +1,425 @@
+"""The selection loop of one problem, as a state machine: `next_step` says what to do, `receive` takes the answer.
+
+Two machines share the factors and the stop rules. `PoolSelector` keeps a pool of orthogonalised candidates and
+accepts the best few a round by error reduction; it needs two exchanges a panel, since the next candidates are drawn
+while the last panel is applied. `LookaheadSelector`, in `lookahead_selector`, is the paper's Algorithm 1. Neither
+knows who holds the rows.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.errors import DataError
+from distkern.numerics.row_draws import combine_draws
+from distkern.selection.candidate_pool import Panel, Pool
+from distkern.selection.factors import Factors, PanelUpdate, finish_panel
+from distkern.selection.stopping import StopReason
+
+from ..protocol.answers import Drawn, ProblemAnswer
+from ..protocol.messages import Append, Columns, Eliminate, Form, LookaheadStep, ProblemStep, Project
+from ..protocol.selection_settings import SelectionSettings
+
+Array = NDArray[np.float64]
+
+IDLE_ROUNDS = 16
+"""Rounds in a row without an independent candidate before the rest is taken to be dependent too."""
+
+REFRESH_ROUNDS = 8
+"""Rounds after which S and R are computed anew from the rows in single precision."""
+
+HISTORY_DTYPE = np.dtype(
+    [
+        ("center", np.int64),
+        ("lambda_", np.float64),
+        ("gcv", np.float64),
+        ("residual_max", np.float64),
+        ("q_norm", np.float64),
+        ("round", np.int64),
+        ("problem", np.int64),
+    ]
+)
+"""A row per accepted centre; residual_max is the largest absolute residual when its panel was chosen."""
+
+
+@dataclass
+class _Queue:
+    """Rows that were drawn and have no kernel column yet."""
+
+    rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    features: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))
+
+    def take(self, count: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        rows, features = self.rows[:count], self.features[:count]
+        self.rows, self.features = self.rows[count:], self.features[count:]
+        return rows, features
+
+
+@dataclass
+class _Forming:
+    """A panel that was sent to be formed."""
+
+    panel: Panel
+    rows: NDArray[np.int64]
+    features: list[NDArray[Any]]
+    norms: Array
+    coefficients: Array
+
+
+class Selector(ABC):
+    """Common part: factors, history and stopping.
+
+    Parameters
+    ----------
+    settings : SelectionSettings
+        Shared by all problems.
+    problem : int
+        Number of the problem, for the history.
+    weight_sum : float
+        Sum of the row weights.
+    held_out : int
+        Held-out rows, for the validation stop rule.
+    """
+
+    def __init__(self, settings: SelectionSettings, problem: int, weight_sum: float, held_out: int) -> None:
+        self.settings = settings
+        self.problem = problem
+        self.round = 0
+        self.reason: StopReason | None = None
+        self.rows: list[int] = []
+        self.features: list[NDArray[Any]] = []
+        self.history: list[tuple[Any, ...]] = []
+        self.gcv = float("nan")
+        self.residual_max = float("inf")
+        self.validation: float | None = None
+        self._rule = settings.stop_rule()
+        self._weight_sum = weight_sum
+        self._held_out = held_out
+        self._factors: Factors | None = None
+        self._idle = 0
+
+    @property
+    def factors(self) -> Factors:
+        """The factors so far."""
+        assert self._factors is not None
+        return self._factors
+
+    @property
+    def n_centers(self) -> int:
+        """Centres accepted so far."""
+        return len(self.rows)
+
+    @property
+    def best(self) -> int:
+        """Centres to keep when the path has ended."""
+        return self._rule.best(self.n_centers)
+
+    @property
+    def final_reason(self) -> StopReason:
+        """Why the kept model ends where it does: a path that ran on past its minimum ends there."""
+        assert self.reason is not None
+        if self.reason is StopReason.MAX_CENTERS and self.best < self.n_centers:
+            return self._rule.reason or self.reason
+        return self.reason
+
+    def begin(self, answer: ProblemAnswer) -> None:
+        """Take the answer to `Begin`: target norms and the first draw."""
+        self._factors = Factors(
+            self._weight_sum,
+            answer.sums["target_norms"],
+            self.settings.max_centers,
+            self.settings.regularization,
+        )
+        require_finite_sums(answer)
+        self._start(len(self._factors.target_norms))
+        self._take_first_draw(answer)
+        if not self._factors.target_norms.any():
+            self.residual_max, self.reason = 0.0, StopReason.RESIDUAL_BELOW
+
+    @abstractmethod
+    def _start(self, n_targets: int) -> None:
+        """Make room for candidates."""
+
+    @abstractmethod
+    def _take_first_draw(self, answer: ProblemAnswer) -> None:
+        """Take the draw in the answer to `Begin`."""
+
+    @property
+    @abstractmethod
+    def mid_round(self) -> bool:
+        """Whether a panel was formed that the rows have not been told to append yet."""
+
+    @abstractmethod
+    def next_step(self) -> ProblemStep | LookaheadStep | None:
+        """Return what to do next, or None when the path has ended (`reason` then says why)."""
+
+    @abstractmethod
+    def receive(self, answer: ProblemAnswer) -> None:
+        """Take the answer to the last step."""
+
+    def _append(self, row: int, features: NDArray[Any], column: Array, s: float, z: Array) -> Array:
+        factors, settings = self.factors, self.settings
+        if np.sqrt(max(factors.s.max(), s)) / np.sqrt(min(factors.s.min(), s)) > settings.condition_limit:
+            self.reason = StopReason.ILL_CONDITIONED
+            return np.zeros_like(z)
+        regularizes = settings.regularization != "none"
+        if regularizes and self._weight_sum <= factors.n_columns + 1:
+            # No degrees of freedom would be left, and GCV has no meaning without.
+            self.reason = StopReason.CANDIDATES_EXHAUSTED
+            return np.zeros_like(z)
+        step, gcv = factors.append(column, s, z)
+        if regularizes and not np.isfinite(gcv):
+            factors.n_columns -= 1
+            self.reason = StopReason.CANDIDATES_EXHAUSTED
+            return np.zeros_like(z)
+        self.gcv = gcv
+        self.rows.append(int(row))
+        self.features.append(features)
+        self._idle = 0
+        self.history.append(
+            (
+                row,
+                float(factors.lambda_.max()),
+                gcv,
+                self.residual_max,
+                float(np.sqrt(s)),
+                self.round,
+                self.problem,
+            )
+        )
+        score = factors.score(settings.stop)
+        if score is not None:
+            self.reason = self._rule.observe(self.n_centers, score)
+        elif settings.stop == "lambda":
+            self.reason = self._rule.observe(self.n_centers, float(factors.lambda_.max()))
+        return step
+
+    def _count_idle(self, limit: int) -> None:
+        """End a path that only meets candidates that depend on Q; `_append` starts the count again."""
+        self._idle += 1
+        if self._idle > limit and self.reason is None:
+            self.reason = StopReason.CANDIDATES_EXHAUSTED
+
+    def _watch_validation(self, answer: ProblemAnswer) -> None:
+        squares = answer.sums.get("validation")
+        if squares is None or not self._held_out:
+            return
+        for i, square in enumerate(squares):
+            self.validation = float(square / self._held_out)
+            if self._rule.watches_validation and self.reason is None:
+                n_centers = self.n_centers - len(squares) + i + 1
+                self.reason = self._rule.observe(n_centers, self.validation)
+        if self.n_centers >= self.settings.max_centers:
+            self.reason = self.reason or StopReason.MAX_CENTERS
+
+
+class PoolSelector(Selector):
+    """Accepts the best candidates of a pool by error reduction, a panel a round."""
+
+    def _start(self, n_targets: int) -> None:
+        settings = self.settings
+        self._pool = Pool(settings.pool, settings.max_centers + 1, n_targets, settings.dependent, settings.reliable)
+        self._queue = _Queue()
+        self._forming: _Forming | None = None
+        self._appending: Append | None = None
+        self._eliminating: Eliminate | None = None
+        self._filling = True
+        self._finishing = False
+        self._batch: tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64]] | None = None
+        self._projecting: tuple[Array, Array] | None = None
+        self._refreshing = False
+
+    @property
+    def mid_round(self) -> bool:
+        """Whether the next step is the second half of a round."""
+        return self._finishing
+
+    def next_step(self) -> ProblemStep | None:
+        """Alternate between forming a panel beside new kernel columns, and applying both."""
+        if self.reason is not None:
+            return None
+        return self._finish_step() if self._finishing else self._form_step()
+
+    def _form_step(self) -> ProblemStep | None:
+        form, pool = None, self._pool
+        if not self._filling:
+            pool.drop_dependent()
+            panel = self._pick(min(self.settings.accept, self.settings.max_centers - self.n_centers))
+            if len(panel.slots):
+                form = self._form(panel)
+        columns = None
+        if len(self._queue.rows):
+            rows, features = self._queue.take(self.settings.batch)
+            slots, released = pool.make_room(len(rows))
+            self._batch = rows, features, slots
+            columns = Columns(rows, features, released)
+        if form is None and columns is None and pool.wants_refresh:
+            self._finishing = True
+            return self._finish_step()
+        if form is None and columns is None:
+            self.reason = StopReason.CANDIDATES_EXHAUSTED
+            return None
+        return ProblemStep(form=form, columns=columns)
+
+    def _pick(self, count: int) -> Panel:
+        return self._pool.pick(count)
+
+    def _finish_step(self) -> ProblemStep:
+        settings, append, eliminate, project = self.settings, self._appending, self._eliminating, None
+        self._appending = self._eliminating = None
+        if self._batch is not None and self._projecting is not None:
+            slots = self._batch[2]
+            project = Project(self._projecting[0], slots)
+        drained = not len(self._queue.rows)
+        # Elimination carries S and R; in single precision they drift, and candidates that lost most of their norm
+        # cannot be judged without a fresh S in either.
+        due = settings.single_precision and self.round % REFRESH_ROUNDS == 0
+        self._refreshing = not self._filling and (due or self._pool.wants_refresh)
+        draw = settings.draw(self.round + 1) if drained else None
+        return ProblemStep(append=append, eliminate=eliminate, project=project, draw=draw, refresh=self._refreshing)
+
+    def receive(self, answer: ProblemAnswer) -> None:
+        """Take the answer to the last step."""
+        if self._finishing:
+            self._receive_finish(answer)
+        else:
+            self._receive_form(answer)
+        self._finishing = not self._finishing
+
+    def _receive_form(self, answer: ProblemAnswer) -> None:
+        require_finite_sums(answer)
+        width, factors = self.settings.panel, self.factors
+        cross, gram = answer.sums["cross"][width:].T, answer.sums["gram"][:, width:]
+        s = factors.s.copy()
+        coefficients = cross / s[:, None]
+        if self._forming is not None:
+            n = len(self._forming.rows)
+            update = self._accept(answer)
+            if self.reason is not None:
+                return
+            if update.kept:
+                products = update.combine.T @ gram[:n] - update.correct.T @ cross
+                coefficients = np.concatenate([coefficients, products / update.s[:, None]])
+        if self._batch is not None:
+            self._projecting = coefficients, answer.sums["norms"]
+
+    def _receive_finish(self, answer: ProblemAnswer) -> None:
+        require_finite_sums(answer)
+        self._watch_validation(answer)
+        if self._batch is not None and self._projecting is not None:
+            rows, features, slots = self._batch
+            coefficients, norms = self._projecting
+            n = len(rows)
+            self._pool.insert(slots, rows, features, norms[:n], coefficients[:, :n])
+            self._pool.merge_gram(slots, answer.sums["pool_gram"][:, :n], answer.sums["pool_products"][:n])
+        if self._refreshing:
+            self._pool.replace_gram(answer.sums["all_gram"], answer.sums["all_products"])
+        self._batch = self._projecting = None
+        if not len(self._queue.rows):
+            self.round += 1
+            self._filling = False
+            self._count_idle(IDLE_ROUNDS)
+            if self.reason is None:
+                self._enqueue(answer.drawn)
+
+    def _take_first_draw(self, answer: ProblemAnswer) -> None:
+        self._enqueue(answer.drawn)
+
+    def _enqueue(self, drawn: Drawn | None) -> None:
+        assert drawn is not None
+        assert drawn.features is not None
+        self.residual_max = drawn.largest
+        request = self.settings.draw(self.round)
+        size = max(request.n_top, request.n_race)
+        rows = combine_draws(drawn.top, drawn.race, request.n_top, size)
+        self._queue = _Queue(rows, drawn.features[np.searchsorted(drawn.rows, rows)])
+        tol = self.settings.tol
+        if tol is not None and self.settings.stop != "lambda" and drawn.largest <= tol:
+            self.reason = StopReason.RESIDUAL_BELOW
+
+    def _form(self, panel: Panel) -> Form:
+        pool, width = self._pool, self.settings.panel
+        n = len(panel.slots)
+        features = [pool.features[slot] for slot in panel.slots]
+        assert all(f is not None for f in features)
+        self._forming = _Forming(
+            panel,
+            pool.rows[panel.slots].copy(),
+            [f for f in features if f is not None],
+            pool.norms[panel.slots].copy(),
+            pool.coefficients[: self.factors.n_columns, panel.slots].copy(),
+        )
+        pool.clear(panel.slots)
+        combine = np.zeros((n, width))
+        combine[:, :n] = np.linalg.inv(panel.lower)
+        return Form(panel.slots, combine)
+
+    def _accept(self, answer: ProblemAnswer) -> PanelUpdate:
+        """Finish the formed panel: extend the factors, the history and the pool's coefficients."""
+        assert self._forming is not None
+        forming, self._forming = self._forming, None
+        n = len(forming.rows)
+        sums, factors, settings = answer.sums, self.factors, self.settings
+        products = sums["products"][:n]
+        update = finish_panel(
+            sums["cross"][:n].T,
+            sums["gram"][:n, :n],
+            products,
+            factors.s.copy(),
+            factors.residual_products.copy(),
+            forming.panel.lower,
+            forming.norms,
+            settings.dependent,
+            settings.orthogonal,
+        )
+        steps = np.zeros((len(update.kept), products.shape[1]))
+        for i, position in enumerate(update.kept):
+            column = np.concatenate([forming.coefficients[:, position] + update.u_top[:, i], update.u_new[:i, i]])
+            steps[i] = self._append(
+                forming.rows[position], forming.features[position], column, update.s[i], update.z[i]
+            )
+            if self.reason is not None:
+                return update
+        lost = forming.panel.multipliers
+        if update.restore is not None:
+            restored = update.restore @ forming.panel.multipliers
+            self._pool.give_back(restored, forming.panel)
+            lost = lost - restored
+        self._pool.absorb(forming.panel.multipliers, update.correct, update.survivors)
+        if update.kept:
+            combine = _pad_rows(update.combine, settings.panel)
+            correct = update.correct if update.correct.any() else None
+            inverse = None
+            if settings.criterion == "loo-error":
+                inverse = 1.0 / (factors.lambda_[0] + factors.s[-len(update.kept) :])
+            self._appending = Append(len(update.correct), combine, correct, steps, inverse)
+        self._eliminating = Eliminate(_pad_rows(lost, settings.panel)) if lost.any() else None
+        if self.n_centers >= settings.max_centers and not self._rule.watches_validation:
+            self.reason = StopReason.MAX_CENTERS
+        return update
+
+
+def require_finite_sums(answer: ProblemAnswer) -> None:
+    """Refuse sums that overflowed."""
+    if not all(np.isfinite(array).all() for array in answer.sums.values()):
+        raise overflow()
+
+
+def overflow() -> DataError:
+    """Return the error for a training whose numbers became too large."""
+    return DataError(
+        "the products of kernel columns or targets overflow: scale the targets, the features (standardize=True) or "
+        "sample_weight to ordinary sizes, or use dtype='float64'",
+        kind="overflow",
+    )
+
+
+def _pad_rows(matrix: Array, rows: int) -> Array:
+    padded = np.zeros((rows, matrix.shape[1]))
+    padded[: len(matrix)] = matrix
+    return padded

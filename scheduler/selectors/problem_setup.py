@@ -1,0 +1,124 @@
+"""From a job and the statistics of its rows to the problems that are trained side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.errors import DataError
+from distkern.kernels import Kernel
+from distkern.probability.pairwise import class_pairs
+
+from ..protocol.answers import LoadAnswer
+from ..protocol.problems import ClassPair, OtherFolds, Problem
+from ..protocol.selection_settings import SelectionSettings
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Posed:
+    """A problem, and how its centres are selected."""
+
+    problem: Problem
+    settings: SelectionSettings
+    outputs: tuple[int, ...]
+    """Outputs of the model that it gives."""
+
+
+def target_means(loaded: LoadAnswer, classes: NDArray[Any] | None, are_codes: bool) -> Array:
+    """Weighted mean of every encoded target column, shape (T,)."""
+    if classes is None:
+        assert loaded.targets is not None
+        return loaded.targets.mean
+    weights = class_weights(loaded, classes, are_codes)
+    means: Array = 2 * weights / weights.sum() - 1
+    return means[1:] if len(classes) == 2 else means
+
+
+def class_weights(loaded: LoadAnswer, classes: NDArray[Any], are_codes: bool) -> Array:
+    """Sum of the row weights of every class, shape (n_classes,)."""
+    assert loaded.labels is not None
+    weights = np.zeros(len(classes))
+    seen = loaded.labels.values
+    weights[seen if are_codes else np.searchsorted(classes, seen)] = loaded.labels.weights
+    return weights
+
+
+def pose(
+    multiclass: str,
+    settings: SelectionSettings,
+    loaded: LoadAnswer,
+    classes: NDArray[Any] | None,
+    are_codes: bool,
+    kernel: Kernel,
+    within: tuple[OtherFolds, ...] = (),
+    intercept: bool = True,
+) -> list[Posed]:
+    """Pose the problems of one training.
+
+    Parameters
+    ----------
+    multiclass : {"shared", "one-vs-rest", "one-vs-one"}
+        One problem of all targets, one a target, or one a pair of classes.
+    settings : SelectionSettings
+        Of a problem of all rows.
+    loaded : LoadAnswer
+        Statistics of the rows that select.
+    classes : array or None
+        Sorted labels; None for regression.
+    are_codes : bool
+        Whether the statistics are of codes into `classes`.
+    kernel : Kernel
+        Of every problem.
+    within : tuple of OtherFolds
+        Rows that the statistics are of; all by default.
+    intercept : bool
+        Whether there is a constant column, and targets are centred for it.
+
+    Raises
+    ------
+    DataError
+        ``too-few-rows``: two classes have too few rows together.
+    """
+    means, weight_sum = target_means(loaded, classes, are_codes), loaded.features.count
+    if not intercept:
+        means = np.zeros_like(means)
+    if multiclass == "one-vs-one" and classes is not None and len(classes) > 2:
+        return _pairs(settings, class_weights(loaded, classes, are_codes), classes, kernel, within, intercept)
+    groups = [(t,) for t in range(len(means))] if multiclass == "one-vs-rest" else [tuple(range(len(means)))]
+    return [
+        Posed(Problem(columns, means[list(columns)], weight_sum, kernel, within, settings.draw(0)), settings, columns)
+        for columns in groups
+    ]
+
+
+def _pairs(
+    settings: SelectionSettings,
+    weights: Array,
+    classes: NDArray[Any],
+    kernel: Kernel,
+    within: tuple[OtherFolds, ...],
+    intercept: bool,
+) -> list[Posed]:
+    posed = []
+    for output, (first, second) in enumerate(class_pairs(len(classes))):
+        together = weights[first] + weights[second]
+        if together <= 2:
+            raise DataError(
+                f"the classes {classes[first]!r} and {classes[second]!r} have rows of weight {together:g} together, "
+                "and a problem of one pair needs more than 2: leave the classes out, merge them, or use "
+                "multiclass='shared'",
+                kind="too-few-rows",
+            )
+        means = np.array([(weights[second] - weights[first]) / together if intercept else 0.0])
+        # Of a pair with fewer rows than the pool, every row is a candidate, and nothing is drawn.
+        few = settings.criterion != "residual" and together * settings.n_widths <= settings.pool
+        own = replace(settings, all_rows=True) if few else settings
+        conditions: tuple[OtherFolds | ClassPair, ...] = (*within, ClassPair(first, second))
+        problem = Problem((second,), means, together, kernel, conditions, own.draw(0))
+        posed.append(Posed(problem, own, (output,)))
+    return posed

@@ -1,0 +1,449 @@
+"""The driver loop: load, begin, then steps until every problem's path has ended.
+
+The same loop serves every method, executor and place of the factors. It owns no rows; its memory is the factors,
+the pools' Gram matrices and the run log.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.kernels import Kernel
+from distkern.monitoring.events import EventBus, RoundDone, RunEnded, RunStarted
+from distkern.numerics.scaling import FeatureScaling
+from distkern.selection.factors import kernel_weights
+from distkern.selection.stopping import StopReason
+from distkern.storage import ReadReport
+from distkern.storage.arrays.source import BlockSource
+
+from ..protocol.answers import ProblemAnswer
+from ..protocol.candidates import candidate_numbers, rows_and_widths
+from ..protocol.lookahead_messages import WIDTH_UNIT
+from ..protocol.messages import Begin, Load, LookaheadStep, ProblemStep, Step
+from ..protocol.selection_settings import LOOKAHEAD_PANEL, LOOKAHEAD_POOL, SelectionSettings
+from ..rows.data_checks import MEDIAN_SAMPLE, check_statistics, encoded_classes, fit_kernel_space, tell_of_reads
+from ..rows.numeric_ranges import feature_names, warn_about_scales
+from ..runtime.threads import map_tiles, single_threaded_blas
+from ..selectors.loo_selector import LooSelector
+from ..selectors.lookahead_selector import LookaheadSelector
+from ..selectors.pool_selector import HISTORY_DTYPE, PoolSelector, Selector, overflow
+from ..selectors.problem_setup import Posed, class_weights, pose, target_means
+from .backends import Backend
+from .refit import check_sample, refit_paths
+from .time_limit import NOTHING, TimeLimit, WorkAfter
+
+logger = logging.getLogger(__name__)
+
+Array = NDArray[np.float64]
+R = TypeVar("R")
+
+HOLDOUT_FRACTION = 0.1
+"""Fraction of rows held out for the validation stop rule."""
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """Everything that decides the model, apart from the data."""
+
+    classification: bool
+    kernel: str | Kernel
+    sigma: float | str | tuple[float, ...]
+    """Width, "median", or several widths that a centre may have."""
+    standardize: bool
+    dtype: str
+    epsilon: float
+    multiclass: str
+    """"shared", "one-vs-rest" or "one-vs-one"."""
+    max_centers: int
+    criterion: str
+    sampler: str
+    candidates: int
+    panel: int
+    regularization: str | float
+    stop: str | None
+    tol: float | None
+    patience: int | None
+    seed: int
+    selection_rows: int | None = None
+    """Rows that centres are chosen on; None, or as many as there are, for all."""
+    intercept: bool = True
+    """Whether there is a constant column."""
+    sigma_factor: float = 1.0
+    """Times the median distance is the width, where `sigma` is "median"."""
+    refit: str | None = None
+    """What the final weights are small in: "rkhs", or None for the path's; no matter of the training itself."""
+
+    @property
+    def n_widths(self) -> int:
+        """Widths that a centre may have."""
+        return len(self.sigma) if isinstance(self.sigma, tuple) else 1
+
+    def sampled_rows(self, n_rows: int) -> int:
+        """Rows of the selection sample, 0 where all rows select."""
+        return self.selection_rows if self.selection_rows and self.selection_rows < n_rows else 0
+
+    def selection(self, n_rows: int) -> SelectionSettings:
+        """Fit the widths of pool, panel and batch to the number of training rows."""
+        residual, everything = self.criterion == "residual", n_rows * self.n_widths
+        all_rows = not residual and (self.sampler == "all" or everything <= self.candidates)
+        pool = LOOKAHEAD_POOL if residual else max(2, everything if all_rows else self.candidates)
+        batch = WIDTH_UNIT if residual else max(2, min(max(self.panel, self.candidates // 8), pool))
+        panel = LOOKAHEAD_PANEL if residual else max(2, min(self.panel, pool))
+        return SelectionSettings(
+            max_centers=min(self.max_centers, n_rows),
+            criterion=self.criterion,
+            sampler=self.sampler,
+            pool=pool,
+            accept=panel if residual else 1 if self.criterion == "loo-error" else min(self.panel, pool),
+            panel=panel,
+            batch=batch,
+            all_rows=all_rows,
+            regularization=self.regularization,
+            stop=self.stop,
+            tol=self.tol,
+            patience=self.patience,
+            seed=self.seed,
+            single_precision=self.dtype == "float32",
+            n_widths=self.n_widths,
+        )
+
+
+@dataclass(frozen=True)
+class Path:
+    """The nested path of one problem and the prefix that is kept."""
+
+    n_centers: int
+    """Centres to keep."""
+    rows: NDArray[np.int64]
+    """(m,): row of every centre of the path."""
+    widths: NDArray[np.int64]
+    """(m,): number of its width, among those that the kernel may have."""
+    features: NDArray[Any]
+    """(m, d): their raw features."""
+    u: Array
+    """(m + 1, m + 1): U."""
+    s: Array
+    """(m + 1,)."""
+    z: Array
+    """(m + 1, T)."""
+    lambdas: Array
+    """(m + 1, 1 or T): lambda after each step."""
+    gcv: Array
+    """(m,): GCV after each step."""
+    target_norms: Array
+    """(T,): y'y of each centred target."""
+    reason: StopReason
+
+    def candidates(self, n_rows: int) -> NDArray[np.int64]:
+        """Return the number of every centre as a candidate of data of `n_rows` rows, shape (m,)."""
+        return candidate_numbers(self.rows, self.widths, n_rows)
+
+    def weights(self, count: int) -> Array:
+        """Weights of the first `count` centres, shape (count + 1, T), the intercept on centred targets first."""
+        k = count + 1
+        return kernel_weights(self.u[:k, :k], self.s[:k], self.z[:k], self.lambdas[count])
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What a training leaves."""
+
+    paths: list[Path]
+    outputs: tuple[tuple[int, ...], ...]
+    """Outputs of the model that each path gives."""
+    kernel: Kernel
+    """With several widths, those to choose from; `kernel_of_centers` makes that of a path."""
+    scaling: FeatureScaling
+    target_means: Array
+    """(n_outputs,): added to the outputs, since targets were centred."""
+    classes: NDArray[Any] | None
+    class_weights: Array | None
+    """(n_classes,): sum of the row weights of each class; None for regression."""
+    multiclass: str
+    """How several classes were posed."""
+    history: NDArray[Any]
+    reason: StopReason
+    summary: dict[str, Any]
+    """Counts of the run: rows, rounds, exchanges, kernel columns, bytes, seconds."""
+
+
+def train(
+    job: TrainingJob,
+    source: BlockSource,
+    backend: Backend,
+    events: EventBus,
+    n_workers: int = 1,
+    run_id: str | None = None,
+    clock: Callable[[], float] | None = None,
+    limit: TimeLimit | None = None,
+) -> TrainingResult:
+    """Run one training.
+
+    Parameters
+    ----------
+    job : TrainingJob
+        What to train.
+    source : BlockSource
+        The rows, as the backend's blocks read them.
+    backend : Backend
+        Where blocks and factors live.
+    events : EventBus
+        Told of rounds.
+    n_workers : int
+        For the first event.
+    run_id : str, optional
+        Name of the run, for the same; a new one by default.
+    clock : callable, optional
+        Seconds of training so far; counted from now by default.
+    limit : TimeLimit, optional
+        When selection must end with what it has.
+
+    Returns
+    -------
+    TrainingResult
+
+    Raises
+    ------
+    DataError
+        The rows cannot be trained on.
+    """
+    # Overflow is found in the sums, and in what they came to.
+    with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):
+        run_id, clock, limit = run_id or uuid.uuid4().hex, clock or _new_clock(), limit or TimeLimit()
+        return _train(job, source, backend, events, n_workers, run_id, clock, limit)
+
+
+def _new_clock() -> Callable[[], float]:
+    started = perf_counter()
+    return lambda: perf_counter() - started
+
+
+def _train(
+    job: TrainingJob,
+    source: BlockSource,
+    backend: Backend,
+    events: EventBus,
+    n_workers: int,
+    run_id: str,
+    clock: Callable[[], float],
+    limit: TimeLimit,
+) -> TrainingResult:
+    limit.begin()
+    load = Load(
+        classification=job.classification,
+        sample_rows=MEDIAN_SAMPLE if job.sigma == "median" else 0,
+        seed=job.seed,
+        holdout=HOLDOUT_FRACTION if job.stop == "validation" else 0.0,
+        selection_rows=job.sampled_rows(source.n_rows),
+    )
+    first = backend.exchange(load)
+    tell_of_reads(first.report, source, events)
+    loaded = first.load
+    assert loaded is not None
+    all_rows = loaded if loaded.all_rows is None else loaded.all_rows
+    check_statistics(all_rows, source, job)
+    classes = encoded_classes(all_rows, source, job)
+    scaling, kernel = fit_kernel_space(all_rows, job, job.sigma_factor)
+    warn_about_scales(all_rows.features, scaling, kernel, feature_names(source))
+    are_codes = source.classes is not None
+    if all_rows is not loaded:
+        check_sample(loaded, load.selection_rows)
+    settings = job.selection(loaded.n_fit)
+    posed = pose(job.multiclass, settings, loaded, classes, are_codes, kernel, intercept=job.intercept)
+    n_targets = len(target_means(loaded, classes, are_codes))
+    begin = begin_of(job, scaling, classes, posed)
+    events.emit(
+        RunStarted(
+            run_id=run_id,
+            n_rows=source.n_rows,
+            n_features=source.n_features,
+            n_targets=n_targets,
+            n_problems=len(posed),
+            n_blocks=len(source.boundaries) - 1,
+            max_centers=settings.max_centers,
+            workers=n_workers,
+        )
+    )
+    selectors = make_selectors(posed, loaded.n_held)
+    for selector, answer in zip(selectors, backend.exchange(begin).problems, strict=True):
+        selector.begin(answer)
+    after = WorkAfter(
+        reads=int(job.classification) + int(all_rows is not loaded),
+        refit_rows=0.0 if all_rows is loaded else all_rows.n_fit / loaded.n_fit,
+        norm_refit=job.refit is not None,
+    )
+    kernel_columns, rounds = run_steps(selectors, backend, events, clock, limit, after)
+    paths = [make_path(selector, source.n_rows, source.n_features) for selector in selectors]
+    histories = [np.array(selector.history, dtype=HISTORY_DTYPE) for selector in selectors]
+    for path, history in zip(paths, histories, strict=True):
+        history["center"] = path.rows
+    passes, bytes_read = 1, loaded.bytes_read
+    if all_rows is not loaded:
+        posed = pose(job.multiclass, settings, all_rows, classes, are_codes, kernel)
+        means = [p.problem.target_means for p in posed]
+        sums, chosen = [p.problem.weight_sum for p in posed], [p.settings for p in posed]
+        refitted = refit_paths(paths, histories, backend, means, sums, chosen, source.n_rows)
+        paths, histories = refitted.paths, refitted.histories
+        passes, bytes_read = passes + refitted.passes, bytes_read + refitted.bytes_read
+        tell_of_reads(ReadReport(retries=refitted.report.retries), source, events)
+    reason = max(zip(selectors, paths, strict=True), key=lambda pair: pair[0].n_centers)[1].reason
+    if any(path.reason is StopReason.TIME_LIMIT for path in paths):
+        # However long the others are: the run can go on.
+        reason = StopReason.TIME_LIMIT
+    backend.finish()
+    seconds = clock()
+    union = np.concatenate([path.candidates(source.n_rows)[: path.n_centers] for path in paths])
+    n_union = len(np.unique(union))
+    events.emit(RunEnded(n_centers=n_union, stop_reason=str(reason), seconds=seconds))
+    return TrainingResult(
+        paths=paths,
+        outputs=tuple(p.outputs for p in posed),
+        kernel=kernel,
+        scaling=scaling,
+        target_means=np.concatenate([p.problem.target_means for p in posed]),
+        classes=classes,
+        class_weights=None if classes is None else class_weights(all_rows, classes, are_codes),
+        multiclass=job.multiclass,
+        history=np.concatenate(histories),
+        reason=reason,
+        summary={
+            "n_rows": source.n_rows,
+            "n_features": source.n_features,
+            "n_targets": n_targets,
+            "rounds": rounds,
+            "exchanges": backend.exchanges,
+            "kernel_columns": kernel_columns,
+            "passes": passes,
+            "bytes_read": bytes_read,
+            "seconds": seconds,
+        },
+    )
+
+
+def begin_of(job: TrainingJob, scaling: FeatureScaling, classes: NDArray[Any] | None, posed: Sequence[Posed]) -> Begin:
+    """Return the message that starts problems of common widths, as a job says."""
+    settings = posed[0].settings
+    return Begin(
+        scaling=scaling,
+        dtype=job.dtype,
+        epsilon=job.epsilon,
+        classes=classes,
+        problems=tuple(p.problem for p in posed),
+        columns=1 + max(p.settings.max_centers for p in posed),
+        pool=settings.pool,
+        panel=settings.panel,
+        batch=settings.batch,
+        intercept=job.intercept,
+        judged=job.criterion == "loo-error",
+    )
+
+
+def make_selectors(posed: Sequence[Posed], n_held: int) -> list[Selector]:
+    """Make the state machine of every problem; `n_held` rows are held out."""
+    machines: dict[str, type[Selector]] = {"residual": LookaheadSelector, "loo-error": LooSelector}
+    return [
+        machines.get(p.settings.criterion, PoolSelector)(p.settings, i, p.problem.weight_sum, n_held)
+        for i, p in enumerate(posed)
+    ]
+
+
+def run_steps(
+    selectors: list[Selector],
+    backend: Backend,
+    events: EventBus,
+    clock: Callable[[], float],
+    limit: TimeLimit,
+    after: WorkAfter = NOTHING,
+) -> tuple[int, int]:
+    """Step all problems in lockstep until each has ended, or the time is up; return kernel columns and rounds."""
+    kernel_columns = told = 0
+    while True:
+        steps = tuple(_side_by_side(next_step, selectors))
+        if all(step is None for step in steps):
+            break
+        kernel_columns += sum(len(s.columns.rows) for s in steps if s is not None and s.columns is not None)
+        answer = backend.exchange(Step(steps))
+        told_of = [
+            (selector, part)
+            for selector, step, part in zip(selectors, steps, answer.problems, strict=True)
+            if step is not None
+        ]
+        for _ in _side_by_side(receive, told_of):
+            pass
+        end_in_time(selectors, limit, after)
+        accepted = sum(selector.n_centers for selector in selectors)
+        if accepted > told and not any(s.mid_round for s in selectors if s.reason is None):
+            told = accepted
+            events.emit(_round_event(selectors, clock()))
+    return kernel_columns, max(selector.round for selector in selectors)
+
+
+def end_in_time(selectors: Sequence[Selector], limit: TimeLimit, after: WorkAfter = NOTHING) -> None:
+    """End all paths if the time is up."""
+    running = [selector for selector in selectors if selector.reason is None]
+    # Without a centre there would be no model to speak of.
+    if running and all(s.n_centers for s in running) and limit.ends(after, [s.n_centers for s in selectors]):
+        for selector in running:
+            selector.reason = StopReason.TIME_LIMIT
+
+
+def _side_by_side(function: Callable[[Any], R], items: Sequence[Any]) -> Iterator[R]:
+    """Apply a function to selectors, which share nothing, in order; several on the tile pool, which waits for them."""
+    return map(function, items) if len(items) == 1 else map_tiles(function, items)
+
+
+def next_step(selector: Selector) -> ProblemStep | LookaheadStep | None:
+    """Return what a problem wants done next, None where its path has ended."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return selector.next_step()
+
+
+def receive(item: tuple[Selector, ProblemAnswer]) -> None:
+    """Hand a problem the answer to its last step."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        item[0].receive(item[1])
+
+
+def _round_event(selectors: list[Selector], seconds: float) -> RoundDone:
+    validation = [s.validation for s in selectors if s.validation is not None]
+    started = [s for s in selectors if s.n_centers]
+    return RoundDone(
+        round=max(int(s.history[-1][5]) for s in started),
+        n_centers=max(s.n_centers for s in selectors),
+        lambda_=max(float(s.factors.lambda_.max()) for s in selectors),
+        gcv=float(np.mean([s.gcv for s in started])),
+        residual_max=max(s.residual_max for s in selectors),
+        seconds=seconds,
+        validation=float(np.mean(validation)) if validation else None,
+    )
+
+
+def make_path(selector: Selector, n_rows: int, n_features: int) -> Path:
+    """Freeze what a selector has built from data of `n_rows` rows."""
+    m, factors = selector.n_centers, selector.factors
+    assert selector.reason is not None
+    if not all(np.isfinite(part).all() for part in (factors.u, factors.s, factors.z, factors.lambdas[: m + 1])):
+        raise overflow()
+    features = np.array(selector.features) if m else np.empty((0, n_features))
+    rows, widths = rows_and_widths(np.array(selector.rows, dtype=np.int64), n_rows)
+    return Path(
+        n_centers=selector.best,
+        rows=rows,
+        widths=widths,
+        features=features,
+        u=factors.u[: m + 1, : m + 1].copy(),
+        s=factors.s[: m + 1].copy(),
+        z=factors.z[: m + 1].copy(),
+        lambdas=factors.lambdas[: m + 1].copy(),
+        gcv=np.array([row[2] for row in selector.history]),
+        target_norms=factors.target_norms,
+        reason=selector.final_reason,
+    )

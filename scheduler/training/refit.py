@@ -1,0 +1,213 @@
+"""The driver's side of selection on a row sample: checks of the sample, and the final pass over all rows.
+
+Selection leaves a path a problem whose factors are of the sample. A pass over all rows gives the factors of the
+same centres over all of them. A second pass follows where the first was too inaccurate, which the sample's own
+factors nearly always foretell; the rows are read two or three times in all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.errors import DataError
+from distkern.selection.gram_refit import FORESEEN, Refit, refit, regularise, smallest_share
+from distkern.storage import ReadReport
+
+from ..protocol.answers import LoadAnswer, ProblemAnswer
+from ..protocol.messages import Accumulate, Centers
+from ..protocol.selection_settings import SelectionSettings
+from .backends import Backend
+
+if TYPE_CHECKING:
+    from .driver_loop import Path
+
+logger = logging.getLogger(__name__)
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Refitted:
+    """Paths over all rows, and what they cost."""
+
+    paths: list[Path]
+    histories: list[NDArray[Any]]
+    """Of each path: a row per centre, with lambda and GCV over all rows."""
+    passes: int
+    """Times the rows were read."""
+    bytes_read: int
+    """Bytes that were read."""
+    report: ReadReport
+    """Retries of the reads."""
+
+
+def check_sample(sample: LoadAnswer, selection_rows: int) -> None:
+    """Refuse a sample that no centre can be chosen on; say which classes have no row in it.
+
+    Raises
+    ------
+    DataError
+        It has too few rows, too little weight, or rows of one class or one target value only.
+    """
+    weight_sum, all_rows = sample.features.count, sample.all_rows
+    assert all_rows is not None
+    if sample.n_fit < 2 or weight_sum <= 2:
+        raise DataError(
+            f"{sample.n_fit} of the {selection_rows} rows of the selection sample can train, and their weights sum to "
+            f"{weight_sum:g}; at least 2 rows and a sum above 2 are needed: raise selection_rows",
+            kind="too-few-rows",
+        )
+    if sample.targets is not None and all_rows.targets is not None:
+        if not sample.targets.m2.any() and all_rows.targets.m2.any():
+            raise DataError(
+                f"the target has one value only on the {sample.n_fit} rows of the selection sample, so that no centre "
+                "can be told from another: raise selection_rows",
+                kind="constant-sample",
+            )
+        return
+    if sample.labels is None or all_rows.labels is None:
+        return
+    seen = np.count_nonzero(sample.labels.weights > 0)
+    if seen < 2:
+        raise DataError(
+            f"the selection sample of {selection_rows} rows holds one class only; a classifier needs at least two: "
+            "raise selection_rows",
+            kind="one-class",
+        )
+    if seen < len(all_rows.labels.values):
+        logger.warning(
+            "%d of %d classes have no row among the %d that select centres; raise selection_rows if they matter",
+            len(all_rows.labels.values) - seen,
+            len(all_rows.labels.values),
+            sample.n_fit,
+        )
+
+
+def refit_paths(
+    paths: Sequence[Path],
+    histories: Sequence[NDArray[Any]],
+    backend: Backend,
+    target_means: Sequence[Array],
+    weight_sums: Sequence[float],
+    settings: Sequence[SelectionSettings],
+    n_rows: int,
+) -> Refitted:
+    """Fit the centres of every path over all rows.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        From the sample.
+    histories : sequence of structured array
+        A row per centre of each path.
+    backend : Backend
+        Has finished the selection.
+    target_means : sequence of array
+        Of each problem, over all its rows.
+    weight_sums : sequence of float
+        Of all rows of each problem.
+    settings : sequence of SelectionSettings
+        Of the selection of each problem.
+    n_rows : int
+        Rows of the data.
+
+    Returns
+    -------
+    Refitted
+        With a stop rule whose score follows from the factors (`gcv`, `bic`, `mdl`), a path keeps its prefix with the
+        lowest score over all rows; with others the prefix that the rule chose on the sample.
+
+    Raises
+    ------
+    DataError
+        Products over all rows overflow.
+    """
+    fits: dict[int, tuple[Refit, Array]] = {}
+    conditioned = {i for i, path in enumerate(paths) if smallest_share(path.u, path.s) < FORESEEN}
+    wanted = {i for i, path in enumerate(paths) if len(path.rows)}
+    passes = bytes_read = 0
+    report = ReadReport()
+    while wanted:
+        problems = (
+            Centers(path.candidates(n_rows), path.features, path.u if i in conditioned else None, target_means[i])
+            if i in wanted
+            else None
+            for i, path in enumerate(paths)
+        )
+        answer = backend.exchange(Accumulate(tuple(problems)))
+        passes, bytes_read = passes + 1, bytes_read + answer.bytes_read
+        report = report.merge(answer.report)
+        for i in sorted(wanted):
+            sums = _finite(answer.problems[i])
+            preconditioner = paths[i].u if i in conditioned else None
+            fitted = refit(sums["refit_gram"], sums["refit_products"], settings[i].dependent, preconditioner)
+            if fitted is not None:
+                fits[i] = fitted, sums["target_norms"]
+            # The sums are large, and no longer needed.
+            answer.problems[i] = ProblemAnswer()
+        wanted -= fits.keys()
+        conditioned |= wanted
+    refitted, rewritten = [], []
+    for i, (path, history) in enumerate(zip(paths, histories, strict=True)):
+        if i in fits:
+            path, history = _over_all_rows(path, history, *fits[i], weight_sums[i], settings[i])
+        refitted.append(path)
+        rewritten.append(history)
+    return Refitted(refitted, rewritten, passes, bytes_read, report)
+
+
+def _finite(answer: ProblemAnswer) -> dict[str, Array]:
+    if not all(np.isfinite(array).all() for array in answer.sums.values()):
+        raise DataError(
+            "the products of kernel columns or targets overflow over all rows: scale the targets, the features "
+            "(standardize=True) or sample_weight to ordinary sizes",
+            kind="overflow",
+        )
+    return answer.sums
+
+
+def _over_all_rows(
+    path: Path,
+    history: NDArray[Any],
+    fitted: Refit,
+    target_norms: Array,
+    weight_sum: float,
+    settings: SelectionSettings,
+) -> tuple[Path, NDArray[Any]]:
+    kept = fitted.kept
+    if len(kept) < len(path.rows):
+        left_out = np.delete(path.rows, kept)
+        logger.warning(
+            "%d of %d centres depend on the others over all rows and are left out: rows %s",
+            len(left_out),
+            len(path.rows),
+            ", ".join(str(row) for row in left_out[:10]) + (", ..." if len(left_out) > 10 else ""),
+        )
+    factors, gcv, scores = regularise(fitted, weight_sum, target_norms, settings.regularization, settings.stop)
+    history = history[kept]
+    history["lambda_"] = factors.lambdas[1:].max(axis=1)
+    history["gcv"] = gcv
+    if scores is not None:
+        n_centers = int(np.argmin(scores)) + 1 if np.isfinite(scores).any() else 0
+    else:
+        n_centers = int(np.count_nonzero(kept < path.n_centers))
+    path = replace(
+        path,
+        n_centers=n_centers,
+        rows=path.rows[kept],
+        widths=path.widths[kept],
+        features=path.features[kept],
+        u=factors.u.copy(),
+        s=factors.s.copy(),
+        z=factors.z.copy(),
+        lambdas=factors.lambdas.copy(),
+        gcv=gcv,
+        target_norms=target_norms,
+    )
+    return path, history

@@ -1,0 +1,309 @@
+"""One training from start to end: plan, executor, backend, loop, figures."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from distkern.errors import JobError
+from distkern.monitoring.events import DashboardServed, EventBus, Subscriber
+from distkern.storage import RunDirectory
+from distkern.storage.arrays.source import BlockSource
+
+from ..clusters.clients import dashboard_address
+from ..clusters.worker_queries import WorkerFacts, worker_facts
+from ..execution.executor import Executor, SerialExecutor
+from ..planning.memory import BASELINE, SHARE_OF_AVAILABLE, Workload, available_memory
+from ..planning.pass_plan import out_of_memory
+from ..planning.training_plan import TrainingPlan, plan_training
+from ..protocol.selection_settings import SelectionSettings
+from ..rows.data_checks import SpaceJob
+from ..runtime.read_ahead import with_read_ahead
+from ..runtime.spillable_matrix import MemoryBudget
+from ..runtime.threads import available_cores
+from .backends import AnnouncingBackend, Backend, DriverFactors, WorkerFactors
+from .driver_loop import TrainingJob, TrainingResult, train
+from .run_record import RecordingBackend, RunStore
+from .time_limit import TimeLimit
+
+DRIVER_FACTOR_BYTES = 256 << 20
+"""Largest Q that `factors="auto"` keeps in the driver."""
+
+UNKNOWN_CLASSES = 10
+"""Classes a plan counts on where only the labels themselves would tell."""
+
+
+def run_training(
+    job: TrainingJob,
+    source: BlockSource,
+    *,
+    client: Any = None,
+    factors: str = "auto",
+    memory_limit: int | None = None,
+    subscribers: Iterable[Subscriber] = (),
+    run: RunDirectory | None = None,
+    limit: TimeLimit | None = None,
+) -> TrainingResult:
+    """Train on this process, or on the workers of a dask client.
+
+    Parameters
+    ----------
+    job : TrainingJob
+        What to train.
+    source : BlockSource
+        Training rows.
+    client : distributed.Client, optional
+        Workers to use; this process alone if not given.
+    factors : {"auto", "driver", "workers"}
+        Where Q and E live; without a client there is one process and no difference.
+    memory_limit : int, optional
+        Bytes that each process which holds rows may take beside the interpreter's own; by default most of what
+        this process, or dask's limit for a worker, has left.
+    subscribers : iterable of callable
+        Take the events.
+    run : RunDirectory, optional
+        Where every exchange is recorded; what is on record there already is not computed again.
+    limit : TimeLimit, optional
+        When selection must end with what it has; the time since it was made counts.
+
+    Returns
+    -------
+    TrainingResult
+        Its summary also holds the plan, and the measured peaks in bytes.
+
+    Raises
+    ------
+    BudgetError
+        ``memory``: the job does not fit, whatever goes to scratch. ``out-of-memory``: less was there than planned for.
+    RunError
+        The run is of another job, other data or other software; it cannot be written; another driver took it over.
+    Cancelled
+        A subscriber asked for the end.
+    """
+    if factors not in ("auto", "driver", "workers"):
+        raise JobError(f"factors={factors!r}: it must be 'auto', 'driver' or 'workers'", kind="invalid-parameter")
+    events = EventBus(subscribers)
+    facts = None if client is None else worker_facts(client)
+    plan = plan_job(job, workload(job, source), facts, factors=factors, memory_limit=memory_limit)
+    plan.require_fit()
+    store = None if run is None else RunStore(run, job, source)
+    try:
+        announce_dashboard(client, events)
+        executor, backend = make_backend(source, client, events, plan, store)
+        return _run(job, source, executor, backend, events, plan, store, limit or TimeLimit())
+    except BaseException as error:
+        events.cut_short(error)
+        raise
+    finally:
+        if store is not None:
+            store.close()
+
+
+def announce_dashboard(client: Any, events: EventBus) -> None:
+    """Tell where a browser finds the dashboard of a cluster that has one.
+
+    Parameters
+    ----------
+    client : distributed.Client or None
+        The cluster, if any.
+    events : EventBus
+        Told.
+    """
+    address = None if client is None else dashboard_address(client)
+    if address is not None:
+        events.emit(DashboardServed(address=address))
+
+
+def make_backend(
+    source: BlockSource, client: Any, events: EventBus, plan: TrainingPlan, store: RunStore | None = None
+) -> tuple[Executor, Backend]:
+    """Make an executor as a plan says, and the place of the factors on top of it.
+
+    Parameters
+    ----------
+    source : BlockSource
+        Training rows.
+    client : distributed.Client or None
+        Workers to use.
+    events : EventBus
+        Told of what befalls workers.
+    plan : TrainingPlan
+        Where the factors live, and the room for row matrices.
+    store : RunStore, optional
+        Names the run.
+    """
+    source = with_read_ahead(source, plan.read_ahead)
+    if client is None:
+        serial = SerialExecutor(source, budget=MemoryBudget(plan.worker.room))
+        return serial, WorkerFactors(serial)
+
+    from ..execution.dask_executor import DaskExecutor
+
+    executor = DaskExecutor(
+        client,
+        source,
+        events,
+        with_factors=not plan.in_driver,
+        room=plan.worker_room,
+        run_id=None if store is None else store.run_id,
+        incarnation=1 if store is None else store.incarnation,
+    )
+    if plan.in_driver:
+        return executor, DriverFactors(executor, source, MemoryBudget(plan.driver_room))
+    return executor, WorkerFactors(executor)
+
+
+def _run(
+    job: TrainingJob,
+    source: BlockSource,
+    executor: Executor,
+    backend: Backend,
+    events: EventBus,
+    plan: TrainingPlan,
+    store: RunStore | None,
+    limit: TimeLimit,
+) -> TrainingResult:
+    run_id = clock = None
+    if store is not None:
+        recording = RecordingBackend(backend, store, events, limit)
+        run_id, clock, backend = store.run_id, recording.seconds, recording
+    try:
+        announcing = AnnouncingBackend(backend, events, plan.peak, limit=limit)
+        result = train(job, source, announcing, events, executor.n_workers, run_id, clock, limit)
+        peak_worker = executor.peak_rss()
+    except MemoryError as error:
+        advice = (
+            "other processes may hold the rest; free memory, lower memory_limit ([cluster] "
+            "memory) so that more goes to scratch, or use more workers"
+        )
+        raise out_of_memory(plan.peak, error, advice) from error
+    finally:
+        executor.close()
+    figures = {
+        "planned_peak_bytes": plan.peak,
+        "planned_peak_driver": plan.driver_peak,
+        "plan": plan.worker.terms(),
+        "peak_rss_driver": peak_rss(),
+        "peak_rss_worker": peak_worker,
+    }
+    return replace(result, summary={**result.summary, **figures})
+
+
+def workload(job: TrainingJob, source: BlockSource) -> Workload:
+    """Shapes of a training, as far as the source tells without being read."""
+    n_targets = target_count(job, source)
+    return Workload.of(source, n_targets, *problem_counts(job.multiclass, n_targets))
+
+
+def problem_counts(multiclass: str, n_targets: int) -> tuple[int, int]:
+    """Factor sets of a training, and how many of them each row takes part in."""
+    if multiclass == "one-vs-one" and n_targets > 1:
+        return n_targets * (n_targets - 1) // 2, n_targets - 1
+    n_problems = n_targets if multiclass == "one-vs-rest" else 1
+    return n_problems, n_problems
+
+
+def default_limit(facts: WorkerFacts | None = None) -> int:
+    """Bytes that a process may take beside its baseline where nothing is said.
+
+    Parameters
+    ----------
+    facts : WorkerFacts, optional
+        Workers that hold the rows; this process if not given. Workers without a limit of dask's share what this
+        machine has left, if they are yet to be started here.
+    """
+    if facts is None:
+        return int(SHARE_OF_AVAILABLE * available_memory())
+    each = facts.memory_limit or available_memory() // facts.n_workers
+    return max(int(SHARE_OF_AVAILABLE * each) - BASELINE, 1)
+
+
+def plan_job(
+    job: TrainingJob,
+    work: Workload,
+    facts: WorkerFacts | None = None,
+    *,
+    factors: str = "auto",
+    memory_limit: int | None = None,
+) -> TrainingPlan:
+    """Plan the training of a job.
+
+    Parameters
+    ----------
+    job : TrainingJob
+        What to train.
+    work : Workload
+        Shapes.
+    facts : WorkerFacts, optional
+        The workers; this process alone if not given.
+    factors : {"auto", "driver", "workers"}
+        Where Q and E live.
+    memory_limit : int, optional
+        Bytes a process that holds rows may take beside its baseline; by default most of what it has left.
+    """
+    selected_rows = selecting_rows(job, work.n_rows)
+    settings = job.selection(selected_rows)
+    if facts is None:
+        return plan_training(
+            work,
+            settings,
+            n_workers=1,
+            threads=available_cores(),
+            limit=memory_limit or default_limit(),
+            together=True,
+            selected_rows=selected_rows,
+            norm_refit=job.refit is not None,
+        )
+    fits = facts.in_process and _fits_driver(settings, selected_rows)
+    in_driver = factors == "driver" or (factors == "auto" and fits)
+    here = in_driver or facts.in_process
+    return plan_training(
+        work,
+        settings,
+        n_workers=facts.n_workers,
+        threads=max(available_cores(), facts.threads) if here else facts.threads,
+        limit=memory_limit or default_limit(None if here else facts),
+        in_driver=in_driver,
+        together=facts.in_process,
+        feature_limit=memory_limit or default_limit(facts),
+        feature_threads=facts.threads,
+        selected_rows=selected_rows,
+        norm_refit=job.refit is not None,
+    )
+
+
+def selecting_rows(job: TrainingJob, n_rows: int) -> int:
+    """Rows that centres are chosen on."""
+    return n_rows if job.selection_rows is None else min(job.selection_rows, n_rows)
+
+
+def target_count(job: SpaceJob, source: BlockSource) -> int:
+    """Encoded target columns of a job, as far as the source tells without being read."""
+    return count_targets(source, classification=job.classification)
+
+
+def count_targets(source: BlockSource, *, classification: bool) -> int:
+    """Encoded target columns, as far as the source tells without being read."""
+    if not classification:
+        return source.target_shape[0] if source.target_shape else 1
+    classes = UNKNOWN_CLASSES if source.classes is None else len(source.classes)
+    return 1 if classes <= 2 else classes
+
+
+def peak_rss() -> int:
+    """Largest resident set of this process so far, in bytes."""
+    try:
+        # getrusage also counts the process that started this one, up to the moment it was replaced.
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):
+        scale = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
+
+
+def _fits_driver(settings: SelectionSettings, n_rows: int) -> bool:
+    item = 4 if settings.single_precision else 8
+    return n_rows * (settings.max_centers + settings.pool) * item <= DRIVER_FACTOR_BYTES

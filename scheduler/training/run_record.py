@@ -1,0 +1,230 @@
+"""What a training keeps on disk while it runs, and how another process goes on with it.
+
+The answers to the driver's messages are all that the driver's state depends on. They are recorded in order, so a
+resumed run feeds the driver the recorded ones, in less time than the exchanges took, and then asks the workers
+for the rest; those rebuild their blocks from the messages as they do after a loss.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from time import perf_counter
+
+from distkern.errors import RunError
+from distkern.monitoring.events import EventBus, RunResumed
+from distkern.storage import Journal, RunDirectory, recorded
+from distkern.storage.arrays.source import BlockSource
+from distkern.storage.runs.journal import Place
+
+from ..protocol.answer_codec import Record, decode, encode
+from ..protocol.answers import Answer
+from ..protocol.messages import Begin, Message, Step, digest
+from ..rows.block_reading import read_block, require_unchanged
+from ..runtime.threads import map_tiles
+from .backends import Backend
+from .driver_loop import TrainingJob
+from .run_identity import identity_of, journal_note, require_same
+from .time_limit import TimeLimit
+
+
+class RunStore:
+    """The record of one run, claimed by this process.
+
+    Parameters
+    ----------
+    directory : RunDirectory
+        The run.
+    job : TrainingJob
+        What to train.
+    source : BlockSource
+        The rows.
+
+    Attributes
+    ----------
+    run_id : str
+        Name of the run, the same in every process that drives it.
+    incarnation : int
+        Which of these processes this is, from 1.
+
+    Raises
+    ------
+    RunError
+        ``changed``: the run is of another job, other data or other software. ``not-writable``, ``corrupt``.
+    """
+
+    def __init__(self, directory: RunDirectory, job: TrainingJob, source: BlockSource) -> None:
+        self.directory = directory
+        self._source = source
+        self._classification = job.classification
+        identity = identity_of(job, source)
+        kept = directory.training
+        if kept is None and recorded(directory.path)[0]:
+            raise RunError(
+                f"the run in {directory.path} has records and no training.json that says of what; restore it, or train "
+                "anew with --overwrite",
+                kind="corrupt",
+            )
+        if kept is None:
+            self.run_id = uuid.uuid4().hex
+            directory.write_training({"run_id": self.run_id, "identity": identity})
+        else:
+            described = kept.get("identity")
+            require_same(described if isinstance(described, dict) else {}, identity, str(directory.path))
+            self.run_id = str(kept.get("run_id"))
+            directory.restart()
+        self._note = journal_note(job)
+        self._journal = Journal.claim(directory.path)
+        self.incarnation = self._journal.incarnation
+        try:
+            self._places, notes = recorded(directory.path)
+        except BaseException:
+            self.close()
+            raise
+        self.extends = any(note != self._note for note in notes)
+
+    def require_unchanged_rows(self, checksums: Mapping[int, int]) -> None:
+        """Read every block and refuse one that is not what was trained on.
+
+        Raises
+        ------
+        DataError
+            ``changed``.
+        """
+
+        def check(number: int) -> None:
+            found = read_block(self._source, number, self._classification).checksum
+            require_unchanged(self._source, number, checksums.get(number), found)
+
+        for _ in map_tiles(check, range(len(self._source.boundaries) - 1)):
+            pass
+
+    @property
+    def places(self) -> list[Place]:
+        """Where the records of earlier processes lie."""
+        return self._places
+
+    def begin(self, continues: int) -> None:
+        """Start recording after the first `continues` records."""
+        self._journal.begin(continues, self._note)
+
+    def append(self, record: Record) -> None:
+        """Keep one exchange."""
+        self._journal.append(encode(record))
+
+    def close(self) -> None:
+        """Give the files back; idempotent."""
+        self._journal.close()
+
+
+class RecordingBackend:
+    """Records every exchange; those that are on record already are not made again.
+
+    Parameters
+    ----------
+    backend : Backend
+        Where messages go.
+    store : RunStore
+        The record.
+    events : EventBus
+        Muted while answers come from the record.
+    limit : TimeLimit, optional
+        Asleep while answers come from the record. Once it has passed nothing is recorded any more, so that the record
+        ends where selection can go on.
+    """
+
+    def __init__(self, backend: Backend, store: RunStore, events: EventBus, limit: TimeLimit | None = None) -> None:
+        self._backend = backend
+        self._store = store
+        self._events = events
+        self._recorded: Iterator[Record] | None = _read(store.places)
+        self._taken = 0
+        self._checksums: Mapping[int, int] = {}
+        self._earlier_exchanges = 0
+        self._earlier_seconds = 0.0
+        self._started = perf_counter()
+        self._limit = limit or TimeLimit()
+        self._limit.asleep = events.muted = bool(store.places)
+
+    @property
+    def exchanges(self) -> int:
+        """Exchanges so far, in all processes that drove the run."""
+        return self._earlier_exchanges + self._backend.exchanges
+
+    @property
+    def n_threads(self) -> int:
+        """Threads that may work for a message now."""
+        return self._backend.n_threads
+
+    def seconds(self) -> float:
+        """Seconds of training so far, in all processes that drove the run."""
+        return self._earlier_seconds + perf_counter() - self._started
+
+    def exchange(self, message: Message) -> Answer:
+        """Return the recorded answer to the next message, or send it and record the answer."""
+        name = _content(message)
+        if self._recorded is not None:
+            record = next(self._recorded, None)
+            if record is not None and record.message == name:
+                self._taken += 1
+                self._earlier_exchanges, self._earlier_seconds = record.exchanges, record.seconds
+                self._backend.skip(message, record.answer)
+                if record.answer.load is not None:
+                    self._checksums = record.answer.load.checksums
+                return record.answer
+            if record is not None and not (self._store.extends and isinstance(message, Step)):
+                raise RunError(
+                    f"message {self._taken} of the run in {self._store.directory.path} is not what this machine "
+                    "computes: resume it on the kind of processor that it began on, or train anew with --overwrite",
+                    kind="differs",
+                )
+            self._go_live()
+        answer = self._backend.exchange(message)
+        if not self._limit.passed:
+            self._store.append(Record(name, answer, self.exchanges, self.seconds()))
+        return answer
+
+    def skip(self, message: Message, answer: Answer) -> None:
+        """Pass on a message whose answer is known."""
+        self._backend.skip(message, answer)
+
+    def finish(self) -> None:
+        """Read all rows if none had to be, and hold them against what was trained on; let events pass again.
+
+        Raises
+        ------
+        DataError
+            ``changed``.
+        """
+        if self._recorded is not None:
+            self._store.require_unchanged_rows(self._checksums)
+            self._go_live()
+
+    def _go_live(self) -> None:
+        self._recorded = None
+        self._store.begin(self._taken)
+        self._started = perf_counter()
+        self._events.muted = False
+        self._limit.wake(self._earlier_seconds)
+        if self._taken:
+            self._events.emit(
+                RunResumed(run_id=self._store.run_id, exchanges=self._taken, seconds=self._earlier_seconds)
+            )
+
+
+def _content(message: Message) -> bytes:
+    """Name a message by content, apart from the room that is made for centres yet to come."""
+    return digest(replace(message, columns=0) if isinstance(message, Begin) else message)
+
+
+def _read(places: list[Place]) -> Iterator[Record]:
+    """Yield records up to the first that is not whole."""
+    for place in places:
+        payload = place.read()
+        if payload is None:
+            return
+        try:
+            yield decode(payload)
+        except ValueError:
+            return

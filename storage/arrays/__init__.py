@@ -1,0 +1,1 @@
+"""Rows of any container as checked arrays and block sources."""

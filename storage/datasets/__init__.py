@@ -1,0 +1,1 @@
+"""Dataset stores: opening, reading and writing."""

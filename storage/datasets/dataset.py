@@ -1,0 +1,287 @@
+"""Datasets on disk: a zarr group with X, y and everything learned about them while they were written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+
+from distkern.errors import DataError, DistkernError
+from distkern.redaction import displayed_cause, redact
+
+from ..arrays.chunks import read_slab
+from ..arrays.source import BlockSource
+from ..io.formats import ATTRIBUTE, appearance, identify, require_version
+from ..io.json_files import MAX_JSON_BYTES
+from ..io.retries import RetryPolicy, read_patiently
+from ..io.trust import inside, labels_of, trusted
+from ..io.urls import Refused, is_url, open_store, place_of, said, shown_cause
+from .sources import DatasetSource
+
+__all__ = ["FORMAT_VERSION", "Dataset", "open_dataset"]
+
+FORMAT_VERSION = 1
+
+MAX_CHUNK_BYTES = 2**31 - 1
+"""Largest chunk of X or y; the codec of datasets takes no more."""
+
+
+class Dataset:
+    """A complete dataset store; made by `open_dataset`, `write_dataset` or ``distkern ingest``.
+
+    Parameters
+    ----------
+    path : str
+        Where the store is.
+    group : zarr.Group
+        The opened store.
+    facts : mapping
+        Its ``distkern`` attributes.
+
+    Attributes
+    ----------
+    path : str
+        Absolute path or URL.
+    X : zarr.Array
+        Features, shape (n_rows, n_features).
+    y : zarr.Array
+        Targets, shape (n_rows,) or (n_rows, n_targets); codes into `class_labels` for a classification.
+    n_rows, n_features : int
+        Shape of X.
+    task : str
+        ``classification`` or ``regression``.
+    class_labels : numpy.ndarray or None
+        Sorted labels in their own dtype; None for a regression.
+    class_counts : tuple of int or None
+        Rows of each class.
+    feature_names : tuple of str or None
+        Names of the columns of X.
+    feature_mean, feature_std : array, shape (n_features,)
+        Mean and population standard deviation of each column, float64.
+    notes : mapping
+        What the writer noted, such as the rows that ingest dropped.
+    checksums : mapping of str to list of str
+        A hash of every chunk of ``X`` and ``y``.
+    crcs : mapping of str to list of int, or None
+        Their CRC-32, which reads are held against; stores of earlier versions have none.
+    """
+
+    def __init__(self, path: str, group: zarr.Group, facts: Mapping[str, Any]) -> None:
+        self.path = path
+        self.X: zarr.Array[Any] = _array(group, "X")
+        self.y: zarr.Array[Any] = _array(group, "y")
+        self.n_rows, self.n_features = (int(size) for size in self.X.shape)
+        self.task: str = facts["task"]
+        labels, counts, names = facts["class_labels"], facts["class_counts"], facts["feature_names"]
+        self.class_labels: NDArray[Any] | None = (
+            None if labels is None else labels_of(labels, facts["class_labels_dtype"])
+        )
+        self.class_counts: tuple[int, ...] | None = None if counts is None else tuple(counts)
+        self.feature_names: tuple[str, ...] | None = None if names is None else tuple(names)
+        self.feature_mean: NDArray[np.float64] = np.array(facts["feature_mean"], dtype=np.float64)
+        self.feature_std: NDArray[np.float64] = np.array(facts["feature_std"], dtype=np.float64)
+        self.notes: Mapping[str, Any] = dict(facts.get("notes", {}))
+        self.checksums: Mapping[str, list[str]] = facts["checksums"]
+        self.crcs: Mapping[str, list[int]] | None = facts.get("crc32")
+        _require_consistent(self, facts)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of X and y without compression."""
+        return int(self.X.nbytes + self.y.nbytes)
+
+    def fingerprint(self) -> str:
+        """Name the content by the checksums made when it was written."""
+        return blake2b(repr(sorted(self.checksums.items())).encode(), digest_size=16).hexdigest()
+
+    def targets(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
+        """Read targets, class labels as they were given.
+
+        Parameters
+        ----------
+        start, stop : int, optional
+            First row and the row after the last; all rows by default.
+
+        Returns
+        -------
+        array, shape (stop - start,) or (stop - start, n_targets)
+            Labels or numbers.
+
+        Raises
+        ------
+        DataError
+            ``unreadable`` or ``corrupt``: a chunk is damaged.
+        """
+        start, stop, _ = slice(start, stop).indices(self.n_rows)
+        values = read_slab(self.y, start, max(start, stop), "y")
+        if self.class_labels is None:
+            return values
+        if values.size and not (values.min() >= 0 and values.max() < len(self.class_labels)):
+            raise _damaged(self.path, f"rows {start} to {stop - 1} of y hold codes that are no class")
+        labels: NDArray[Any] = self.class_labels[values]
+        return labels
+
+    def source(self) -> BlockSource:
+        """Return the rows as blocks for training; `BlockSource.classes` are the labels of the codes."""
+        return DatasetSource(self)
+
+    def verify(self) -> None:
+        """Read everything and compare the content with the checksums made when it was written.
+
+        Raises
+        ------
+        DataError
+            ``corrupt`` or ``unreadable``, naming the array and the chunk.
+        """
+        source = DatasetSource(self, thorough=True)
+        for block in range(len(source.boundaries) - 1):
+            source.read_features(block)
+            source.read_targets(block)
+
+    def __repr__(self) -> str:
+        task = self.task if self.class_labels is None else f"{self.task}, {len(self.class_labels)} classes"
+        name = os.path.basename(redact(self.path))
+        return f"<Dataset {name!r}: {self.n_rows} rows x {self.n_features} features {self.X.dtype}, {task}>"
+
+
+def open_dataset(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> Dataset:
+    """Open a dataset store for reading.
+
+    Parameters
+    ----------
+    path : path-like
+        Local path, or URL such as ``s3://bucket/name``.
+    storage_options : mapping, optional
+        For a URL, what the environment does not say, such as ``{"endpoint": "https://storage.example"}``.
+
+    Returns
+    -------
+    Dataset
+        The store; nothing but its metadata has been read.
+
+    Raises
+    ------
+    DataError
+        ``missing``, ``not-a-dataset``, ``incomplete`` or ``newer-version``; for a URL also ``denied``, ``unreachable``,
+        ``missing-package`` or ``storage-options``.
+    """
+    place = place_of(path)
+    if not is_url(place):
+        kind = identify(place)
+        if kind == "missing":
+            raise DataError(
+                f"there is no dataset at {path}: check the name, or make it with distkern ingest",
+                kind="missing",
+            )
+        if kind != "dataset":
+            raise DataError(
+                f"{path} is {appearance(path)}, not a dataset: make one of your data with distkern ingest"
+                + _advice(kind),
+                kind="not-a-dataset",
+            )
+        _require_own_files(place)
+    facts, group = _open_group(place, storage_options)
+    require_version(path, facts, FORMAT_VERSION, DataError)
+    if facts.get("complete") is not True:
+        raise DataError(f"{path} was not written to its end: ingest the data again with --overwrite", kind="incomplete")
+    try:
+        dataset = Dataset(place, group, facts)
+    except DistkernError:
+        raise
+    except Exception as cause:  # whatever nonsense in a description leads to
+        raise _damaged(path, f"its description cannot be used ({cause!r})") from displayed_cause(cause)
+    return dataset
+
+
+def _require_own_files(place: str) -> None:
+    """Refuse links that lead out of a local store, and descriptions too long to be read."""
+    names = ("zarr.json", "X", "y", "X/zarr.json", "y/zarr.json")
+    if not inside(place, *names):
+        raise _damaged(place, "it holds links to files outside of it")
+    for name in names:
+        file = Path(place, name)
+        if file.is_file() and file.stat().st_size > MAX_JSON_BYTES:
+            raise _damaged(place, f"{name} is longer than {MAX_JSON_BYTES} bytes")
+
+
+def _require_consistent(dataset: Dataset, facts: Mapping[str, Any]) -> None:
+    """Hold what a store says of itself against what it says elsewhere."""
+    n_rows, n_features, X, y = dataset.n_rows, dataset.n_features, dataset.X, dataset.y
+    labels, counts = dataset.class_labels, dataset.class_counts
+    if not X.shape[0] == y.shape[0] == facts["n_rows"]:
+        raise ValueError(f"X has {X.shape[0]} rows, y {y.shape[0]}, not {facts['n_rows']}")
+    chunk_rows, n_chunks = X.chunks[0], len(dataset.checksums["X"])
+    stored = facts.get("dtypes", {"X": X.dtype.str, "y": y.dtype.str})
+    checks = {
+        "task": dataset.task in ("classification", "regression"),
+        "shapes": min(X.shape) > 0 and y.ndim in (1, 2) and min(y.shape) > 0,
+        "dtypes": X.dtype.kind in "iuf"
+        and y.dtype.kind in ("iu" if labels is not None else "iuf")
+        and stored == {"X": X.dtype.str, "y": y.dtype.str},
+        "chunks": X.shards is None
+        and y.shards is None
+        and X.chunks[1:] == X.shape[1:]
+        and y.chunks == (chunk_rows, *y.shape[1:])
+        and max(X.dtype.itemsize * n_features, y.dtype.itemsize) * chunk_rows <= MAX_CHUNK_BYTES,
+        "checksums": n_chunks == len(dataset.checksums["y"]) == -(-n_rows // chunk_rows)
+        and all(isinstance(digest, str) for name in ("X", "y") for digest in dataset.checksums[name]),
+        "crc32": dataset.crcs is None
+        or all(
+            len(dataset.crcs[name]) == n_chunks and all(type(crc) is int for crc in dataset.crcs[name])
+            for name in ("X", "y")
+        ),
+        "labels": (labels is None) == (dataset.task == "regression")
+        and (labels is None or (y.ndim == 1 and counts is not None and len(counts) == len(labels))),
+        "counts": counts is None or all(type(count) is int and 0 <= count <= n_rows for count in counts),
+        "names": dataset.feature_names is None
+        or (len(dataset.feature_names) == n_features and all(isinstance(name, str) for name in dataset.feature_names)),
+        "statistics": dataset.feature_mean.shape == dataset.feature_std.shape == (n_features,),
+    }
+    wrong = [name for name, right in checks.items() if not right]
+    if wrong:
+        raise ValueError(f"its {' and '.join(wrong)} do not fit together")
+
+
+def _advice(kind: str) -> str:
+    return ", or name plain arrays as x = and y = of a job file" if kind == "zarr-array" else ""
+
+
+def _damaged(path: str | os.PathLike[str], why: str) -> DataError:
+    return DataError(f"{path} is a damaged dataset: {why}; ingest the data again", kind="corrupt")
+
+
+def _open_group(place: str, options: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], zarr.Group]:
+    where = open_store(place, options) if is_url(place) else place
+    try:
+        # Consolidated metadata would be a second description, which might differ.
+        group = read_patiently(
+            lambda: zarr.open_group(where, mode="r", use_consolidated=False),
+            "the dataset",
+            redact(place),
+            RetryPolicy.default().at_start(),
+        )
+    except DistkernError:
+        raise
+    except Refused as cause:
+        raise DataError(f"the dataset {place} cannot be opened: {cause}", kind=cause.kind) from None
+    except Exception as cause:
+        raise DataError(
+            f"there is no readable dataset at {place}: {said(cause, place)}", kind="missing"
+        ) from shown_cause(cause, place)
+    facts = group.attrs.get(ATTRIBUTE)
+    if not isinstance(facts, Mapping) or facts.get("kind") != "dataset":
+        raise DataError(f"{place} is a zarr group of another program, not a dataset", kind="not-a-dataset")
+    return facts, group
+
+
+def _array(group: zarr.Group, name: str) -> zarr.Array[Any]:
+    member = read_patiently(lambda: group.get(name), f"array {name}", str(group.store_path))
+    if not isinstance(member, zarr.Array):
+        raise ValueError(f"array {name} is missing")
+    return trusted(member, name)

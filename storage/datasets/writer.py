@@ -1,0 +1,301 @@
+"""Writes dataset stores: streams of any length, in memory of about one chunk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+
+from distkern.errors import DataError, JobError
+from distkern.numerics.moments import Moments
+
+from ..arrays.blocks import chunk_rows_for
+from ..arrays.checks import check_rows_agree, require_finite, to_numeric
+from ..arrays.chunks import ChunkAppender, create_array, read_slab, require_fit
+from ..arrays.labels import CODE_DTYPE, TargetRecorder, as_targets
+from ..io.destinations import publish_place
+from ..io.formats import ATTRIBUTE
+from ..io.json_files import MAX_JSON_BYTES, dump_json
+from ..io.remote_folders import RemoteFolder
+from ..io.trust import trusted
+from .dataset import FORMAT_VERSION, Dataset, open_dataset
+
+__all__ = ["DatasetWriter", "write_dataset"]
+
+_RECORDED = "y-recorded"
+
+
+class DatasetWriter:
+    """Context manager that takes rows piece by piece and leaves a complete dataset, or nothing.
+
+    ::
+
+        with DatasetWriter("letter.zarr") as writer:
+            for X, y in pieces:
+                writer.append(X, y)
+
+    Parameters
+    ----------
+    path : path-like
+        Local path or URL where the store shall be.
+    n_rows : int, optional
+        Rows that will come, where known: small stores then still get several chunks.
+    chunk_rows : int, optional
+        Rows of a chunk; by default chunks of X take 256 KiB to 16 MiB.
+    task : {"classification", "regression"}, optional
+        What the target is for; by default text, bool and integers of at most 100 distinct values are
+        classes.
+    feature_names : sequence of str, optional
+        Names of the columns of X.
+    overwrite : bool
+        Whether to replace a dataset at `path`.
+    notes : mapping, optional
+        JSON values to keep with the store; may be filled until the block ends.
+
+    Raises
+    ------
+    DataError
+        ``exists`` or ``foreign`` for the path; what `append` refuses; at the end ``too-few-rows``,
+        ``constant-features``, ``single-class`` and ``shape-mismatch``.
+    JobError
+        A parameter is wrong.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        n_rows: int | None = None,
+        chunk_rows: int | None = None,
+        task: str | None = None,
+        feature_names: Sequence[str] | None = None,
+        overwrite: bool = False,
+        notes: Mapping[str, Any] | None = None,
+    ) -> None:
+        if chunk_rows is not None and chunk_rows < 1:
+            raise JobError(f"chunk_rows is {chunk_rows}: it must be at least 1", kind="invalid-chunk-rows")
+        self.notes: dict[str, Any] = dict(notes or {})
+        self._n_rows = n_rows
+        self._chunk_rows = chunk_rows
+        self._names = None if feature_names is None else [str(name) for name in feature_names]
+        self._targets = TargetRecorder(task)
+        self._published = publish_place(path, overwrite, DataError, "dataset", self._needed_bytes)
+        self._stack = ExitStack()
+        self._X: ChunkAppender | None = None
+        self._y: ChunkAppender | None = None
+        self._moments: Moments | None = None
+
+    def __enter__(self) -> Self:
+        place = self._stack.enter_context(self._published)
+        where = place.store if isinstance(place, RemoteFolder) else place
+        self._group = zarr.open_group(where, mode="w", zarr_format=3)
+        self._describe({"complete": False})
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self._stack.__exit__(kind, error, trace)
+            return
+        with self._stack:
+            self._finish()
+
+    @property
+    def rows_written(self) -> int:
+        """Rows appended so far."""
+        return 0 if self._X is None else self._X.n_rows
+
+    def append(self, X: Any, y: Any) -> None:
+        """Add rows.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, n_features)
+            Features; the dtype of the first piece is the dtype of the store.
+        y : array-like, shape (n,) or (n, n_targets)
+            Targets.
+
+        Raises
+        ------
+        DataError
+            ``not-numeric``, ``not-finite``, ``shape-mismatch``, ``zero-features``, ``dtype-mismatch``, or a
+            label that cannot be used.
+        """
+        rows = to_numeric(X, "X")
+        if rows.ndim != 2:
+            raise DataError(
+                f"X has shape {rows.shape}: it must have two dimensions, rows and features",
+                kind="shape-mismatch",
+            )
+        if rows.shape[1] == 0:
+            raise DataError("X has no features: give at least one column", kind="zero-features")
+        raw = as_targets(y)
+        check_rows_agree(len(rows), raw.shape[0] if raw.ndim else 0)
+        require_finite(rows, "X", self.rows_written, self._names)
+        targets = self._targets.record(raw, self.rows_written)
+        if self._X is None or self._y is None:
+            self._X, self._y = self._create(rows, targets)
+        require_fit(rows, self._X.array, "X")
+        require_fit(targets, self._y.array, "y")
+        self._X.append(rows)
+        self._y.append(targets)
+
+    def _create(self, rows: NDArray[Any], targets: NDArray[Any]) -> tuple[ChunkAppender, ChunkAppender]:
+        n_features = rows.shape[1]
+        if self._names is not None and (len(self._names) != n_features or len(set(self._names)) != n_features):
+            raise DataError(
+                f"feature_names has {len(set(self._names))} different names, X has {n_features} columns: "
+                f"give one name for each column",
+                kind="feature-names",
+            )
+        chunk_rows = self._chunk_rows or chunk_rows_for(n_features * rows.itemsize, self._n_rows)
+        if self._n_rows is not None:
+            chunk_rows = max(1, min(chunk_rows, self._n_rows))
+        start = self._n_rows or 0
+        X = create_array(self._group, "X", (start, n_features), chunk_rows, rows.dtype)
+        y = create_array(self._group, _RECORDED, (start, *targets.shape[1:]), chunk_rows, targets.dtype)
+        return ChunkAppender(X, self._add_moments), ChunkAppender(y)
+
+    def _needed_bytes(self) -> int | None:
+        """Bytes of X, and of y twice, before compression; None where the number of rows is not known."""
+        if self._n_rows is None or self._X is None or self._y is None:
+            return None
+        X, y = self._X.array, self._y.array
+        row_bytes = X.dtype.itemsize * X.shape[1] + 2 * y.dtype.itemsize * int(np.prod(y.shape[1:], dtype=int))
+        return self._n_rows * row_bytes
+
+    def _add_moments(self, rows: NDArray[Any]) -> None:
+        moments = Moments.from_rows(rows)
+        self._moments = moments if self._moments is None else self._moments.merge(moments)
+
+    def _finish(self) -> None:
+        n_rows = self.rows_written
+        if n_rows < 2 or self._X is None or self._y is None:
+            raise DataError(f"the data has {n_rows} rows: at least 2 are needed", kind="too-few-rows")
+        if self._n_rows is not None:
+            check_rows_agree(self._n_rows, n_rows, "what was appended")
+        self._X.finish()
+        self._y.finish()
+        assert self._moments is not None
+        if not self._moments.std().any():
+            raise DataError(
+                f"constant features only: each of the {self._X.array.shape[1]} columns of X has the same "
+                f"value in all {n_rows} rows, so there is nothing to learn from; add a column that varies",
+                kind="constant-features",
+            )
+        task, labels, recorded = self._targets.finish()
+        y, counts = self._order_targets(self._y.array, recorded)
+        self._describe(
+            {
+                "complete": True,
+                "task": task,
+                "n_rows": n_rows,
+                "feature_names": self._names,
+                "class_labels": None if labels is None else labels.tolist(),
+                "class_labels_dtype": None if labels is None else labels.dtype.str,
+                "class_counts": counts,
+                "feature_mean": self._moments.mean.tolist(),
+                "feature_std": self._moments.std().tolist(),
+                "checksums": {"X": self._X.checksums, "y": y.checksums},
+                "crc32": {"X": self._X.crcs, "y": y.crcs},
+                "dtypes": {"X": self._X.array.dtype.str, "y": y.array.dtype.str},
+                "notes": self.notes,
+            }
+        )
+
+    def _order_targets(
+        self, array: zarr.Array[Any], recorded: NDArray[Any] | None
+    ) -> tuple[ChunkAppender, list[int] | None]:
+        size = array.chunks[0]
+        dtype = array.dtype if recorded is None else CODE_DTYPE
+        final = ChunkAppender(create_array(self._group, "y", array.shape, size, dtype))
+        counts = np.zeros(0 if recorded is None else len(recorded), dtype=np.int64)
+        order = None if recorded is None else np.argsort(recorded)
+        for start in range(0, array.shape[0], size):
+            values = read_slab(array, start, min(start + size, array.shape[0]), "y")
+            if recorded is not None and order is not None:
+                values = order[np.searchsorted(recorded, values, sorter=order)].astype(CODE_DTYPE)
+                counts += np.bincount(values, minlength=len(counts))
+            final.append(values)
+        final.finish()
+        del self._group[_RECORDED]
+        return final, None if recorded is None else counts.tolist()
+
+    def _describe(self, facts: Mapping[str, Any]) -> None:
+        if len(dump_json(dict(facts))) > MAX_JSON_BYTES // 2:
+            raise DataError(
+                f"the description of the store takes more than {MAX_JSON_BYTES // 2} bytes, most of them checksums of "
+                "chunks: raise chunk_rows",
+                kind="too-many-chunks",
+            )
+        self._group.attrs[ATTRIBUTE] = {"kind": "dataset", "format_version": FORMAT_VERSION, **facts}
+
+
+def write_dataset(
+    path: str | os.PathLike[str],
+    X: Any,
+    y: Any,
+    *,
+    chunk_rows: int | None = None,
+    task: str | None = None,
+    feature_names: Sequence[str] | None = None,
+    overwrite: bool = False,
+) -> Dataset:
+    """Write a dataset store.
+
+    Parameters
+    ----------
+    path : path-like
+        Local path or URL where the store shall be; appears only when it is complete.
+    X : array-like or zarr.Array, shape (n_rows, n_features)
+        Finite numbers. float32, float64 and integers keep their dtype, bool becomes uint8, the rest
+        float64. A zarr array is read a chunk at a time.
+    y : array-like or zarr.Array, shape (n_rows,) or (n_rows, n_targets)
+        Labels or numbers.
+    chunk_rows, task, feature_names, overwrite
+        As for `DatasetWriter`.
+
+    Returns
+    -------
+    Dataset
+        The store, opened.
+
+    Raises
+    ------
+    DataError, JobError
+        As for `DatasetWriter`.
+    """
+    X = trusted(X, "X") if isinstance(X, zarr.Array) else to_numeric(X, "X")
+    y = trusted(y, "y") if isinstance(y, zarr.Array) else as_targets(y)
+    if X.ndim != 2:
+        raise DataError(f"X has shape {X.shape}: it must have two dimensions, rows and features", kind="shape-mismatch")
+    check_rows_agree(X.shape[0], y.shape[0] if y.ndim else 0)
+    with DatasetWriter(
+        path,
+        n_rows=X.shape[0],
+        chunk_rows=chunk_rows,
+        task=task,
+        feature_names=feature_names,
+        overwrite=overwrite,
+    ) as writer:
+        step = X.chunks[0] if isinstance(X, zarr.Array) else max(1, X.shape[0])
+        for start in range(0, X.shape[0], step):
+            stop = min(start + step, X.shape[0])
+            writer.append(_rows(X, start, stop, "X"), _rows(y, start, stop, "y"))
+    return open_dataset(path)
+
+
+def _rows(values: Any, start: int, stop: int, what: str) -> NDArray[Any]:
+    if isinstance(values, zarr.Array):
+        return read_slab(values, start, stop, what)
+    return np.asarray(values[start:stop])

@@ -1,0 +1,151 @@
+"""Facts about any store, for ``distkern info``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from distkern.errors import DataError
+
+from .datasets.dataset import open_dataset
+from .datasets.opening import open_arrays
+from .io.formats import appearance, identify, store_attributes
+from .io.urls import is_url, local_place, place_of
+from .models.model_store import read_model
+from .runs.journal import driver_of, recorded
+from .runs.run_directory import RunDirectory
+
+__all__ = ["describe"]
+
+
+def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Tell what is at a path and its facts, as JSON values.
+
+    Parameters
+    ----------
+    path : path-like
+        A dataset, model, run, prediction store or plain zarr array.
+
+    Returns
+    -------
+    dict
+        ``kind`` (``dataset``, ``model``, ``run``, ``predictions`` or ``zarr-array``), ``path``, and the
+        facts of that kind; sizes in bytes.
+
+    Raises
+    ------
+    DataError
+        ``missing`` or ``unknown-store``; and what opening a dataset or an array raises.
+    StoreError, RunError
+        What opening a model or a run raises.
+    """
+    kind = identify(path)
+    facts = {"kind": kind, "path": place_of(path)}
+    if kind == "dataset":
+        return facts | _dataset(path)
+    if kind == "model":
+        return facts | _model(path)
+    if kind == "run":
+        return facts | _run(path)
+    if kind == "predictions":
+        attributes = store_attributes(path) or {}
+        return facts | {
+            "complete": attributes.get("complete") is True,
+            "n_rows": attributes.get("n_rows"),
+            "class_labels": attributes.get("class_labels"),
+        }
+    if kind == "zarr-array":
+        return facts | _array(path)
+    if kind == "missing":
+        raise DataError(f"there is nothing at {path}: check the name", kind="missing")
+    raise DataError(
+        f"{path} is {appearance(path)}: distkern info knows datasets, models, runs, prediction stores and zarr arrays",
+        kind="unknown-store",
+    )
+
+
+def _dataset(path: str | os.PathLike[str]) -> dict[str, Any]:
+    dataset = open_dataset(path)
+    labels = dataset.class_labels
+    return {
+        "n_rows": dataset.n_rows,
+        "n_features": dataset.n_features,
+        "n_targets": 1 if dataset.y.ndim == 1 else int(dataset.y.shape[1]),
+        "task": dataset.task,
+        "dtype": str(dataset.X.dtype),
+        "chunk_rows": int(dataset.X.chunks[0]),
+        "n_chunks": int(dataset.X.cdata_shape[0]),
+        "bytes": dataset.nbytes,
+        "stored_bytes": _stored_bytes(path),
+        "class_labels": None if labels is None else labels.tolist(),
+        "class_counts": None if dataset.class_counts is None else list(dataset.class_counts),
+        "feature_names": None if dataset.feature_names is None else list(dataset.feature_names),
+        "feature_mean": dataset.feature_mean.tolist(),
+        "feature_std": dataset.feature_std.tolist(),
+        "notes": dict(dataset.notes),
+    }
+
+
+def _model(path: str | os.PathLike[str]) -> dict[str, Any]:
+    meta, arrays = read_model(path)
+    return {
+        "meta": meta,
+        "arrays": {name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in arrays.items()},
+        "stored_bytes": _stored_bytes(path),
+    }
+
+
+def _run(path: str | os.PathLike[str]) -> dict[str, Any]:
+    run = RunDirectory.open(path)
+    last: dict[str, Any] | None = None
+    progress: dict[str, Any] = {}
+    count = 0
+    for last in run.events():
+        count += 1
+        if last.get("event") == "RoundDone":
+            progress = {name: last.get(name) for name in ("n_centers", "gcv", "lambda_", "seconds")}
+    places, drivers = recorded(run.path)
+    return {
+        "state": _state(run, last),
+        "progress": progress,
+        "job": run.job,
+        "n_events": count,
+        "last_event": last,
+        "recorded": {
+            "exchanges": len(places),
+            "bytes": sum(place.size for place in places),
+            "drivers": len(drivers),
+        },
+        "summary": run.summary,
+    }
+
+
+def _state(run: RunDirectory, last: dict[str, Any] | None) -> str:
+    driver, summary = driver_of(run.path), run.summary
+    alive = None if driver is None else driver.alive
+    if alive:
+        return "running"
+    if summary is not None:
+        return "out of time, can go on" if summary.get("stop_reason") == "time-limit" else "finished"
+    ended = last is not None and last.get("event") == "RunCutShort"
+    return "cut short" if ended or alive is False else "running or cut short"
+
+
+def _array(path: str | os.PathLike[str]) -> dict[str, Any]:
+    array, _ = open_arrays(path, path)
+    return {
+        "shape": list(array.shape),
+        "dtype": str(array.dtype),
+        "chunks": list(array.chunks),
+        "zarr_format": int(array.metadata.zarr_format),
+        "bytes": int(array.nbytes),
+        "stored_bytes": _stored_bytes(path),
+    }
+
+
+def _stored_bytes(path: str | os.PathLike[str]) -> int | None:
+    """Bytes of all files; None under a URL, where they would have to be asked for one by one."""
+    if is_url(path):
+        return None
+    return sum(file.stat().st_size for file in Path(local_place(path)).rglob("*") if file.is_file())

@@ -1,0 +1,1 @@
+"""Files, URLs and remote folders: reading, publishing, retries, trust."""

@@ -1,0 +1,256 @@
+"""What lies under a URL, object by object, and how a store appears there: its marker is written last.
+
+An object store has no rename. A store under a URL is complete once the object that describes it says so, and that
+object is written last and removed first; what a write that failed has left is removed as far as that is possible.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from zarr.abc.store import Store
+from zarr.buffer.cpu import Buffer, buffer_prototype
+from zarr.core.sync import sync
+
+from distkern.errors import DataError, DistkernError
+
+from .retries import RetryPolicy, is_transient, read_patiently
+from .urls import Refused, open_store, place_of, said, shown_cause
+
+__all__ = ["RemoteFolder", "check_remote", "publish_remote"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+MAX_JSON_BYTES = 32 << 20
+"""Longest JSON object that is read."""
+
+MARKERS = ("model.json", "zarr.json", ".zarray", ".zgroup")
+"""Objects that say what a store is."""
+
+
+class RemoteFolder:
+    """Objects under a URL.
+
+    Parameters
+    ----------
+    url : str
+        Where they are.
+    writable : bool
+        Whether to write.
+    error : type
+        Class of the errors raised.
+    store : zarr.abc.store.Store, optional
+        The store that is there, if it is open already.
+
+    Raises
+    ------
+    DistkernError
+        Of class `error`, here and from every method: what `open_store` raises; ``denied``, ``missing`` for a bucket
+        that is not there, ``unreachable``.
+    """
+
+    def __init__(
+        self, url: str, *, writable: bool = False, error: type[DistkernError] = DataError, store: Store | None = None
+    ) -> None:
+        self.url = place_of(url)
+        self._error = error
+        self.store = open_store(self.url, writable=writable, error=error) if store is None else store
+
+    def read(self, name: str, most: int = MAX_JSON_BYTES) -> bytes | None:
+        """Return an object, None where it is absent or has more than `most` bytes."""
+        return self.read_all({name: most})[name]
+
+    def read_all(self, most: dict[str, int]) -> dict[str, bytes | None]:
+        """Return objects by name, read side by side; None for those that are absent or longer than given."""
+
+        async def one(name: str) -> bytes | None:
+            try:
+                if await self.store.getsize(name) > most[name]:
+                    return None
+            except FileNotFoundError:
+                # The answer has no body; that of a read tells whether the whole bucket is missing.
+                pass
+            value = await self.store.get(name, buffer_prototype)
+            return None if value is None else bytes(value.to_bytes())
+
+        async def every() -> list[bytes | None]:
+            return await asyncio.gather(*(one(name) for name in most))
+
+        return dict(zip(most, self._patiently(lambda: sync(every()), "the objects"), strict=True))
+
+    def read_json(self, name: str) -> Any:
+        """Return the value that a JSON object holds, None where there is none."""
+        text = self.read(name)
+        try:
+            return None if text is None else json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+
+    def names(self, most: int | None = None) -> list[str]:
+        """Return the names of all objects, or of the first few."""
+
+        async def found() -> list[str]:
+            names: list[str] = []
+            async for name in self.store.list_prefix(""):
+                names.append(name)
+                if most is not None and len(names) >= most:
+                    break
+            return names
+
+        return self._patiently(lambda: sync(found()), "the list of objects")
+
+    def write(self, name: str, value: bytes) -> None:
+        """Write an object."""
+        with self.explained("written"):
+            sync(self.store.set(name, Buffer.from_bytes(value)))
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Remove objects side by side."""
+
+        async def every() -> None:
+            await asyncio.gather(*(self.store.delete(name) for name in names))
+
+        with self.explained("removed"):
+            sync(every())
+
+    def clear(self) -> None:
+        """Remove all objects, those first that make a store of them."""
+        names = self.names()
+        markers = [name for name in names if name in MARKERS]
+        self.delete(markers)
+        self.delete([name for name in names if name not in MARKERS])
+
+    def identify(self) -> str:
+        """Name the kind of what is there, as `distkern.storage.io.formats.identify` does for local paths."""
+        metadata = self.read_json("zarr.json")
+        if isinstance(metadata, dict):
+            attributes = metadata.get("attributes")
+            ours = attributes.get("distkern") if isinstance(attributes, dict) else None
+            kind = ours.get("kind") if isinstance(ours, dict) else None
+            if metadata.get("node_type") == "group" and kind in ("dataset", "predictions"):
+                return str(kind)
+            return "zarr-array" if metadata.get("node_type") == "array" else "zarr-group"
+        found = self.read_all(dict.fromkeys(("model.json", ".zarray", ".zgroup"), MAX_JSON_BYTES))
+        for name, kind in (("model.json", "model"), (".zarray", "zarr-array"), (".zgroup", "zarr-group")):
+            if found[name] is not None:
+                return kind
+        try:
+            names = self.names(2)
+        except DistkernError:  # a web server has no lists
+            names = []
+        if names and all(name.endswith(".npy") for name in names):
+            return "part-of-a-model"
+        return "directory" if names else "missing"
+
+    def _patiently(self, read: Callable[[], T], what: str) -> T:
+        try:
+            with self.explained("read"):
+                return read_patiently(read, what, self.url, RetryPolicy.default().at_start())
+        except DataError as cause:
+            raise self._error(str(cause), kind=cause.kind) from cause.__cause__
+
+    @contextmanager
+    def explained(self, done: str) -> Iterator[None]:
+        """Turn what the storage refuses or fails to do into errors of distkern; others pass."""
+        try:
+            yield
+        except DistkernError:
+            raise
+        except Refused as cause:
+            raise self._error(f"{self.url} cannot be {done}: {cause}", kind=cause.kind) from None
+        except Exception as cause:
+            if not is_transient(cause):
+                raise
+            raise self._error(
+                f"{self.url} cannot be {done}: {said(cause, self.url)}", kind="unreachable"
+            ) from shown_cause(cause, self.url)
+
+
+def check_remote(url: str, overwrite: bool, error: type[DistkernError], kind: str) -> RemoteFolder:
+    """Refuse a URL that must not, or cannot, be written, before any work is done.
+
+    Parameters
+    ----------
+    url : str
+        Where the store shall be.
+    overwrite : bool
+        Whether something of the same kind may be replaced.
+    error : type
+        Class of the errors raised.
+    kind : str
+        What will be written there.
+
+    Returns
+    -------
+    RemoteFolder
+        Open for writing; what is there still is.
+
+    Raises
+    ------
+    DistkernError
+        Of class `error`: ``exists`` without `overwrite`, ``foreign`` where something of another kind is in the way;
+        what `RemoteFolder` raises.
+    """
+    folder = RemoteFolder(url, writable=True, error=error)
+    if folder.url.partition("://")[0].lower() in ("http", "https"):
+        raise error(
+            f"{folder.url} cannot be written: web servers are read only; name a local directory or an object store",
+            kind="not-writable",
+        )
+    if folder.names(1):
+        if not overwrite:
+            raise error(
+                f"{url} exists already: name another place, or replace it with --overwrite (overwrite=True)",
+                kind="exists",
+            )
+        if folder.identify() not in (kind, f"part-of-a-{kind}"):
+            raise error(
+                f"{url} holds something that is not of the kind that would be written there, so it is not "
+                "overwritten: name another place, or remove it first",
+                kind="foreign",
+            )
+    # Hours of work should not end on a right that is missing.
+    probe = f".distkern-{secrets.token_hex(4)}"
+    folder.write(probe, b"can this be written?")
+    folder.delete([probe])
+    return folder
+
+
+@contextmanager
+def publish_remote(url: str, overwrite: bool, error: type[DistkernError], kind: str) -> Iterator[RemoteFolder]:
+    """Yield the empty place of a store; the body writes its marker last, and leaves nothing if it fails.
+
+    Parameters
+    ----------
+    url, overwrite, error, kind
+        As for `check_remote`, which runs first. What is replaced is gone before anything is written.
+
+    Yields
+    ------
+    RemoteFolder
+
+    Raises
+    ------
+    DistkernError
+        Of class `error`: what `check_remote` raises, and ``denied`` or ``unreachable`` where a write fails.
+    """
+    folder = check_remote(url, overwrite, error, kind)
+    if overwrite:
+        folder.clear()
+    try:
+        with folder.explained("written"):
+            yield folder
+    except BaseException:
+        try:
+            folder.clear()
+        except DistkernError as trouble:
+            logger.warning("what was written of %s is left there, marked as incomplete: %s", folder.url, trouble)
+        raise

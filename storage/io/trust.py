@@ -1,0 +1,189 @@
+"""What a store may declare about itself: checked before anything is allocated, decoded or followed.
+
+Metadata is text that anyone may have written. Decoders are taken from a list of known ones, none of which runs code
+that it finds in the data; sizes are held against what is really stored; names stay in their directory.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+
+from distkern.errors import DataError
+
+from .blosc_guard import guarded
+
+__all__ = ["CODECS", "inside", "labels_of", "require_plausible_blocks", "trusted"]
+
+CODECS = {
+    "adler32",
+    "astype",
+    "bitround",
+    "blosc",
+    "bytes",
+    "bz2",
+    "crc32",
+    "crc32c",
+    "delta",
+    "fixedscaleoffset",
+    "fletcher32",
+    "gzip",
+    "jenkins_lookup3",
+    "lz4",
+    "lzma",
+    "packbits",
+    "pcodec",
+    "quantize",
+    "sharding_indexed",
+    "shuffle",
+    "transpose",
+    "vlen-array",
+    "vlen-bytes",
+    "vlen-utf8",
+    "zfpy",
+    "zlib",
+    "zstd",
+}
+"""Names of codecs, filters and compressors of zarr 2 and 3 that decode numbers and text, and nothing else."""
+
+MAX_BLOCKS = 1_000_000
+"""Most blocks of an array; more would take the driver longer than the data."""
+
+MAX_ARRAY_BYTES = 2**62
+"""Most bytes of an array: counts of rows and bytes stay whole numbers of 64 bits."""
+
+MAX_LABEL_BYTES = 64 << 20
+"""Most bytes of the class labels of a store."""
+
+
+def trusted(array: zarr.Array[Any], what: str) -> zarr.Array[Any]:
+    """Return an array that decodes with care; refuse one that is decoded by anything but well-known codecs.
+
+    Parameters
+    ----------
+    array : zarr.Array
+        Array of any format.
+    what : str
+        Name of the array for the message.
+
+    Returns
+    -------
+    zarr.Array
+        The same array, whose damaged chunks raise errors.
+
+    Raises
+    ------
+    DataError
+        ``codec``: a codec is not known, such as one that unpickles. ``too-large``: no machine has that many bytes.
+    """
+    nbytes = math.prod(int(length) for length in array.shape) * max(1, array.dtype.itemsize)
+    if nbytes > MAX_ARRAY_BYTES:
+        raise DataError(
+            f"{what} ({array.store_path}) declares shape {array.shape}, {nbytes:.3g} bytes, more than the "
+            f"{MAX_ARRAY_BYTES:.3g} of the largest file: its description is damaged",
+            kind="too-large",
+        )
+    metadata: dict[str, Any] = dict(array.metadata.to_dict())
+    if metadata["zarr_format"] == 2:
+        stages = [*(metadata.get("filters") or ()), *filter(None, [metadata.get("compressor")])]
+    else:
+        stages = list(metadata["codecs"])
+    for name in _codec_names(stages):
+        if name.removeprefix("numcodecs.") not in CODECS or name == "numcodecs.blosc":
+            raise DataError(
+                f"{what} ({array.store_path}) is stored with the codec {name!r}, which is not one of those that are "
+                "known to do no more than decode: write the array again with blosc, zstd, gzip or no compression",
+                kind="codec",
+            )
+    return guarded(array)
+
+
+def _codec_names(stages: Sequence[Any]) -> Iterator[str]:
+    for stage in stages:
+        facts = stage if isinstance(stage, dict) else _facts(stage)
+        yield str(facts.get("name", facts.get("id")))
+        configuration = facts.get("configuration")
+        if isinstance(configuration, dict):
+            for inner in ("codecs", "index_codecs"):
+                yield from _codec_names(configuration.get(inner) or ())
+
+
+def _facts(stage: Any) -> dict[str, Any]:
+    facts = stage.get_config() if hasattr(stage, "get_config") else stage.to_dict()
+    return dict(facts)
+
+
+def require_plausible_blocks(n_rows: int, chunk_rows: int, block_rows: int, what: str) -> None:
+    """Refuse an array whose declared shape and chunks make more blocks than can be kept track of.
+
+    Parameters
+    ----------
+    n_rows, chunk_rows, block_rows : int
+        Rows of the array, of a chunk, and of a block.
+    what : str
+        Name of the array for the message.
+
+    Raises
+    ------
+    DataError
+        ``too-many-blocks``.
+    """
+    n_blocks = -(-n_rows // max(1, block_rows))
+    if n_blocks > MAX_BLOCKS:
+        raise DataError(
+            f"{what} declares {n_rows} rows in chunks of {chunk_rows}, which makes {n_blocks} blocks (limit "
+            f"{MAX_BLOCKS}): check the shape, or write the array again with larger chunks",
+            kind="too-many-blocks",
+        )
+
+
+def labels_of(values: Any, dtype: Any) -> NDArray[Any]:
+    """Build class labels from the JSON values that describe them.
+
+    Parameters
+    ----------
+    values : object
+        Supposed to be a list of labels.
+    dtype : object
+        Supposed to be the name of their dtype.
+
+    Returns
+    -------
+    numpy.ndarray
+        One-dimensional labels: text, bools or real numbers.
+
+    Raises
+    ------
+    ValueError, TypeError
+        They are something else, or unreasonably large.
+    """
+    if not isinstance(values, list) or not isinstance(dtype, str):
+        raise TypeError("class labels are no list with the name of a dtype")
+    kind = np.dtype(dtype)
+    if kind.kind not in "biufU" or kind.subdtype is not None or kind.itemsize * len(values) > MAX_LABEL_BYTES:
+        raise ValueError(f"class labels of dtype {dtype} cannot be used")
+    labels = np.array(values, dtype=kind)
+    if labels.ndim != 1:
+        raise ValueError("class labels are nested")
+    return labels
+
+
+def inside(root: str | os.PathLike[str], *names: str) -> bool:
+    """Tell whether entries of a directory, links followed, lie in it; absent ones do.
+
+    Parameters
+    ----------
+    root : path-like
+        The directory.
+    *names : str
+        Entries to look at.
+    """
+    home = os.path.realpath(root)
+    return all(Path(os.path.realpath(os.path.join(root, name))).is_relative_to(home) for name in names)

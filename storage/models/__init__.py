@@ -1,0 +1,1 @@
+"""Stores of models and predictions."""

@@ -1,0 +1,281 @@
+"""Prediction stores: what ``distkern predict`` writes, block by block."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import zarr
+from numpy.typing import NDArray
+
+from distkern.errors import DataError, DistkernError
+
+from ..arrays.absent import stored_bytes
+from ..arrays.blocks import chunk_rows_for
+from ..arrays.chunks import ChunkAppender, create_array, read_slab
+from ..arrays.labels import CODE_DTYPE
+from ..datasets.sources import require_room
+from ..io.destinations import check_place, publish_place
+from ..io.formats import ATTRIBUTE, appearance, has_kind, identify, require_version, store_attributes
+from ..io.remote_folders import RemoteFolder
+from ..io.trust import inside, labels_of, trusted
+from ..io.urls import is_url, open_store, place_of
+
+__all__ = ["PredictionWriter", "Predictions", "check_prediction_destination", "read_predictions"]
+
+FORMAT_VERSION = 1
+
+
+def check_prediction_destination(path: str | os.PathLike[str], overwrite: bool = False) -> None:
+    """Refuse a place where a `PredictionWriter` would fail, before anything is predicted.
+
+    Parameters
+    ----------
+    path : path-like
+        Where the predictions shall be.
+    overwrite : bool
+        Whether predictions there may be replaced.
+
+    Raises
+    ------
+    DataError
+        ``exists`` or ``foreign``.
+    """
+    check_place(path, overwrite, DataError, "predictions")
+
+
+class PredictionWriter:
+    """Context manager that takes predictions in row order and leaves a complete store, or nothing.
+
+    The store is a zarr group with an array ``prediction`` and, on request, ``probability``. Class labels are
+    kept as codes into the attribute ``class_labels``.
+
+    Parameters
+    ----------
+    path : path-like
+        Local path or URL where the store shall be.
+    n_rows : int
+        Rows that will come.
+    n_targets : int, optional
+        Columns of a regression with several targets; a one-dimensional prediction by default.
+    class_labels : numpy.ndarray, optional
+        Sorted labels of a classification.
+    probability : bool
+        Whether class probabilities come too, a column a class.
+    dtype : dtype-like
+        dtype of the numbers.
+    overwrite : bool
+        Whether to replace a prediction store at `path`.
+
+    Raises
+    ------
+    DataError
+        ``exists`` or ``foreign`` for the path; ``shape-mismatch`` where the rows do not fit.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        n_rows: int,
+        *,
+        n_targets: int | None = None,
+        class_labels: NDArray[Any] | None = None,
+        probability: bool = False,
+        dtype: npt.DTypeLike = np.float64,
+        overwrite: bool = False,
+    ) -> None:
+        if probability and class_labels is None:
+            raise ValueError("probabilities need class_labels")
+        self._n_rows = n_rows
+        self._labels = class_labels
+        self._dtype = np.dtype(dtype)
+        self._tail = () if n_targets is None else (n_targets,)
+        self._with_probability = probability
+        self._published = publish_place(path, overwrite, DataError, "predictions", self._needed_bytes)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        place = self._stack.enter_context(self._published)
+        where = place.store if isinstance(place, RemoteFolder) else place
+        self._group = zarr.open_group(where, mode="w", zarr_format=3)
+        dtype = self._dtype if self._labels is None else CODE_DTYPE
+        self._prediction = self._appender("prediction", self._tail, dtype)
+        self._probability: ChunkAppender | None = None
+        if self._with_probability and self._labels is not None:
+            self._probability = self._appender("probability", (len(self._labels),), self._dtype)
+        self._describe(False)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self._stack.__exit__(kind, error, trace)
+            return
+        with self._stack:
+            self._finish()
+
+    def append(self, prediction: Any, probability: Any = None) -> None:
+        """Add the predictions of the next rows.
+
+        Parameters
+        ----------
+        prediction : array-like, shape (n,) or (n, n_targets)
+            Numbers, or class labels.
+        probability : array-like, shape (n, n_classes), optional
+            Class probabilities; given exactly where the store was made with them.
+
+        Raises
+        ------
+        DataError
+            ``shape-mismatch``, or ``unknown-label`` for a label that is not a class.
+        """
+        values = np.asarray(prediction)
+        if values.shape[1:] != self._tail:
+            raise DataError(
+                f"the prediction has shape {values.shape}, the store keeps (n_rows, *{self._tail})",
+                kind="shape-mismatch",
+            )
+        self._prediction.append(values if self._labels is None else _codes(values, self._labels))
+        if (probability is not None) != (self._probability is not None):
+            raise ValueError("probability must be given exactly where the store was made with it")
+        if self._probability is not None:
+            shares = np.asarray(probability)
+            expected = (len(values), *self._probability.array.shape[1:])
+            if shares.shape != expected:
+                raise DataError(f"the probability has shape {shares.shape}, not {expected}", kind="shape-mismatch")
+            self._probability.append(shares)
+
+    def _finish(self) -> None:
+        if self._prediction.n_rows != self._n_rows:
+            raise DataError(
+                f"{self._prediction.n_rows} rows were predicted, {self._n_rows} were to come",
+                kind="shape-mismatch",
+            )
+        self._prediction.finish()
+        if self._probability is not None:
+            self._probability.finish()
+        self._describe(True)
+
+    def _needed_bytes(self) -> int:
+        columns = int(np.prod(self._tail, dtype=int))
+        itemsize = self._dtype.itemsize if self._labels is None else CODE_DTYPE.itemsize
+        if self._with_probability and self._labels is not None:
+            return self._n_rows * (columns * itemsize + len(self._labels) * self._dtype.itemsize)
+        return self._n_rows * columns * itemsize
+
+    def _appender(self, name: str, tail: tuple[int, ...], dtype: np.dtype[Any]) -> ChunkAppender:
+        row_bytes = dtype.itemsize * int(np.prod(tail, dtype=np.int64))
+        chunk_rows = max(1, min(chunk_rows_for(row_bytes, self._n_rows), self._n_rows))
+        return ChunkAppender(create_array(self._group, name, (self._n_rows, *tail), chunk_rows, dtype))
+
+    def _describe(self, complete: bool) -> None:
+        self._group.attrs[ATTRIBUTE] = {
+            "kind": "predictions",
+            "format_version": FORMAT_VERSION,
+            "complete": complete,
+            "n_rows": self._n_rows,
+            "class_labels": None if self._labels is None else self._labels.tolist(),
+            "class_labels_dtype": None if self._labels is None else self._labels.dtype.str,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """A prediction store read into memory."""
+
+    prediction: NDArray[Any]
+    """Numbers or class labels, shape (n_rows,) or (n_rows, n_targets)."""
+    probability: NDArray[Any] | None
+    """Class probabilities, shape (n_rows, n_classes), None where the store has none."""
+    class_labels: NDArray[Any] | None
+    """Labels of the columns of `probability`, None for a regression."""
+
+
+def read_predictions(path: str | os.PathLike[str]) -> Predictions:
+    """Read a prediction store.
+
+    Parameters
+    ----------
+    path : path-like
+        The store.
+
+    Returns
+    -------
+    Predictions
+        Its content.
+
+    Raises
+    ------
+    DataError
+        ``missing``, ``not-predictions``, ``incomplete``, ``newer-version`` or ``unreadable``.
+    """
+    if identify(path) == "missing":
+        raise DataError(f"there are no predictions at {path}: check the name", kind="missing")
+    facts = store_attributes(path) if has_kind(path, "predictions") else None
+    if facts is None:
+        raise DataError(f"{path} is {appearance(path)}, not a prediction store", kind="not-predictions")
+    require_version(path, facts, FORMAT_VERSION, DataError)
+    if facts.get("complete") is not True:
+        raise DataError(
+            f"{path} was not written to its end: run distkern predict again with --overwrite",
+            kind="incomplete",
+        )
+    try:
+        return _read(path, facts)
+    except DistkernError:
+        raise
+    except Exception as cause:  # whatever nonsense in a description leads to
+        raise DataError(
+            f"{path} is a damaged prediction store ({cause!r}): run distkern predict again", kind="unreadable"
+        ) from cause
+
+
+def _read(path: str | os.PathLike[str], facts: Mapping[str, Any]) -> Predictions:
+    place = place_of(path)
+    if not is_url(place) and not inside(place, "zarr.json", "prediction", "probability"):
+        raise ValueError("it holds links to files outside of it")
+    group = zarr.open_group(open_store(place) if is_url(place) else place, mode="r", use_consolidated=False)
+    labels = facts["class_labels"]
+    classes = None if labels is None else labels_of(labels, facts["class_labels_dtype"])
+    prediction = _read_array(group, "prediction", facts["n_rows"])
+    if prediction is None:
+        raise ValueError("it lacks the array prediction")
+    if classes is None:
+        return Predictions(prediction, None, None)
+    if prediction.size and not (prediction.min() >= 0 and prediction.max() < len(classes)):
+        raise ValueError("it holds codes that are no class")
+    return Predictions(classes[prediction], _read_array(group, "probability", facts["n_rows"]), classes)
+
+
+def _read_array(group: zarr.Group, name: str, n_rows: int) -> NDArray[Any] | None:
+    array = group.get(name)
+    if not isinstance(array, zarr.Array):
+        return None
+    array = trusted(array, name)
+    if array.shape[0] != n_rows or array.chunks[1:] != array.shape[1:] or array.dtype.kind not in "iuf":
+        raise ValueError(f"the array {name} is not what was written")
+    place = str(array.store_path)
+    for chunk in range(array.cdata_shape[0]):
+        require_room(stored_bytes(array, (chunk, *(0,) * (array.ndim - 1)), name), array, chunk, name, place)
+    return read_slab(array, 0, n_rows, name)
+
+
+def _codes(values: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
+    codes = np.minimum(np.searchsorted(labels, values), len(labels) - 1)
+    unknown = labels[codes] != values
+    if unknown.any():
+        raise DataError(
+            f"the prediction {values[unknown][:1].tolist()[0]!r} is none of the {len(labels)} class labels",
+            kind="unknown-label",
+        )
+    return codes

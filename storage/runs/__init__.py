@@ -1,0 +1,1 @@
+"""Run directories: journal, events, summary."""

@@ -1,0 +1,410 @@
+"""Displays of a run: lines for a log, a picture that is redrawn for a terminal, one output for a notebook."""
+
+from __future__ import annotations
+
+import io
+import logging
+import threading
+from time import sleep
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import distkern as dk
+from distkern.cli.console.terminal import Terminal
+from distkern.cli.running.progress import show_progress
+from distkern.monitoring.events import (
+    BlocksReplayed,
+    DashboardServed,
+    Event,
+    EventBus,
+    ExchangeDone,
+    RoundDone,
+    RunCutShort,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    StorageRetried,
+    WorkerLost,
+    WorkerRefused,
+    WorkersAwaited,
+)
+from distkern.monitoring.progress import LineDisplay, NotebookDisplay, Progress, RunDisplay, TerminalDisplay
+from distkern.monitoring.progress.messages import duration, line, told
+from distkern.monitoring.progress.rich_view import picture
+from distkern.monitoring.run_state import RunFigures
+
+START = RunStarted(
+    run_id="r", n_rows=1000, n_features=4, n_targets=3, n_problems=1, n_blocks=2, max_centers=50, workers=1
+)
+END = RunEnded(n_centers=50, stop_reason="max-centers", seconds=700.0)
+
+
+def at(seconds: float, centers: int = 10) -> RoundDone:
+    return RoundDone(
+        round=0, n_centers=centers, lambda_=1e-3, gcv=0.25, residual_max=1.0, seconds=seconds, validation=0.5
+    )
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Lines:
+    def __init__(self) -> None:
+        self.said: list[tuple[int, str]] = []
+
+    def __call__(self, level: int, text: str) -> None:
+        self.said.append((level, text))
+
+    @property
+    def texts(self) -> list[str]:
+        return [text for _, text in self.said]
+
+
+def test_lines_tell_of_start_and_end_and_once_a_minute_of_the_state() -> None:
+    clock, lines = Clock(), Lines()
+    show = RunDisplay(LineDisplay(lines, clock=clock))
+    show(START)
+    for second in range(1, 601):
+        clock.now = second
+        show(at(second))
+    show(END)
+    assert len(lines.said) == 12
+    assert "1000 rows x 4 features" in lines.texts[0]
+    assert "10 of 50 centres after 1 min, gcv 0.25  lambda 0.001  held out 0.5" in lines.texts[1]
+    assert lines.texts[-1] == "50 centres in 11 min 40 s, stopped: max-centers"
+
+
+def test_the_state_has_pace_and_time_left() -> None:
+    figures = RunFigures()
+    for event in (START, at(1.0, 10), at(3.0, 20)):
+        figures(event)
+    assert line(figures).startswith("20 of 50 centres after 3.0 s, gcv 0.25")
+    assert "5 centres/s  at most 10 s left" in line(figures)  # 30 centres to go, the last as dear as 2.5 of these
+
+
+SEARCH = ExchangeDone(name="score-folds", seconds=4.0, exchanges=3, part="search")
+
+
+def test_a_search_is_told_of_as_a_training_is() -> None:
+    clock, lines = Clock(), Lines()
+    show = RunDisplay(LineDisplay(lines, clock=clock))
+    show(DashboardServed(address="http://h:1/status"))
+    for second in range(1, 601):
+        clock.now = second
+        show(SEARCH)
+    show(DashboardServed(address="http://h:1/status"))
+    assert lines.texts[0] == "dashboard at http://h:1/status"
+    assert lines.texts[1] == "searching for settings: 180 exchanges in 4 min"
+    assert len(lines.said) == 11
+    show(START)
+    show(SEARCH)
+    assert show.figures.search_exchanges == 1803, "the search belongs to the run"
+    show(END)
+    clock.now += 100
+    show(ExchangeDone(name="calibration-rows", seconds=1.0))
+    assert lines.texts[-1].startswith("50 centres in"), "nothing more of what is over"
+    show(SEARCH)
+    assert lines.texts[-1] == "searching for settings: 3 exchanges in 4.0 s"
+    show.take({**SEARCH.as_record(), "exchanges": 1})
+    assert (show.figures.search_exchanges, show.figures.stop_reason) == (4, None)
+
+
+def test_a_line_a_minute_while_nothing_is_heard() -> None:
+    clock, lines = Clock(), Lines()
+    display = LineDisplay(lines, clock=clock)
+    show = RunDisplay(display)
+    for second in range(200):
+        clock.now = second
+        display.tick()
+    assert lines.texts == [f"getting ready; nothing new for {text}" for text in ("1 min", "2 min", "3 min")]
+    show(START)
+    show(at(1.0))
+    clock.now = 300
+    display.tick()
+    assert lines.texts[-1].startswith("10 of 50 centres after 1.0 s")
+    assert lines.texts[-1].endswith("; nothing new for 1 min 41 s")
+    show(END)
+    clock.now = 1000
+    display.tick()
+    assert lines.texts[-1].startswith("50 centres in")
+
+
+@pytest.mark.parametrize(
+    ("event", "level", "text"),
+    [
+        (WorkerLost(worker="tcp://a:1", blocks=(1, 2), reason="frozen"), "WARNING", "tcp://a:1 (it does not answer)"),
+        (BlocksReplayed(worker="b", blocks=(1, 2), messages=7, seconds=1.25), "INFO", "2 blocks from 7 messages"),
+        (WorkerRefused(worker="c", what="numpy", driver="2.0", found="2.1"), "WARNING", "numpy is 2.1 there and 2.0"),
+        (WorkersAwaited(seconds=60.0), "WARNING", "the cluster has none); waiting up to 60 s"),
+        (WorkersAwaited(seconds=60.0, unusable=("a",)), "WARNING", "1 are there"),
+        (StorageRetried(array="X", count=7), "WARNING", "reads of X failed 7 times"),
+        (DashboardServed(address="http://h:1/status"), "INFO", "dashboard at http://h:1/status"),
+        (RunResumed(run_id="r", exchanges=4, seconds=90.0), "INFO", "4 exchanges, which took 1 min 30 s"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Event) else "",
+)
+@pytest.mark.parametrize("kind", ["lines", "terminal"])
+def test_what_befalls_a_run_is_said_at_once(event: Event, level: str, text: str, kind: str) -> None:
+    lines = Lines()
+    display = LineDisplay(lines) if kind == "lines" else TerminalDisplay(Console(quiet=True), lines)
+    RunDisplay(display)(event)
+    display.close()
+    ((found, said),) = lines.said
+    assert logging.getLevelName(found) == level
+    assert text in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    "record", [{}, {"event": "WorkerLost"}, {"event": "RunEnded", "n_centers": 3, "seconds": "soon"}, {"event": 3}]
+)
+def test_records_of_another_version_are_passed_over(record: dict[str, Any]) -> None:
+    assert told(record) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.04, "0.0 s"), (9.9, "9.9 s"), (59.6, "1 min"), (61, "1 min 1 s"), (7200, "2 h"), (90061, "1 d 1 h")],
+)
+def test_durations_read_well(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def drawn(*events: Event, width: int = 100, dashboard: str | None = None) -> str:
+    figures = RunFigures()
+    for event in events:
+        figures(event)
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(picture(figures, dashboard, now=figures.updated))
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_the_picture_has_all_figures() -> None:
+    text = drawn(START, at(1.0, 10), at(3.0, 20), dashboard="http://h:1/status")
+    for part in ("20/50 centres", "3.0 s, at most 10 s left", "gcv 0.25", "lambda 0.001", "held out 0.5"):
+        assert part in text
+    assert "centres/s 5" in text
+    assert "dashboard http://h:1/status" in text
+
+
+def test_a_search_is_in_the_picture() -> None:
+    text = drawn(SEARCH)
+    assert "searching for settings" in text
+    assert "4.0 s" in text
+    stream = io.StringIO()
+    show = Progress("terminal", file=Screen(stream))
+    show(SEARCH)
+    show(RunCutShort(error="Cancelled", message=""))
+    assert "searching for settings" in stream.getvalue()
+
+
+def test_before_the_first_round_the_rows_are_read() -> None:
+    assert "getting ready" in drawn()
+    assert "centres" not in drawn(ExchangeDone(name="load-blocks", seconds=1.0))
+
+
+def test_what_a_program_prints_goes_where_it_is_sent(capsys: pytest.CaptureFixture[str]) -> None:
+    """Standard output of `python train.py > results` is no terminal, whatever standard error is."""
+    stream = io.StringIO()
+    show = Progress("terminal", file=Screen(stream))
+    show(START)
+    print("result 1")
+    show(END)
+    assert capsys.readouterr().out == "result 1\n"
+    assert "result 1" not in stream.getvalue()
+
+
+@pytest.mark.parametrize("width", [40, 60, 200])
+def test_the_picture_fits_its_terminal(width: int) -> None:
+    lines = drawn(START, at(1.0, 10), at(3.0, 20), width=width, dashboard="http://127.0.0.1:8787/status").splitlines()
+    assert all(len(text) <= width for text in lines)
+    assert "20/50" in lines[0]
+
+
+def test_a_terminal_is_left_as_it_was_found() -> None:
+    stream = io.StringIO()
+    show = Progress("terminal", file=Screen(stream))
+    show(START)
+    show(at(2.0, centers=20))
+    assert "\x1b[?25l" in stream.getvalue()
+    assert "\x1b[?25h" not in stream.getvalue()
+    show(END)
+    assert stream.getvalue().count("\x1b[?25h") == 1
+    assert stream.getvalue().count("stopped: max-centers") == 1
+
+
+class Screen(io.TextIOWrapper):
+    """A terminal of which only the text is kept."""
+
+    def __init__(self, stream: io.StringIO) -> None:
+        super().__init__(io.BytesIO())
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(text)
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_training_that_fails_gives_the_terminal_back() -> None:
+    def fail(event: Event) -> None:
+        if isinstance(event, RoundDone):
+            raise dk.Cancelled("enough")
+
+    stream = io.StringIO()
+    show = Progress("terminal", file=Screen(stream))
+    with pytest.raises(dk.Cancelled):
+        dk.OROLSRegressor(max_centers=40, callbacks=[fail, show]).fit(*rows())
+    assert stream.getvalue().count("\x1b[?25h") == 1
+    assert "enough" not in stream.getvalue()  # the error says it
+
+
+def test_one_who_follows_hears_what_ended_a_run() -> None:
+    lines = Lines()
+    show = RunDisplay(LineDisplay(lines))
+    show.take(RunCutShort(error="KeyboardInterrupt", message="").as_record())
+    show.take(RunCutShort(error="MemoryError", message="no room").as_record())
+    assert lines.said == [(logging.WARNING, "cut short: KeyboardInterrupt"), (logging.WARNING, "cut short: no room")]
+
+
+def test_what_comes_after_a_run_that_was_cut_short_is_of_another() -> None:
+    lines = Lines()
+    show = RunDisplay(LineDisplay(lines, interval=0.0))
+    for event in (START, at(1.0, 20), RunCutShort(error="Cancelled", message=""), SEARCH):
+        show(event)
+    assert lines.texts[-1] == "searching for settings: 3 exchanges in 4.0 s"
+    assert show.figures.n_centers == 0
+
+
+def test_every_subscriber_hears_that_the_run_is_cut_short() -> None:
+    heard: list[Event] = []
+
+    def refuse(event: Event) -> None:
+        raise dk.Cancelled("no")
+
+    EventBus([refuse, heard.append]).cut_short(OSError("password=hunter2"))
+    (event,) = heard
+    assert isinstance(event, RunCutShort)
+    assert event.error == "OSError"
+    assert "hunter2" not in event.message
+
+
+def rows() -> tuple[Any, Any]:
+    import numpy as np
+
+    X = np.random.default_rng(0).uniform(-2, 2, (200, 2))
+    return X, np.sin(2 * X[:, 0])
+
+
+class Handle:
+    def __init__(self) -> None:
+        self.updates: list[Any] = []
+
+    def update(self, shown: Any) -> None:
+        self.updates.append(shown)
+
+
+def test_a_notebook_gets_one_output_that_is_replaced() -> None:
+    shown: list[Any] = []
+    handle = Handle()
+
+    def display(item: Any, *, display_id: bool) -> Handle:
+        assert display_id
+        shown.append(item)
+        return handle
+
+    clock = Clock()
+    show = RunDisplay(NotebookDisplay(display, clock))
+    show(START)
+    for number in range(1, 41):
+        clock.now = number / 10
+        show(at(clock.now, centers=number))
+    assert len(shown) == 1
+    assert 6 <= len(handle.updates) <= 9  # twice a second at most, for four seconds
+    show(WorkerLost(worker="tcp://a:1", blocks=(0,)))
+    show(END)
+    bundle = handle.updates[-1]._repr_mimebundle_(include=[], exclude=[])
+    assert "stopped: max-centers" in bundle["text/html"]
+    assert "lost worker tcp://a:1" in bundle["text/html"]
+    show(RunStarted(**{**START.__dict__, "run_id": "next"}))
+    assert len(shown) == 2
+
+
+def test_the_callback_finds_out_that_it_writes_to_a_file(tmp_path: Any) -> None:
+    with (tmp_path / "log").open("w+") as stream:
+        dk.OROLSRegressor(max_centers=40, stop="none", callbacks=[dk.Progress(file=stream)]).fit(*rows())
+        stream.seek(0)
+        text = stream.read()
+    first, last = text.splitlines()
+    assert "training on 200 rows x 2 features" in first
+    assert "40 centres in" in last
+    assert "\x1b" not in text
+    assert "\r" not in text
+
+
+def test_an_unknown_place_is_refused() -> None:
+    with pytest.raises(dk.JobError, match="where='paper': it must be one of auto, terminal, notebook, lines"):
+        dk.Progress("paper")
+
+
+def test_two_runs_one_after_another_are_shown_apart() -> None:
+    lines = Lines()
+    show = RunDisplay(LineDisplay(lines, interval=0.0))
+    for event in (START, at(1.0, 40), END):
+        show(event)
+    show(RunStarted(**{**START.__dict__, "run_id": "next"}))
+    show(at(1.0, 10))
+    assert lines.texts[-1].startswith("10 of 50 centres")
+    assert show.figures.series["n_centers"] == [10]
+
+
+def test_a_remark_is_made_again_only_after_a_while() -> None:
+    clock, lines = Clock(), Lines()
+    display = LineDisplay(lines, clock=clock)
+    for second in range(130):
+        clock.now = second
+        display.note("nothing new")
+    assert len(lines.said) == 3
+    display.note(None)
+    display.note("nothing new")
+    assert len(lines.said) == 4
+
+
+# The command line.
+
+
+def test_quiet_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with show_progress(Terminal(-1)) as show:
+        for event in (START, at(1.0), END):
+            show(event)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_off_a_terminal_there_are_no_control_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal = Terminal()
+    with terminal.log_records(), show_progress(terminal) as show:
+        for event in (START, at(1.0), StorageRetried(array="X", count=7), END):
+            show(event)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert len(captured.err.splitlines()) == 3
+    assert "reads of X failed 7 times" in captured.err
+    assert "\x1b" not in captured.err
+    assert "\r" not in captured.err
+
+
+def test_a_log_hears_of_an_exchange_that_takes_long(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal, heard = Terminal(), ""
+    with terminal.log_records(), show_progress(terminal, interval=0.05) as show:
+        show(START)
+        while "; nothing new for" not in heard:
+            sleep(0.01)
+            heard += capsys.readouterr().err
+    assert not any(thread.name == "distkern-progress" for thread in threading.enumerate())

@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from . import former_names
+
 __version__ = "0.1.0"
 
 _HOMES = {
@@ -70,3 +72,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_HOMES})
+
+
+former_names.install()

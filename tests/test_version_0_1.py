@@ -1,0 +1,313 @@
+"""What version 0.1 wrote opens in this version; ``data/version-0.1`` holds it, and says how it was made."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+import runpy
+import shutil
+import sys
+import zipfile
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+import distkern as dk
+from distkern.cli.main import main
+from distkern.estimators import ESTIMATORS
+from distkern.former_names import NEW_NAMES
+from distkern.monitoring.events import RoundDone
+from distkern.monitoring.run_state import RunFigures
+from distkern.storage import RunDirectory, open_arrays, read_predictions
+
+WRITTEN = Path(__file__).parent / "data" / "version-0.1"
+WRITE = runpy.run_path(str(WRITTEN / "write.py"))
+X, Y, NAMES, CODES = (WRITE[name] for name in ("X", "Y", "NAMES", "CODES"))
+
+
+def stems(archive: str, suffix: str) -> list[str]:
+    """Return the names at the top of an archive that end in a suffix, without it."""
+    with zipfile.ZipFile(WRITTEN / f"{archive}.zip") as opened:
+        tops = {name.split("/")[0] for name in opened.namelist()}
+    return sorted(name.removesuffix(suffix) for name in tops if name.endswith(suffix))
+
+
+RUNS = stems("runs", ".run")
+KILLED = [name for name in RUNS if name in WRITE["KILLED"]]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archives that no test changes anything in, each in a folder of its name."""
+    place = tmp_path_factory.mktemp("written")
+    for name in ("datasets", "models", "pickles"):
+        shutil.unpack_archive(WRITTEN / f"{name}.zip", place / name)
+    return place
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The runs, in the current directory, which the paths in their job files are relative to."""
+    shutil.unpack_archive(WRITTEN / "runs.zip", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def assert_predicts(found: dict[str, Any], path: Path, tolerance: float = 1e-12) -> None:
+    """Compare with predictions that were written beside a model; another BLAS may round them differently."""
+    with np.load(path) as expected:
+        assert set(found) <= set(expected.files)
+        for name, values in found.items():
+            assert values.dtype == expected[name].dtype, name
+            if values.dtype.kind == "f":
+                np.testing.assert_allclose(values, expected[name], rtol=tolerance, atol=tolerance, err_msg=name)
+            else:
+                np.testing.assert_array_equal(values, expected[name], err_msg=name)
+
+
+def tolerance_of(model: Any) -> float:
+    return 1e-5 if model.get_params().get("dtype") == "float32" else 1e-12
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
+    """Run a command with ``--json`` and return its exit code and what it prints."""
+    code = main([*arguments, "--json"])
+    return code, json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+# --- datasets --------------------------------------------------------------------------------------------------------
+
+DATASETS = {
+    "regression": (X, Y[:, 0]),
+    "several-targets": (X, Y),
+    "string-labels": (X, NAMES[CODES]),
+    "integer-labels": (X.astype(np.float32), 10 * CODES - 3),
+    "true-or-false": (X, CODES > 0),
+    "ingested": (X.round(3), NAMES[CODES]),
+}
+
+
+def test_every_dataset_is_read_here() -> None:
+    assert {*DATASETS, "own-x", "own-y", "own-weights"} == set(stems("datasets", ".zarr"))
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_datasets(name: str, written: Path) -> None:
+    rows, targets = DATASETS[name]
+    data = dk.open_dataset(written / "datasets" / f"{name}.zarr")
+    data.verify()
+    assert data.X[:].tobytes() == rows.tobytes()
+    np.testing.assert_array_equal(data.targets(), targets)
+    assert data.targets().dtype.kind == targets.dtype.kind
+    assert data.task == ("regression" if targets.dtype.kind == "f" else "classification")
+    np.testing.assert_allclose(data.feature_mean, rows.mean(axis=0, dtype=np.float64), rtol=1e-9)
+    names = {"regression": ("length", "width", "height"), "ingested": ("a", "b", "c")}
+    assert data.feature_names == names.get(name)
+
+
+def test_arrays_of_a_user(written: Path) -> None:
+    arrays = open_arrays(*(str(written / "datasets" / f"own-{name}.zarr") for name in "xy"))
+    weights = zarr.open_array(written / "datasets" / "own-weights.zarr", mode="r")
+    settings = {"max_centers": 4, "sigma": 1.0}
+    stored = dk.OROLSRegressor(**settings).fit(*arrays, sample_weight=weights)
+    here = dk.OROLSRegressor(**settings).fit(X, Y[:, 0], sample_weight=WRITE["WEIGHTS"])
+    np.testing.assert_allclose(stored.predict(X), here.predict(X), rtol=1e-9)
+
+
+# --- models ----------------------------------------------------------------------------------------------------------
+
+MODELS = stems("models", ".model")
+
+
+def test_there_is_a_model_of_every_estimator_of_the_time() -> None:
+    assert len(set(MODELS) & {cls.__name__ for cls in ESTIMATORS}) == 19
+    assert {"one-vs-rest", "one-vs-one", "dag", "widths", "refit"} <= set(MODELS)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models(name: str, written: Path, tmp_path: Path) -> None:
+    place = written / "models" / f"{name}.model"
+    model = dk.load_model(place)
+    assert type(model).__name__ == (WRITE["VARIANTS"][name][0] if name in WRITE["VARIANTS"] else name)
+    assert_predicts(WRITE["predicted"](model), place.with_suffix(".npz"), tolerance_of(model))
+    model.save(tmp_path / "again")
+    again = dk.load_model(tmp_path / "again")
+    assert again.get_params() == model.get_params()
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize(("name", "model"), [("labels", "one-vs-rest"), ("values", "lambda-each")])
+def test_predictions(name: str, model: str, written: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = written / "models" / f"{name}.predictions"
+    kept = read_predictions(place)
+    found = {"predict": kept.prediction}
+    if kept.probability is not None:
+        found["predict_proba"] = kept.probability
+    assert_predicts(found, written / "models" / f"{model}.npz")
+    assert call(capsys, "info", str(place))[1]["n_rows"] == len(WRITE["TEST"])
+
+
+# --- pickles ---------------------------------------------------------------------------------------------------------
+
+
+def unpickled(written: Path, name: str) -> Any:
+    return pickle.loads((written / "pickles" / f"{name}.pickle").read_bytes())
+
+
+PICKLES = stems("pickles", ".npz")
+
+
+@pytest.mark.parametrize("name", PICKLES)
+def test_pickled_models(name: str, written: Path) -> None:
+    expected = written / "pickles" / f"{name}.npz"
+    for kind in ("", ".used", ".stored"):
+        if kind and not (written / "pickles" / f"{name}{kind}.pickle").exists():
+            continue
+        model = unpickled(written, f"{name}{kind}")
+        assert_predicts(WRITE["predicted"](model), expected, tolerance_of(model))
+        again = pickle.loads(pickle.dumps(model))
+        assert_predicts(WRITE["predicted"](again), expected, tolerance_of(model))
+        if kind != ".stored":
+            assert_predicts(WRITE["continued"](model), expected, max(tolerance_of(model), 1e-9))
+
+
+def test_other_pickles(written: Path) -> None:
+    kernels = unpickled(written, "kernels")
+    assert kernels == WRITE["KERNELS"]
+    assert all(isinstance(kernel, dk.Kernel) for kernel in kernels)
+    assert set(unpickled(written, "stop-reasons")) <= set(dk.StopReason)
+    assert [type(item) for item in unpickled(written, "warnings")] == [dk.DistkernWarning, dk.ScaleWarning]
+    for name, error in zip(WRITE["ERRORS"], unpickled(written, "errors"), strict=True):
+        assert type(error) is getattr(dk, name)
+        assert (error.kind, str(error)) == ("some-kind", f"what a {name} says")
+    for estimator in unpickled(written, "unfitted"):
+        assert estimator.get_params() == type(estimator)().get_params()
+    search = unpickled(written, "unfitted-search")
+    assert type(search) is dk.GridSearch
+    best = search.fit(X, Y[:, 0]).best_params_
+    assert best == unpickled(written, "search").best_params_
+
+
+def test_a_pickled_dataset(written: Path) -> None:
+    data = unpickled(written, "dataset")
+    assert type(data) is dk.Dataset
+    assert (data.n_rows, data.n_features, data.task) == (60, 3, "classification")
+    assert data.class_labels.tolist() == sorted(NAMES.tolist())
+    assert data.X.shape == X.shape
+
+
+@pytest.mark.parametrize("former", NEW_NAMES)
+def test_a_module_has_both_names(former: str) -> None:
+    assert import_module(former) is import_module(NEW_NAMES[former])
+    assert import_module(former).__spec__.name == NEW_NAMES[former]
+    package, _, leaf = former.rpartition(".")
+    assert getattr(sys.modules[package], leaf) is sys.modules[former]
+
+
+def test_a_package_has_both_names_throughout() -> None:
+    assert import_module("distkern.progress.terminal") is import_module("distkern.monitoring.progress.terminal")
+    with pytest.raises(ModuleNotFoundError, match=r"monitoring\.progress\.no_such"):
+        import_module("distkern.progress.no_such")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "distkern.events.RoundDone",
+        "distkern.figures.RunFigures",
+        "distkern.kernel_base.Kernel",
+        "distkern.kernels.Gaussian",
+        "distkern.kernels.Laplacian",
+        "distkern.kernels.Matern",
+        "distkern.kernels.Wendland",
+        "distkern.kernels.Polynomial",
+        "distkern.kernels.Sigmoid",
+        "distkern.kernels.Linear",
+        "distkern.progress.Progress",
+        "distkern.stopping.StopReason",
+        "distkern.storage.DatasetWriter",
+        "distkern.errors.DataError",
+    ],
+)
+def test_names_in_the_documentation_of_the_time(name: str) -> None:
+    module, _, leaf = name.rpartition(".")
+    value = getattr(import_module(module), leaf)
+    assert value is getattr(dk, leaf, value)
+
+
+# --- runs ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_records_of_runs(name: str, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = RunDirectory.open(f"{name}.run")
+    finished = name not in (*KILLED, "python")
+    assert (run.summary is not None) is finished
+    events = list(run.events())
+    names = [event["event"] for event in events]
+    assert (names[-1] == "RunEnded") is finished
+    state = RunFigures.of_records(events)
+    assert (state.state == "done") is finished
+    assert (state.state == "cut short") is (name == "python")
+    assert len(state.series["seconds"]) == names.count(RoundDone.__name__)
+    if name == "finished":
+        assert (names.count("RunStarted"), state.n_centers, state.exchanges) == (1, 6, 29)
+    code, told = call(capsys, "info", f"{name}.run")
+    assert (code, told["kind"]) == (0, "run")
+    assert main(["report", f"{name}.run", "--out", "report.html"]) == 0
+    assert "</html>" in Path("report.html").read_text()
+
+
+@pytest.mark.parametrize("name", sorted({*RUNS} - {*KILLED, "python"}))
+def test_a_finished_run_is_returned(name: str, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.read_bytes() for path in runs.rglob("*") if path.is_file()}
+    code, told = call(capsys, "train", f"{name}.toml", "--resume", "auto")
+    assert code == 0
+    assert told == RunDirectory.open(f"{name}.run").summary
+    assert {path: path.read_bytes() for path in runs.rglob("*") if path.is_file()} == before
+    assert_predicts(WRITE["predicted"](dk.load_model(f"{name}.model")), Path(f"{name}.npz"))
+
+
+def skip_other_software(message: str) -> None:
+    """Skip where a run is refused since other software would compute other bits, and only then."""
+    changed = re.findall(r"(\w+)\.\w+ was ", message)
+    if changed and set(changed) == {"software"}:
+        pytest.skip(f"only the software that the runs were written with may go on with them: {message}")
+
+
+@pytest.mark.parametrize("name", [*KILLED, "finished", "search", "refit"])
+def test_a_run_goes_on_to_the_same_bits(name: str, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recorded = sum(path.stat().st_size for path in Path(f"{name}.run").glob("log-*.bin"))
+    code, told = call(capsys, "train", f"{name}.toml", "--resume")
+    if code == 6:
+        skip_other_software(told["error"]["message"])
+    assert code == 0, told
+    assert any(event["event"] == "RunResumed" for event in RunDirectory.open(f"{name}.run").events())
+    assert recorded < sum(path.stat().st_size for path in Path(f"{name}.run").glob("log-*.bin"))
+    assert_predicts(WRITE["predicted"](dk.load_model(f"{name}.model")), Path(f"{name}.npz"), tolerance=0)
+
+
+def test_a_finished_run_goes_on_to_more_centres(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, told = call(capsys, "train", "finished.toml", "--resume", "--set", "model.max_centers=8")
+    if code == 6:
+        skip_other_software(told["error"]["message"])
+    assert code == 0, told
+    assert told["n_centers"] == 8
+
+
+def test_a_run_of_python_goes_on_to_the_same_bits(runs: Path) -> None:
+    with np.load("python-rows.npz") as rows:
+        data = rows["X"], rows["Y"]
+    settings = {**WRITE["SMALL"], "stop": None}
+    try:
+        model = dk.OROLSRegressor(**settings, run_dir="python.run").fit(*data)
+    except dk.RunError as error:
+        skip_other_software(error.message)
+        raise
+    assert any(event["event"] == "RunResumed" for event in RunDirectory.open("python.run").events())
+    assert_predicts(WRITE["predicted"](model), Path("python.npz"), tolerance=0)

@@ -21,7 +21,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"\]\((?!\w+:|#)([^)\s#]+)(#[^)\s]*)?\)")
 KEYS = re.compile(r"^<!-- keys: ([\w.]+) -->$", re.MULTILINE)
-OUTSIDE = ("README.md", "CHANGELOG.md", "deploy/**/*.md", "examples/**/*.md")
+OUTSIDE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "deploy/**/*.md", "examples/**/*.md")
 """Pages of the repository that are not in ``docs``."""
 
 origins: dict[str, str] = {}

@@ -29,8 +29,8 @@ from markdown_it import MarkdownIt
 ROOT = Path(__file__).parents[2]
 
 SHELL = ("bash", "console")
-CHECKED = ("toml", "yaml", "json")
-"""Languages that are no programs, and are parsed."""
+CHECKED = ("toml", "yaml", "json", "math")
+"""Languages that are no programs, and are parsed; LaTeX when the site is built."""
 
 MARK = re.compile(r"<!-- (example|file|data|output|command): (.*?) -->")
 NUMBER = re.compile(r"-?\d+(?:\.\d*)?(?:e[-+]?\d+)?")

@@ -12,10 +12,10 @@ from tests.conftest import shared_data_folder
 from tests.docs.pages import CHECKED, ROOT, agree, blocks_of, run_page
 from tests.docs.spelling import check, check_call, check_job, check_python, distkern_calls
 
-PATTERNS = ("README.md", "docs/**/*.md", "deploy/**/*.md", "examples/**/*.md")
+PATTERNS = ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "deploy/**/*.md", "examples/**/*.md")
 PAGES = sorted(path for pattern in PATTERNS for path in ROOT.glob(pattern))
 
-STARTS_WORKERS = {"README.md", "docs/clusters.md"}
+STARTS_WORKERS = {"docs/clusters.md"}
 
 LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)[^)]*\)")
 

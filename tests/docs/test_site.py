@@ -19,6 +19,7 @@ pytestmark = pytest.mark.slow
 REQUEST = re.compile(
     r"""<(?:script|img|iframe|source|link(?![^>]*rel="?(?:canonical|next|prev)))\b[^>]*?(?:src|href)=["']?((?:https?:)?//[^"'\s>]+)"""
 )
+EQUATION = re.compile(r'class="arithmatex">(.{1,20})', re.DOTALL)
 STYLE_REQUEST = re.compile(r"""(?:url\(|@import)\s*["']?(?:https?:)?//""")
 
 
@@ -28,6 +29,7 @@ def test_the_site_is_built_without_a_warning_and_complete(tmp_path: Path) -> Non
     every_page_is_there(tmp_path)
     every_public_name_is_in_the_reference(tmp_path)
     nothing_is_asked_of_another_host(tmp_path)
+    equations_are_mathml(tmp_path)
     links_of_the_readme_stay_on_the_site(tmp_path)
 
 
@@ -67,6 +69,17 @@ def nothing_is_asked_of_another_host(site: Path) -> None:
     assert css
     assert not [(path.name, found) for path in html for found in REQUEST.findall(path.read_text())]
     assert not [path.name for path in css if STYLE_REQUEST.search(path.read_text())]
+
+
+def equations_are_mathml(site: Path) -> None:
+    html = {path.relative_to(site).as_posix(): path.read_text() for path in site.rglob("*.html")}
+    pages = [page for page in (ROOT / "docs").rglob("*.md") if "```math\n" in page.read_text()]
+    assert len(pages) > 5
+    for page in pages:
+        place = page.relative_to(ROOT / "docs").with_suffix(".html").as_posix()
+        assert html[place].count('<math display="block">') == page.read_text().count("```math\n"), place
+    left = {place for place, text in html.items() for found in EQUATION.findall(text) if not found.startswith("<math")}
+    assert not left
 
 
 def links_of_the_readme_stay_on_the_site(site: Path) -> None:

@@ -19,9 +19,9 @@ from distkern.monitoring.events import EventBus
 from distkern.scheduler.blocks import block_registry as memo
 from distkern.scheduler.blocks.block_registry import Fence
 from distkern.scheduler.execution import tasks
-from distkern.scheduler.execution.answer_gathering import FAN_IN
 from distkern.scheduler.execution.dask_executor import canonical_answers
 from distkern.scheduler.execution.executor import total
+from distkern.scheduler.planning.limits import FAN_IN
 from distkern.scheduler.protocol.messages import Message, canonical
 from distkern.scheduler.protocol.run_log import RunLog
 from distkern.scheduler.training.driver_loop import train

@@ -50,6 +50,7 @@ _EXPORTS = {
     "evaluate": "prediction.local",
     "evaluate_batches": "prediction.local",
     "predict_blocks": "prediction.local",
+    "predict_on_workers": "prediction.on_workers",
     "published": "dashboard.publisher",
 }
 

@@ -1,6 +1,11 @@
-"""Estimators with the scikit-learn interface."""
+"""Estimators with the scikit-learn interface, and how a model store becomes one again."""
 
-from .base.persistence import load_model
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from .base.persistence import read_estimator
 from .dense.forward_selection import (
     OLSForwardClassifier,
     OLSForwardRegressor,
@@ -41,5 +46,27 @@ ESTIMATORS = (
     QRForwardRegressor,
     WidrowHoffClassifier,
 )
+"""Classes whose models a store may hold."""
 
 __all__ = ["ESTIMATORS", "GridSearch", "load_model", *(cls.__name__ for cls in ESTIMATORS)]
+
+
+def load_model(path: str | os.PathLike[str]) -> Any:
+    """Read a model store.
+
+    Parameters
+    ----------
+    path : path-like
+        Directory written by `save`.
+
+    Returns
+    -------
+    estimator
+        Fitted, of the class that was saved.
+
+    Raises
+    ------
+    StoreError
+        There is no model, or it is damaged, incomplete or of a newer format.
+    """
+    return read_estimator(path, {cls.__name__: cls for cls in ESTIMATORS})

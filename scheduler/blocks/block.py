@@ -32,12 +32,13 @@ from ..rows.block_reading import (
     selecting_rows,
 )
 from ..rows.problem_rows import ProblemRows, Strip, joined, rows_of_problem
+from ..rows.tiles import Tile, TileData
 from ..runtime.spillable_matrix import MemoryBudget, RowMatrix
 from ..runtime.timings import DRAW, PROJECTION, UPDATE, busy
 from . import lookahead_tiles
 from . import pool_tiles as tiles
 from .loo_rows import JudgedRows
-from .pool_tiles import SLAB, ProblemState, Subtraction, Tile, TileData
+from .pool_tiles import SLAB, ProblemState, Subtraction
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,11 @@ from ..protocol.candidates import Candidates
 from ..protocol.lookahead_answers import CandidateRows, Leaders
 from ..protocol.lookahead_messages import Commit, Enter, FormAhead, Trial, padded_width
 from ..protocol.messages import Begin, LookaheadStep
+from ..rows.tiles import Tile, TileData
 from ..runtime.threads import workspace
 from ..runtime.timings import DRAW, PROJECTION, busy
 from . import pool_tiles as tiles
-from .pool_tiles import ProblemState, Tile, TileData
+from .pool_tiles import ProblemState
 
 
 def apply(

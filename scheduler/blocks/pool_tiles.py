@@ -8,7 +8,7 @@ with zero columns, and nothing is ever one column wide.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from ..protocol.answers import Drawn, ProblemAnswer
 from ..protocol.candidates import Candidates, drawable
 from ..protocol.messages import Append, Begin, ProblemStep, Project
 from ..protocol.problems import Draw
+from ..rows.tiles import Tile, TileData
 from ..runtime.spillable_matrix import RowMatrix
 from ..runtime.threads import workspace
 from ..runtime.timings import DRAW, KERNEL_COLUMNS, PROJECTION, busy
@@ -29,21 +30,6 @@ SLAB = 256
 
 ELIMINATED = 32
 """Columns of the pool that the panel is taken out of at a time, so that what they lose stays in cache."""
-
-
-@dataclass(frozen=True)
-class Tile:
-    """Rows ``start:stop`` of a block, all of one kind."""
-
-    start: int
-    stop: int
-    held_out: bool
-    """Rows that only follow the path; they enter no sum but the validation error."""
-
-    @property
-    def rows(self) -> slice:
-        """Rows of the block."""
-        return slice(self.start, self.stop)
 
 
 @dataclass
@@ -80,32 +66,6 @@ class ProblemState:
             matrix.prefetch(tile.rows)
         for slab, columns in zip(self.slabs, slab_slices(self.n_columns), strict=False):
             slab.prefetch(tile.rows, columns.stop - columns.start)
-
-
-class Features(Protocol):
-    """Raw features of the rows of a problem, a tile at a time."""
-
-    def borrow(self, rows: slice) -> NDArray[Any]:
-        """Return some of the rows, shape (n, d), until this thread borrows again."""
-        ...
-
-    def prefetch(self, rows: slice) -> None:
-        """Have some of the rows read ahead."""
-        ...
-
-
-@dataclass
-class TileData:
-    """What all tiles of a problem on a block read."""
-
-    rows: NDArray[np.int64]
-    """(rows,): global row numbers, ascending within the training and the held-out part."""
-    weights: NDArray[np.float64] | None
-    """(rows,): row weights, None where all are one; one on held-out rows."""
-    roots: NDArray[np.float64] | None
-    """(rows,): their square roots."""
-    features: Features | None
-    """(rows, d): raw features; None where another process computes kernel columns."""
 
 
 @dataclass(frozen=True)

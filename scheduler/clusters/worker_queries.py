@@ -6,11 +6,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from distkern.errors import ClusterError
+
+from ..planning.limits import WorkerFacts
+from ..runtime.processes import peak_rss
 
 SCHEDULER_SECONDS = 60.0
 """How long the scheduler may take to say which workers it has."""
@@ -20,20 +22,6 @@ ANSWER_SECONDS = 10.0
 
 HUSH_SECONDS = 2.0
 """How long workers may hold up the end of their cluster."""
-
-
-@dataclass(frozen=True)
-class WorkerFacts:
-    """What a plan needs to know of the processes of a cluster."""
-
-    n_workers: int
-    """Workers now, 1 at least."""
-    threads: int
-    """Most threads of a worker."""
-    memory_limit: int | None
-    """dask's smallest limit for a worker in bytes, None where there is none."""
-    in_process: bool
-    """Whether all workers live in this process."""
 
 
 def worker_facts(client: Any) -> WorkerFacts:
@@ -77,8 +65,6 @@ def peak_of_workers(client: Any) -> int:
     """Largest resident set of any worker process so far, in bytes; 0 for workers in this process, or without answer."""
     if in_process(client):
         return 0
-    from ..execution.tasks import peak_rss
-
     answers = ask_workers(client, peak_rss, ANSWER_SECONDS) or {}
     return max(answers.values(), default=0)
 

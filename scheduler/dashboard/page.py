@@ -27,7 +27,8 @@ from .colours import PHASE_COLOURS, TASK_COLOURS
 from .page_text import OVERVIEW_STYLE, incident_text, incidents, overview, run_names, short_names, shown_phase
 
 if TYPE_CHECKING:
-    from .scheduler_plugin import RunBoard, ShownRun
+    from .scheduler_plugin import RunBoard
+    from .shown_run import ShownRun
 
 ROUTE = "/distkern"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from distkern.monitoring.run_state import OVER
 
 if TYPE_CHECKING:
-    from .scheduler_plugin import ShownRun
+    from .shown_run import ShownRun
 
 SILENT_SECONDS = 30.0
 """A run that has not been heard of for so long is marked."""

@@ -16,15 +16,15 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from time import time
 from typing import Any
 
 from distributed import SchedulerPlugin
 
-from distkern.monitoring.run_state import OVER, RunFigures
+from distkern.monitoring.run_state import OVER
 
 from .colours import colour_tasks
+from .shown_run import ShownRun
 
 BOARD = "distkern-board"
 """Name of the plugin."""
@@ -39,28 +39,6 @@ MAX_RUNS = 20
 """Runs that are kept; the ones that were heard of longest ago go first."""
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass
-class ShownRun:
-    """One run on the board."""
-
-    key: str
-    """Names the run as long as its driver lives."""
-    title: str
-    """What people know it by."""
-    figures: RunFigures = field(default_factory=RunFigures)
-    heard: float = field(default_factory=time)
-    """Seconds since the epoch of the last update."""
-    changed: int = 0
-    """Counts updates."""
-    client: str | None = None
-    """Name of the driver's client on the scheduler."""
-
-    @property
-    def run_id(self) -> str:
-        """Name of the run on the cluster, its key before it has one."""
-        return self.figures.run_id or self.key
 
 
 class RunBoard(SchedulerPlugin):  # type: ignore[misc]  # distributed has no types

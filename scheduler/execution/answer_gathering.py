@@ -15,9 +15,6 @@ from typing import Any
 
 from .errands import Errand
 
-FAN_IN = 16
-"""Most workers whose answers one task sums, and most that the driver fetches from one by one."""
-
 CARRY_SECONDS = 2.0
 """How long a worker may take to get a message that it is to hand on."""
 

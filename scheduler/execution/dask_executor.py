@@ -33,14 +33,16 @@ from ..blocks.block_registry import Fence, Refusal
 from ..clusters.clients import default_worker_wait
 from ..clusters.placement import blocks_of
 from ..clusters.worker_queries import in_process
+from ..planning.limits import FAN_IN
 from ..protocol.answers import Answer
 from ..protocol.messages import Message, Query, canonical, message_name
 from ..protocol.run_log import SLICE_BYTES, RunLog
 from ..runtime.environment import AskFacts, process_facts
+from ..runtime.processes import peak_rss
 from ..runtime.threads import tile_pool
 from ..runtime.tree_reducer import Node
 from . import tasks
-from .answer_gathering import FAN_IN, Carried, Gatherer, SumErrand
+from .answer_gathering import Carried, Gatherer, SumErrand
 from .errands import Errand
 from .executor import total
 from .shipping import shipments
@@ -232,7 +234,7 @@ class DaskExecutor:
         """Largest resident set of any worker process so far, in bytes; 0 for workers in this process."""
         if in_process(self._client):
             return 0
-        return max(self._ask_workers(tasks.peak_rss), default=0)
+        return max(self._ask_workers(peak_rss), default=0)
 
     def close(self) -> None:
         """Free the run's memory on every worker."""

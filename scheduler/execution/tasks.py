@@ -78,10 +78,3 @@ def hold_lease(run_id: str, incarnation: int, worker: str) -> Lease:
 def drop_run(run_id: str, incarnation: int) -> None:
     """Forget the run on this worker."""
     memo.drop_run(get_worker().address, run_id, incarnation)
-
-
-def peak_rss() -> int:
-    """Largest resident set of this worker's process so far, in bytes."""
-    from ..training.run import peak_rss as measure
-
-    return measure()

@@ -33,11 +33,10 @@ from ..protocol.answers import Labels, LoadAnswer
 from ..protocol.messages import Load
 from ..rows.block_reading import require_unchanged
 from ..rows.data_checks import MEDIAN_SAMPLE, check_statistics, encoded_classes, fit_kernel_space, tell_of_reads
-from ..rows.numeric_ranges import feature_names, warn_about_scales
+from ..rows.numeric_ranges import feature_names, overflow, warn_about_scales
+from ..runtime.processes import peak_rss
 from ..runtime.threads import single_threaded_blas
 from ..runtime.tree_reducer import TreeReducer
-from ..selectors.pool_selector import overflow
-from ..training.run import peak_rss
 from .block_tasks import BlockTasks, Handle, block_tasks
 from .krls_plan import KRLSPlanner
 from .krls_tasks import (

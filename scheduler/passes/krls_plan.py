@@ -7,12 +7,11 @@ from math import ceil, log2
 
 from distkern.methods.krls import CHUNK, SOLVE_ROWS
 
-from ..clusters.worker_queries import WorkerFacts
+from ..planning.limits import WorkerFacts, default_limit
 from ..planning.memory import Workload
 from ..planning.pass_plan import PassPlan
 from ..rows.data_checks import MEDIAN_SAMPLE
 from ..runtime.threads import available_cores
-from ..training.run import default_limit
 
 ADVICE = "raise memory_limit, lower max_centers, raise nu, or use smaller chunks of X"
 

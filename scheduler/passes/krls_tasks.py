@@ -18,7 +18,7 @@ from ..blocks.block import encode_targets
 from ..protocol.answers import Labels, LoadAnswer
 from ..protocol.messages import Load
 from ..rows.block_reading import BlockRows, read_block, row_statistics
-from ..training.run import peak_rss
+from ..runtime.processes import peak_rss
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from distkern.methods.lms import GROUP
 
-from ..clusters.worker_queries import WorkerFacts
+from ..planning.limits import WorkerFacts, default_limit
 from ..planning.memory import Workload
 from ..planning.pass_plan import PassPlan
 from ..runtime.threads import available_cores
-from ..training.run import default_limit
 from .class_statistics import statistics_bytes
 
 ADVICE_WIDE = "raise it, or use fewer features or smaller chunks of X"

@@ -12,8 +12,8 @@ from distkern.errors import BudgetError
 from distkern.selection.rkhs_refit import norm_fit_bytes
 
 from ..blocks.all_rows_pass import refit_bytes, refit_driver_bytes
-from ..execution.answer_gathering import FAN_IN
 from ..protocol.selection_settings import SelectionSettings
+from .limits import FAN_IN
 from .memory import BASELINE, MemoryPlan, Workload, answer_bytes, driver_bytes, plan_memory
 
 STEPS_A_PANEL = 10

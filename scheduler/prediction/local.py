@@ -126,10 +126,8 @@ def evaluate_batches(model: KernelModel, X: NDArray[Any]) -> Iterator[tuple[int,
         yield start, evaluate(model, X[start : start + rows])
 
 
-def predict_blocks(
-    model: KernelModel, source: FeatureSource, finish: Finish[T], client: Any = None
-) -> Iterator[tuple[int, T]]:
-    """Predict block by block, in order.
+def predict_blocks(model: KernelModel, source: FeatureSource, finish: Finish[T]) -> Iterator[tuple[int, T]]:
+    """Predict block by block, in order, in this process.
 
     Parameters
     ----------
@@ -139,8 +137,6 @@ def predict_blocks(
         Rows.
     finish : callable
         Applied to the fitted targets of each block.
-    client : distributed.Client, optional
-        Workers to use; this process alone if not given.
 
     Yields
     ------
@@ -148,11 +144,6 @@ def predict_blocks(
     result : object
         What `finish` returned.
     """
-    if client is not None:
-        from .on_workers import predict_on_workers
-
-        yield from predict_on_workers(client, model, source, finish)
-        return
     numbers = range(len(source.boundaries) - 1)
     with ReadAhead(source.read_features, numbers, max(1, ahead_of(source))) as reader:
         for block in numbers:

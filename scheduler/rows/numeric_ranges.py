@@ -19,7 +19,7 @@ from distkern.numerics.scaling import FeatureScaling
 from distkern.storage import column_name
 from distkern.storage.arrays.source import BlockSource
 
-from ..protocol.answers import LoadAnswer
+from ..protocol.answers import LoadAnswer, ProblemAnswer
 
 logger = logging.getLogger(__name__)
 
@@ -154,3 +154,18 @@ def warn_about_scales(moments: Moments, scaling: FeatureScaling, kernel: Kernel,
             np.max(kernel.sigma),
             total,
         )
+
+
+def require_finite_sums(answer: ProblemAnswer) -> None:
+    """Refuse sums that overflowed."""
+    if not all(np.isfinite(array).all() for array in answer.sums.values()):
+        raise overflow()
+
+
+def overflow() -> DataError:
+    """Return the error for a training whose numbers became too large."""
+    return DataError(
+        "the products of kernel columns or targets overflow: scale the targets, the features (standardize=True) or "
+        "sample_weight to ordinary sizes, or use dtype='float64'",
+        kind="overflow",
+    )

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..blocks.pool_tiles import Features, Tile, TileData
 from ..protocol.problems import Problem
 from ..runtime.spillable_matrix import RowMatrix
+from .tiles import Features, Tile, TileData
 
 TILE_ROWS = 4096
 """Rows of a tile: its share of K, Q and E stays in cache, and float32 partial sums stay short."""

@@ -21,13 +21,14 @@ from distkern.storage.arrays.source import BlockSource
 
 from ..protocol.answers import LoadAnswer
 from ..protocol.messages import FoldModel, Load, Score
+from ..protocol.path import Path
 from ..protocol.problems import Folds, OtherFolds
 from ..rows.data_checks import MEDIAN_SAMPLE, check_statistics, encoded_classes, fit_kernel_space, tell_of_reads
 from ..runtime.threads import single_threaded_blas
 from ..selectors.problem_setup import Posed, pose
 from ..training.alternating import run_in_turns
 from ..training.backends import Backend
-from ..training.driver_loop import HOLDOUT_FRACTION, Path, TrainingJob, begin_of, make_path, make_selectors, run_steps
+from ..training.driver_loop import HOLDOUT_FRACTION, TrainingJob, begin_of, make_path, make_selectors, run_steps
 from ..training.refit import check_sample
 from ..training.time_limit import TimeLimit
 

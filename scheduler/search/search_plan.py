@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ..clusters.worker_queries import WorkerFacts
+from ..planning.limits import WorkerFacts
 from ..planning.memory import Workload
 from ..planning.training_plan import SearchPlan, TrainingPlan
 from ..training.driver_loop import TrainingJob

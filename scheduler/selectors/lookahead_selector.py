@@ -23,7 +23,8 @@ from ..protocol.lookahead_answers import CandidateRows, Leaders
 from ..protocol.lookahead_messages import Commit, Enter, FormAhead, Trial, padded_width
 from ..protocol.messages import Columns, LookaheadStep
 from ..protocol.selection_settings import LOOKAHEAD_NEW, LOOKAHEAD_WATCHED
-from .pool_selector import Selector, require_finite_sums
+from ..rows.numeric_ranges import require_finite_sums
+from .pool_selector import Selector
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]

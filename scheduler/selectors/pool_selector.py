@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.errors import DataError
 from distkern.numerics.row_draws import combine_draws
 from distkern.selection.candidate_pool import Panel, Pool
 from distkern.selection.factors import Factors, PanelUpdate, finish_panel
@@ -24,6 +23,7 @@ from distkern.selection.stopping import StopReason
 from ..protocol.answers import Drawn, ProblemAnswer
 from ..protocol.messages import Append, Columns, Eliminate, Form, LookaheadStep, ProblemStep, Project
 from ..protocol.selection_settings import SelectionSettings
+from ..rows.numeric_ranges import require_finite_sums
 
 Array = NDArray[np.float64]
 
@@ -402,21 +402,6 @@ class PoolSelector(Selector):
         if self.n_centers >= settings.max_centers and not self._rule.watches_validation:
             self.reason = StopReason.MAX_CENTERS
         return update
-
-
-def require_finite_sums(answer: ProblemAnswer) -> None:
-    """Refuse sums that overflowed."""
-    if not all(np.isfinite(array).all() for array in answer.sums.values()):
-        raise overflow()
-
-
-def overflow() -> DataError:
-    """Return the error for a training whose numbers became too large."""
-    return DataError(
-        "the products of kernel columns or targets overflow: scale the targets, the features (standardize=True) or "
-        "sample_weight to ordinary sizes, or use dtype='float64'",
-        kind="overflow",
-    )
 
 
 def _pad_rows(matrix: Array, rows: int) -> Array:

@@ -21,9 +21,10 @@ from distkern.storage.arrays.source import BlockSource
 
 from ..blocks.block import encode_targets
 from ..passes.block_tasks import block_tasks
+from ..protocol.path import Path
 from ..rows.block_reading import HOLDOUT_STREAM, BlockRows
 from ..runtime.threads import map_tiles, single_threaded_blas
-from .driver_loop import HOLDOUT_FRACTION, Path, TrainingResult
+from .driver_loop import HOLDOUT_FRACTION, TrainingResult
 
 Array = NDArray[np.float64]
 

@@ -19,22 +19,22 @@ from numpy.typing import NDArray
 from distkern.kernels import Kernel
 from distkern.monitoring.events import EventBus, RoundDone, RunEnded, RunStarted
 from distkern.numerics.scaling import FeatureScaling
-from distkern.selection.factors import kernel_weights
 from distkern.selection.stopping import StopReason
 from distkern.storage import ReadReport
 from distkern.storage.arrays.source import BlockSource
 
 from ..protocol.answers import ProblemAnswer
-from ..protocol.candidates import candidate_numbers, rows_and_widths
+from ..protocol.candidates import rows_and_widths
 from ..protocol.lookahead_messages import WIDTH_UNIT
 from ..protocol.messages import Begin, Load, LookaheadStep, ProblemStep, Step
+from ..protocol.path import Path
 from ..protocol.selection_settings import LOOKAHEAD_PANEL, LOOKAHEAD_POOL, SelectionSettings
 from ..rows.data_checks import MEDIAN_SAMPLE, check_statistics, encoded_classes, fit_kernel_space, tell_of_reads
-from ..rows.numeric_ranges import feature_names, warn_about_scales
+from ..rows.numeric_ranges import feature_names, overflow, warn_about_scales
 from ..runtime.threads import map_tiles, single_threaded_blas
 from ..selectors.loo_selector import LooSelector
 from ..selectors.lookahead_selector import LookaheadSelector
-from ..selectors.pool_selector import HISTORY_DTYPE, PoolSelector, Selector, overflow
+from ..selectors.pool_selector import HISTORY_DTYPE, PoolSelector, Selector
 from ..selectors.problem_setup import Posed, class_weights, pose, target_means
 from .backends import Backend
 from .refit import check_sample, refit_paths
@@ -114,42 +114,6 @@ class TrainingJob:
             single_precision=self.dtype == "float32",
             n_widths=self.n_widths,
         )
-
-
-@dataclass(frozen=True)
-class Path:
-    """The nested path of one problem and the prefix that is kept."""
-
-    n_centers: int
-    """Centres to keep."""
-    rows: NDArray[np.int64]
-    """(m,): row of every centre of the path."""
-    widths: NDArray[np.int64]
-    """(m,): number of its width, among those that the kernel may have."""
-    features: NDArray[Any]
-    """(m, d): their raw features."""
-    u: Array
-    """(m + 1, m + 1): U."""
-    s: Array
-    """(m + 1,)."""
-    z: Array
-    """(m + 1, T)."""
-    lambdas: Array
-    """(m + 1, 1 or T): lambda after each step."""
-    gcv: Array
-    """(m,): GCV after each step."""
-    target_norms: Array
-    """(T,): y'y of each centred target."""
-    reason: StopReason
-
-    def candidates(self, n_rows: int) -> NDArray[np.int64]:
-        """Return the number of every centre as a candidate of data of `n_rows` rows, shape (m,)."""
-        return candidate_numbers(self.rows, self.widths, n_rows)
-
-    def weights(self, count: int) -> Array:
-        """Weights of the first `count` centres, shape (count + 1, T), the intercept on centred targets first."""
-        k = count + 1
-        return kernel_weights(self.u[:k, :k], self.s[:k], self.z[:k], self.lambdas[count])
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from ..protocol.selection_settings import SelectionSettings
 from .backends import Backend
 
 if TYPE_CHECKING:
-    from .driver_loop import Path
+    from ..protocol.path import Path
 
 logger = logging.getLogger(__name__)
 

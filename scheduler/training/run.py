@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -14,13 +12,15 @@ from distkern.storage import RunDirectory
 from distkern.storage.arrays.source import BlockSource
 
 from ..clusters.clients import dashboard_address
-from ..clusters.worker_queries import WorkerFacts, worker_facts
+from ..clusters.worker_queries import worker_facts
 from ..execution.executor import Executor, SerialExecutor
-from ..planning.memory import BASELINE, SHARE_OF_AVAILABLE, Workload, available_memory
+from ..planning.limits import WorkerFacts, default_limit
+from ..planning.memory import Workload
 from ..planning.pass_plan import out_of_memory
 from ..planning.training_plan import TrainingPlan, plan_training
 from ..protocol.selection_settings import SelectionSettings
 from ..rows.data_checks import SpaceJob
+from ..runtime.processes import peak_rss
 from ..runtime.read_ahead import with_read_ahead
 from ..runtime.spillable_matrix import MemoryBudget
 from ..runtime.threads import available_cores
@@ -206,21 +206,6 @@ def problem_counts(multiclass: str, n_targets: int) -> tuple[int, int]:
     return n_problems, n_problems
 
 
-def default_limit(facts: WorkerFacts | None = None) -> int:
-    """Bytes that a process may take beside its baseline where nothing is said.
-
-    Parameters
-    ----------
-    facts : WorkerFacts, optional
-        Workers that hold the rows; this process if not given. Workers without a limit of dask's share what this
-        machine has left, if they are yet to be started here.
-    """
-    if facts is None:
-        return int(SHARE_OF_AVAILABLE * available_memory())
-    each = facts.memory_limit or available_memory() // facts.n_workers
-    return max(int(SHARE_OF_AVAILABLE * each) - BASELINE, 1)
-
-
 def plan_job(
     job: TrainingJob,
     work: Workload,
@@ -291,17 +276,6 @@ def count_targets(source: BlockSource, *, classification: bool) -> int:
         return source.target_shape[0] if source.target_shape else 1
     classes = UNKNOWN_CLASSES if source.classes is None else len(source.classes)
     return 1 if classes <= 2 else classes
-
-
-def peak_rss() -> int:
-    """Largest resident set of this process so far, in bytes."""
-    try:
-        # getrusage also counts the process that started this one, up to the moment it was replaced.
-        with open("/proc/self/status") as status:
-            return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:"))
-    except (OSError, StopIteration):
-        scale = 1 if sys.platform == "darwin" else 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
 
 
 def _fits_driver(settings: SelectionSettings, n_rows: int) -> bool:

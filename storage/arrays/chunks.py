@@ -32,6 +32,10 @@ __all__ = [
 ]
 
 
+_SMALLEST_CHUNK = 1000
+"""A compressed chunk of a dataset is at most this many times smaller than what it holds; lz4 reaches 255."""
+
+
 def checksum(rows: NDArray[Any]) -> str:
     """Return 16 hexadecimal digits that depend on the values and dtype of some rows, not on the codec."""
     return blake2b(_plain_bytes(rows), digest_size=8).hexdigest()
@@ -344,3 +348,33 @@ def _unreadable(array: zarr.Array[Any], start: int, stop: int, what: str, cause:
         f"damaged or missing, write the store again",
         kind="unreadable",
     )
+
+
+def require_room(stored: int | None, array: zarr.Array[Any], chunk: int, what: str, place: str) -> None:
+    """Refuse a chunk of a dataset that is missing, or far too short for what it is said to hold.
+
+    Parameters
+    ----------
+    stored : int or None
+        Bytes of the chunk as it is stored; None where it is missing.
+    array : zarr.Array
+        The array, chunked by rows.
+    chunk : int
+        Number of the chunk.
+    what, place : str
+        Name of the array and of its store for the message.
+
+    Raises
+    ------
+    DataError
+        ``unreadable``.
+    """
+    if stored is None:
+        raise DataError(f"chunk {chunk} of {what} is missing from {place}: write the store again", kind="unreadable")
+    nbytes = array.dtype.itemsize * int(np.prod(array.chunks, dtype=object))
+    if stored * _SMALLEST_CHUNK < nbytes:
+        raise DataError(
+            f"chunk {chunk} of {what} of {place} has {stored} bytes, too few for the {nbytes} it shall hold: write "
+            "the store again",
+            kind="unreadable",
+        )

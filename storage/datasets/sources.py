@@ -24,7 +24,7 @@ from distkern.redaction import redact
 from ..arrays.absent import absent_chunks, chunk_shape, holds_chunks
 from ..arrays.blocks import block_boundaries, block_rows, memory_block_rows
 from ..arrays.checks import check_rows_agree, check_weights, numeric_dtype, require_extent, require_finite, to_numeric
-from ..arrays.chunks import read_rows, read_slab, require_checksums
+from ..arrays.chunks import read_rows, read_slab, require_checksums, require_room
 from ..arrays.labels import as_targets
 from ..arrays.shared_chunks import SharedChunks
 from ..io.retries import RetryPolicy, note_absent
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["ArraySource", "DatasetSource", "ZarrRows", "ZarrSource"]
 
 _NUMERIC = "fiub"
-
-_SMALLEST_CHUNK = 1000
-"""A compressed chunk of a dataset is at most this many times smaller than what it holds; lz4 reaches 255."""
 
 
 class ArraySource:
@@ -337,36 +334,6 @@ class DatasetSource(ZarrSource):
         for chunk in chunks.tolist():
             file = folder / array.metadata.encode_chunk_key((chunk, *(0,) * (array.ndim - 1)))
             require_room(file.stat().st_size if file.is_file() else None, array, chunk, what, self.place)
-
-
-def require_room(stored: int | None, array: zarr.Array[Any], chunk: int, what: str, place: str) -> None:
-    """Refuse a chunk of a dataset that is missing, or far too short for what it is said to hold.
-
-    Parameters
-    ----------
-    stored : int or None
-        Bytes of the chunk as it is stored; None where it is missing.
-    array : zarr.Array
-        The array, chunked by rows.
-    chunk : int
-        Number of the chunk.
-    what, place : str
-        Name of the array and of its store for the message.
-
-    Raises
-    ------
-    DataError
-        ``unreadable``.
-    """
-    if stored is None:
-        raise DataError(f"chunk {chunk} of {what} is missing from {place}: write the store again", kind="unreadable")
-    nbytes = array.dtype.itemsize * int(np.prod(array.chunks, dtype=object))
-    if stored * _SMALLEST_CHUNK < nbytes:
-        raise DataError(
-            f"chunk {chunk} of {what} of {place} has {stored} bytes, too few for the {nbytes} it shall hold: write "
-            "the store again",
-            kind="unreadable",
-        )
 
 
 def _digest(*parts: Any) -> str:

@@ -18,9 +18,8 @@ from distkern.errors import DataError, DistkernError
 
 from ..arrays.absent import stored_bytes
 from ..arrays.blocks import chunk_rows_for
-from ..arrays.chunks import ChunkAppender, create_array, read_slab
+from ..arrays.chunks import ChunkAppender, create_array, read_slab, require_room
 from ..arrays.labels import CODE_DTYPE
-from ..datasets.sources import require_room
 from ..io.destinations import check_place, publish_place
 from ..io.formats import ATTRIBUTE, appearance, has_kind, identify, require_version, store_attributes
 from ..io.remote_folders import RemoteFolder

@@ -11,7 +11,7 @@ from typing import Any
 def measured(options: dict[str, Any]) -> dict[str, Any]:
     """Train on a dataset store as `options` say; return the summary and the plan."""
     from distkern.scheduler import local_client, run_training
-    from distkern.scheduler.training.run import peak_rss
+    from distkern.scheduler.runtime.processes import peak_rss
     from distkern.storage import as_source, open_dataset
     from tests.scheduler.trainings import make_job
 

@@ -18,13 +18,14 @@ from distkern.scheduler.blocks.pool_tiles import borrow_columns
 from distkern.scheduler.execution.executor import SerialExecutor
 from distkern.scheduler.protocol.candidates import rows_and_widths
 from distkern.scheduler.protocol.messages import Begin
+from distkern.scheduler.protocol.path import Path
 from distkern.scheduler.runtime import threads
 from distkern.scheduler.runtime.spillable_matrix import RowMatrix
 from distkern.scheduler.selectors.lookahead_selector import LookaheadSelector
 from distkern.scheduler.selectors.pool_selector import PoolSelector, Selector
 from distkern.scheduler.training import driver_loop as training
 from distkern.scheduler.training.backends import WorkerFactors
-from distkern.scheduler.training.driver_loop import Path, TrainingJob, TrainingResult, train
+from distkern.scheduler.training.driver_loop import TrainingJob, TrainingResult, train
 from distkern.selection.factors import kernel_weights
 from distkern.storage import ArraySource
 from tests.references import check_factors, dense_kernel_columns

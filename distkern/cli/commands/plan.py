@@ -9,7 +9,7 @@ import click
 
 from ...errors import DataError, JobError
 from ..console.terminal import terminal_of, verbosity_options
-from ..running.cluster_client import running_client
+from ..running.planned import plan_of, planned_estimator
 
 if TYPE_CHECKING:
     from distkern.scheduler import PassPlan, TrainingPlan, Workload
@@ -59,38 +59,6 @@ def plan(
     else:
         show(planned)
     planned.require_fit()
-
-
-def plan_of(job: Job, estimator: Any, work: Workload) -> TrainingPlan | PassPlan:
-    """Plan a job on the workers that it asks for.
-
-    Parameters
-    ----------
-    job : Job
-        Its ``[cluster]`` says where the rows live.
-    estimator : estimator
-        What to train, with the memory that the job gives it.
-    work : Workload
-        Shapes of the data.
-    """
-    from distkern.scheduler import WorkerFacts, worker_facts
-
-    section, facts = job.cluster, None
-    if section.starts_workers:
-        assert section.least_workers is not None
-        facts = WorkerFacts(section.least_workers, section.cores or 1, None, False)
-    elif section.where is not None:
-        with running_client(section) as client:
-            facts = worker_facts(client)
-    planned: TrainingPlan | PassPlan = estimator.plan(work, facts)
-    return planned
-
-
-def planned_estimator(job: Job, task: str) -> Any:
-    """Return the estimator of a job, unfitted, with the memory that the job gives it."""
-    from ..job.model_section import build
-
-    return build(job.model.method, task, job.model.parameters(), {"memory_limit": job.cluster.memory})
 
 
 def _shapes(

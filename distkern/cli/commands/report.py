@@ -184,7 +184,7 @@ def _planned(record: RunRecord, job: Job, rows: Dataset | PlainArrays) -> dict[s
     from distkern.scheduler import TrainingPlan, WorkerFacts
 
     from ..job.data_section import source_of, task_of
-    from .plan import planned_estimator
+    from ..running.planned import planned_estimator
 
     on_cluster = job.cluster.workers is not None or job.cluster.scheduler is not None
     facts = WorkerFacts(record.figures.shapes.get("workers", 1), 1, None, False) if on_cluster else None

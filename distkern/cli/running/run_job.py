@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import BudgetError, Cancelled, DataError, JobError, RunError
 from ...estimators.scoring import score_model
-from ..commands.plan import plan_of
 from ..console.interrupts import cancelled_by_signals
 from ..console.output import plain
 from ..console.terminal import Terminal
@@ -20,6 +19,7 @@ from ..job.data_section import PlainArrays, open_rows, source_of, task_of
 from ..job.job_file import Job
 from ..job.model_section import build
 from .cluster_client import open_client
+from .planned import plan_of
 from .progress import show_progress
 from .result import TrainingResult
 

@@ -242,7 +242,14 @@ class BlockEstimator(BaseEstimator, ABC):
         """Predict a zarr array or a dataset block by block."""
         self._check_width(_stored_rows(X).shape)
         source = X.source() if isinstance(X, Dataset) else ZarrRows(X)
-        yield from predict_blocks(model, source, finish, self._running_client())
+        client = self._running_client()
+        if client is None:
+            yield from predict_blocks(model, source, finish)
+        else:
+            # Only who has a client has dask to import.
+            from distkern.scheduler import predict_on_workers
+
+            yield from predict_on_workers(client, model, source, finish)
 
     def _running_client(self) -> Any:
         client = current_client() if self.client is None else self.client

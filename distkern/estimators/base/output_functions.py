@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit, softmax
 
 from distkern.scheduler.prediction.local import Finish
 from distkern.scheduler.runtime.threads import single_threaded_blas
@@ -60,3 +61,10 @@ def labels_and_probabilities(
 ) -> tuple[NDArray[Any], Array]:
     """Return both for one evaluation."""
     return labels(values, classes, multiclass), probabilities(values)
+
+
+def posteriors(values: Array) -> Array:
+    """Return probabilities from log odds, shape (n, 1), or from log posteriors, shape (n, n_classes)."""
+    if values.shape[1] == 1:
+        return np.concatenate([expit(-values), expit(values)], axis=1)
+    return np.asarray(softmax(values, axis=1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
@@ -68,28 +69,15 @@ def save_estimator(estimator: Any, path: str | os.PathLike[str], *, overwrite: b
     write_model(path, meta, arrays, overwrite=overwrite)
 
 
-def load_model(path: str | os.PathLike[str]) -> Any:
-    """Read a model store.
-
-    Parameters
-    ----------
-    path : path-like
-        Directory written by `save`.
-
-    Returns
-    -------
-    estimator
-        Fitted, of the class that was saved.
+def read_estimator(path: str | os.PathLike[str], known: Mapping[str, Any]) -> Any:
+    """Read a model store into an estimator of one of the known classes, given by name.
 
     Raises
     ------
     StoreError
         There is no model, or it is damaged, incomplete or of a newer format.
     """
-    from ... import estimators
-
     meta, arrays = read_model(path)
-    known = {cls.__name__: cls for cls in estimators.ESTIMATORS}
     try:
         _require_consistent(meta, arrays)
         cls = known[meta["estimator"]]

@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.scheduler.clusters.worker_queries import WorkerFacts, peak_of_workers, worker_facts
+from distkern.scheduler.clusters.worker_queries import peak_of_workers, worker_facts
 from distkern.scheduler.passes.block_tasks import BlockTasks, block_tasks
 from distkern.scheduler.passes.dense_rows import DenseJob, DenseRows, gather_rows, gathered_bytes, reading_bytes
+from distkern.scheduler.planning.limits import WorkerFacts, default_limit
 from distkern.scheduler.planning.memory import Workload
 from distkern.scheduler.planning.pass_plan import PassPlan, out_of_memory
+from distkern.scheduler.runtime.processes import peak_rss
 from distkern.scheduler.runtime.threads import available_cores
-from distkern.scheduler.training.run import default_limit, peak_rss, target_count
+from distkern.scheduler.training.run import target_count
 from distkern.storage import BlockSource
 
 from ...errors import DataError

@@ -16,9 +16,9 @@ from distkern.scheduler.prediction.local import Finish
 from ...kernels import Kernel
 from ...methods.kernel_fisher import discriminants, fisher_directions
 from ..base.documentation import described
+from ..base.output_functions import posteriors
 from ..base.parameter_checks import number
 from ..base.regressor_classifier import BlockClassifier
-from ..linear.output_functions import posteriors
 from .dense_estimator import ATTRIBUTES, DenseKernelEstimator, DenseSolution, square_bytes
 
 Array = NDArray[np.float64]

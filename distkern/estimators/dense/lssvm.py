@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.scheduler.clusters.worker_queries import WorkerFacts
 from distkern.scheduler.passes.block_tasks import BlockTasks
 from distkern.scheduler.passes.dense_rows import DenseRows
 from distkern.scheduler.passes.kernel_product import KernelProduct, product_bytes
+from distkern.scheduler.planning.limits import WorkerFacts
 from distkern.scheduler.planning.memory import Workload
 from distkern.scheduler.planning.pass_plan import PassPlan
 from distkern.scheduler.runtime.threads import available_cores, single_threaded_blas

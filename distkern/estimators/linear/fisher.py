@@ -21,10 +21,10 @@ from ...numerics.scaling import FeatureScaling
 from ..base import output_functions as outputs
 from ..base.documentation import described
 from ..base.estimator import Array
+from ..base.output_functions import posteriors
 from ..base.parameter_checks import number, refuse
 from . import documentation as linear_documentation
 from .linear_classifier import LinearClassifier, Solution
-from .output_functions import posteriors
 
 logger = logging.getLogger(__name__)
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from distkern.scheduler.clusters.worker_queries import WorkerFacts
 from distkern.scheduler.passes.block_tasks import BlockTasks
 from distkern.scheduler.passes.class_statistics import ClassStatistics
 from distkern.scheduler.passes.ho_kashyap import MarginSetup, run_ho_kashyap
 from distkern.scheduler.passes.linear_plan import keeps_rows, plan_linear
+from distkern.scheduler.planning.limits import WorkerFacts
 from distkern.scheduler.planning.memory import Workload
 from distkern.scheduler.planning.pass_plan import PassPlan
 from distkern.scheduler.prediction.local import Finish

@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.scheduler.clusters.worker_queries import WorkerFacts, peak_of_workers, worker_facts
+from distkern.scheduler.clusters.worker_queries import peak_of_workers, worker_facts
 from distkern.scheduler.passes.block_tasks import BlockTasks, block_tasks
 from distkern.scheduler.passes.class_statistics import ClassStatistics, class_statistics, classes_of
 from distkern.scheduler.passes.linear_plan import plan_linear
+from distkern.scheduler.planning.limits import WorkerFacts
 from distkern.scheduler.planning.memory import Workload
 from distkern.scheduler.planning.pass_plan import PassPlan, out_of_memory
+from distkern.scheduler.runtime.processes import peak_rss
 from distkern.scheduler.runtime.threads import single_threaded_blas
-from distkern.scheduler.training.run import UNKNOWN_CLASSES, peak_rss
+from distkern.scheduler.training.run import UNKNOWN_CLASSES
 from distkern.storage import BlockSource
 
 from ...errors import DataError

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
 
 from ..base import output_functions as outputs
 
 Array = NDArray[np.float64]
-
-
-def posteriors(values: Array) -> Array:
-    """Return probabilities from log odds, shape (n, 1), or from log posteriors, shape (n, n_classes)."""
-    if values.shape[1] == 1:
-        return np.concatenate([expit(-values), expit(values)], axis=1)
-    return np.asarray(softmax(values, axis=1))
 
 
 def shares_of_sides(values: Array, margin: float) -> Array:

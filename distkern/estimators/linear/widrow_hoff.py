@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.scheduler import current_client
-from distkern.scheduler.clusters.worker_queries import WorkerFacts
 from distkern.scheduler.passes.block_tasks import BlockTasks
 from distkern.scheduler.passes.class_statistics import ClassStatistics, Reads, class_statistics
 from distkern.scheduler.passes.linear_plan import keeps_rows, plan_linear
 from distkern.scheduler.passes.lms import LMSSetup, run_lms
+from distkern.scheduler.planning.limits import WorkerFacts
 from distkern.scheduler.planning.memory import Workload
 from distkern.scheduler.planning.pass_plan import PassPlan
 from distkern.scheduler.prediction.local import Finish

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.scheduler.training.driver_loop import Path
+from distkern.scheduler.protocol.path import Path
 
 from ...errors import JobError
 from ..base.parameter_checks import integer

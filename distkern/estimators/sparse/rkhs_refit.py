@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from distkern.scheduler.protocol.path import Path
 from distkern.scheduler.runtime.threads import single_threaded_blas
-from distkern.scheduler.training.driver_loop import Path
 
 from ...kernels import Kernel
 from ...numerics.scaling import FeatureScaling

@@ -21,7 +21,16 @@ from distkern.scheduler.rows.problem_rows import TILE_ROWS, cut_tiles
 from distkern.selection.stopping import MinimumPassed, StopReason
 from distkern.storage import ArraySource, ZarrSource
 from tests.references import dense_kernel_columns
-from tests.scheduler.trainings import Inside, by_rows, cut, make_classes, make_data, make_job, make_source, train_serial
+from tests.scheduler.trainings import (
+    Inside,
+    by_rows,
+    cut,
+    make_classes,
+    make_data,
+    make_job,
+    make_source,
+    train_serial,
+)
 
 LOAD = Load(classification=False, sample_rows=0, seed=0, holdout=0.0)
 

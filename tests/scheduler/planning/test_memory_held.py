@@ -15,7 +15,7 @@ import pytest
 
 from distkern.scheduler import local_client
 from distkern.scheduler.planning.memory import BASELINE, MIB
-from distkern.scheduler.training.run import peak_rss
+from distkern.scheduler.runtime.processes import peak_rss
 from distkern.storage import write_dataset
 from tests.locations import ROOT
 
@@ -151,14 +151,14 @@ def data_limit() -> int:
 def test_a_fresh_worker_is_within_the_baseline() -> None:
     """The interpreter with all that a training imports."""
     code = "import distkern.scheduler.execution.dask_executor, distkern.estimators, distkern.storage, scipy.linalg\n"
-    code += "from distkern.scheduler.training.run import peak_rss\nprint(peak_rss())"
+    code += "from distkern.scheduler.runtime.processes import peak_rss\nprint(peak_rss())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 0.2 * BASELINE < int(done.stdout) < BASELINE
 
 
 def test_peak_rss_follows_what_is_touched() -> None:
     before = peak_rss()
-    code = "import numpy as np\nfrom distkern.scheduler.training.run import peak_rss\na = peak_rss()\n"
+    code = "import numpy as np\nfrom distkern.scheduler.runtime.processes import peak_rss\na = peak_rss()\n"
     code += "x = np.ones(1 << 23)\nprint(peak_rss() - a)"
     grown = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
     assert 0.9 * (64 * MIB) < grown < 1.5 * (64 * MIB)

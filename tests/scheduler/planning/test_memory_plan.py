@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from distkern.errors import BudgetError
 from distkern.monitoring.events import EventBus
 from distkern.scheduler import run_training
-from distkern.scheduler.clusters.worker_queries import WorkerFacts
 from distkern.scheduler.execution.executor import SerialExecutor
+from distkern.scheduler.planning.limits import WorkerFacts, default_limit
 from distkern.scheduler.planning.memory import (
     BASELINE,
     MIB,
@@ -32,7 +32,7 @@ from distkern.scheduler.planning.training_plan import TrainingPlan, plan_trainin
 from distkern.scheduler.protocol.answers import Answer, ProblemAnswer
 from distkern.scheduler.training.backends import WorkerFactors
 from distkern.scheduler.training.driver_loop import TrainingJob, train
-from distkern.scheduler.training.run import default_limit, plan_job, workload
+from distkern.scheduler.training.run import plan_job, workload
 from distkern.storage import ArraySource
 from tests.scheduler.trainings import (
     assert_same_bits,

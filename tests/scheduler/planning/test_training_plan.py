@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from distkern.monitoring.events import EventBus
 from distkern.scheduler import run_training
-from distkern.scheduler.clusters.worker_queries import WorkerFacts
 from distkern.scheduler.execution.executor import SerialExecutor
+from distkern.scheduler.planning.limits import WorkerFacts
 from distkern.scheduler.planning.training_plan import TrainingPlan, plan_training
 from distkern.scheduler.protocol.messages import Step
 from distkern.scheduler.runtime.spillable_matrix import LazyScratch, MemoryBudget

@@ -67,7 +67,7 @@ def test_workers_change_no_bit(container: Any, in_process_client: Any, tmp_path:
     source = container(tmp_path, rows())
     assert source.inline is (container is in_process)
     starts, values = gathered(predict_blocks(model(), source, all_targets))
-    remote = gathered(predict_blocks(model(), source, all_targets, in_process_client))
+    remote = gathered(predict_on_workers(in_process_client, model(), source, all_targets))
     assert remote[0] == starts == list(range(0, N, CHUNK))
     np.testing.assert_array_equal(remote[1], values)
     assert_nothing_left(in_process_client)
@@ -139,7 +139,7 @@ def test_a_time_out_of_the_function_is_its_own(in_process_client: Any, tmp_path:
 def test_worker_processes_change_no_bit(container: Any, process_client: Any, tmp_path: Path) -> None:
     source = container(tmp_path, rows())
     expected = gathered(predict_blocks(model(), source, all_targets))
-    remote = gathered(predict_blocks(model(), source, all_targets, process_client))
+    remote = gathered(predict_on_workers(process_client, model(), source, all_targets))
     assert remote[0] == expected[0]
     np.testing.assert_array_equal(remote[1], expected[1])
 

@@ -27,9 +27,9 @@ from distkern.numerics.row_draws import row_uniforms
 from distkern.scheduler import run_training
 from distkern.scheduler.blocks import block_registry as memo
 from distkern.scheduler.blocks.block import HOLDOUT_STREAM
-from distkern.scheduler.clusters.worker_queries import WorkerFacts
 from distkern.scheduler.execution.dask_executor import DaskExecutor
 from distkern.scheduler.execution.executor import SerialExecutor
+from distkern.scheduler.planning.limits import WorkerFacts
 from distkern.scheduler.runtime.spillable_matrix import MemoryBudget
 from distkern.scheduler.training.backends import DriverFactors, WorkerFactors
 from distkern.scheduler.training.driver_loop import HOLDOUT_FRACTION, TrainingJob, TrainingResult, train

@@ -1,0 +1,52 @@
+"""The path of one problem: what selection leaves behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.selection.factors import kernel_weights
+from distkern.selection.stopping import StopReason
+
+from .candidates import candidate_numbers
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Path:
+    """The nested path of one problem and the prefix that is kept."""
+
+    n_centers: int
+    """Centres to keep."""
+    rows: NDArray[np.int64]
+    """(m,): row of every centre of the path."""
+    widths: NDArray[np.int64]
+    """(m,): number of its width, among those that the kernel may have."""
+    features: NDArray[Any]
+    """(m, d): their raw features."""
+    u: Array
+    """(m + 1, m + 1): U."""
+    s: Array
+    """(m + 1,)."""
+    z: Array
+    """(m + 1, T)."""
+    lambdas: Array
+    """(m + 1, 1 or T): lambda after each step."""
+    gcv: Array
+    """(m,): GCV after each step."""
+    target_norms: Array
+    """(T,): y'y of each centred target."""
+    reason: StopReason
+
+    def candidates(self, n_rows: int) -> NDArray[np.int64]:
+        """Return the number of every centre as a candidate of data of `n_rows` rows, shape (m,)."""
+        return candidate_numbers(self.rows, self.widths, n_rows)
+
+    def weights(self, count: int) -> Array:
+        """Weights of the first `count` centres, shape (count + 1, T), the intercept on centred targets first."""
+        k = count + 1
+        return kernel_weights(self.u[:k, :k], self.s[:k], self.z[:k], self.lambdas[count])

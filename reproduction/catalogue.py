@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 
 from distkern.errors import JobError
+from distkern.text import nearest_or_all
 
 from .illustrations import mse_example, ripley_figure, spirals_figure
 from .ocr import ocr_table
@@ -115,14 +115,10 @@ def find(names: Sequence[str]) -> list[Entry]:
     JobError
         There is no such name; the nearest is told.
     """
-    known = [entry.name for entry in ENTRIES]
+    known = [*(entry.name for entry in ENTRIES), ALL]
     for name in names:
-        if name != ALL and name not in known:
-            raise JobError(f"there is no table or figure {name!r}{_nearest(name, known)}", kind="unknown-entry")
+        if name not in known:
+            raise JobError(
+                f"there is no table or figure {name!r}{nearest_or_all(name.lower(), known)}", kind="unknown-entry"
+            )
     return [entry for entry in ENTRIES if ALL in names or entry.name in names]
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    names = [*known, ALL]
-    near = get_close_matches(name.lower(), names, n=1)
-    return f": did you mean {near[0]}?" if near else f"; known are {', '.join(names)}"

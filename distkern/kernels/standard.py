@@ -8,7 +8,6 @@ can subtract the mean of X from both, and should: ``|x|^2 - 2 x.c + |c|^2`` canc
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import JobError
+from ..text import did_you_mean
 from .base import SLAB, FloatArray, Kernel, inner_products, invalid, raise_to_power, set_float, squared_norms
 from .radial import Laplacian, Matern, Wendland
 
@@ -259,7 +259,7 @@ def kernel_from_parameters(name: str, params: Mapping[str, Any]) -> Kernel:
     if kind is None:
         known = ", ".join(f'"{key}"' for key in _KERNELS)
         raise JobError(
-            f"kernel {name!r} is unknown{_nearest(name, _KERNELS)}: the kernels are {known}; "
+            f"kernel {name!r} is unknown{did_you_mean(name, _KERNELS)}: the kernels are {known}; "
             "any other is given as a Kernel object",
             kind="invalid-parameter",
         )
@@ -268,7 +268,7 @@ def kernel_from_parameters(name: str, params: Mapping[str, Any]) -> Kernel:
         if key not in fields:
             known = ", ".join(fields) or "none"
             raise JobError(
-                f"kernel {name!r} has no parameter {key!r}{_nearest(key, fields)}: its parameters: {known}",
+                f"kernel {name!r} has no parameter {key!r}{did_you_mean(key, fields)}: its parameters: {known}",
                 kind="invalid-parameter",
             )
     for key, field in fields.items():
@@ -345,8 +345,3 @@ def _gaussian(X: FloatArray, C: FloatArray, precisions: Any, out: FloatArray | N
         if not np.isfinite(norms).all():
             part[~np.isfinite(norms)] = 0.0
     return K
-
-
-def _nearest(word: str, known: Mapping[str, object]) -> str:
-    match = difflib.get_close_matches(str(word), known, n=1)
-    return f" (did you mean {match[0]!r}?)" if match else ""

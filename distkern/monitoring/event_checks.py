@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
+
+from .events import EVENTS
 
 _MOST = 1e15
 """Larger counts and times than this are nonsense."""
 
+_UNKNOWN = ("lambda_", "gcv", "residual_max")
+"""Numbers that a path may not have yet."""
+
 _NUMBERS = {
-    "RunStarted": ("n_rows", "n_features", "n_targets", "n_problems", "n_blocks", "max_centers", "workers"),
-    "RunResumed": ("exchanges", "seconds"),
-    "ExchangeDone": ("seconds", "exchanges", "bytes_read"),
-    "RoundDone": ("n_centers", "seconds"),
-    "WorkersAwaited": ("seconds",),
-    "BlocksReplayed": ("messages", "seconds"),
-    "StorageRetried": ("count",),
-    "RunEnded": ("n_centers", "seconds"),
+    name: [entry.name for entry in fields(kind) if entry.type in ("int", "float") and entry.name not in _UNKNOWN]
+    for name, kind in EVENTS.items()
 }
 _LISTS = {"WorkerLost": "blocks", "BlocksReplayed": "blocks"}
 
@@ -49,7 +49,7 @@ def usable(record: Mapping[str, Any]) -> bool:
     kind = record.get("event")
     if not isinstance(kind, str):
         return False
-    numbers = ("timestamp", *_NUMBERS.get(kind, ()))
+    numbers = _NUMBERS.get(kind, ["timestamp"])
     if any(name in record and finite(record[name]) is None for name in numbers):
         return False
     if kind == "RoundDone" and finite(record.get("n_centers")) is None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from time import time
-from typing import Any
+from typing import Any, ClassVar
 
 from ..errors import Cancelled, RunError
 from ..redaction import redact
+from ..text import counted, duration
 
 logger = logging.getLogger(__name__)
 
@@ -23,12 +24,18 @@ logger = logging.getLogger(__name__)
 class Event:
     """Base of all events."""
 
+    level: ClassVar[int] = logging.INFO
+    """Of `logging`: how serious the event is."""
     timestamp: float = field(default_factory=time)
     """Seconds since the epoch when the event was made."""
 
     def as_record(self) -> dict[str, Any]:
         """Return the event as a flat JSON-ready mapping, its type under ``event``."""
         return {"event": type(self).__name__, **asdict(self)}
+
+    def describe(self) -> str | None:
+        """Return the event as one line for people; None where it says only how far the run is."""
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +59,13 @@ class RunStarted(Event):
     workers: int
     """Workers at the start (1 for the serial executor)."""
 
+    def describe(self) -> str:
+        """Return the shapes."""
+        return (
+            f"training on {self.n_rows} rows x {self.n_features} features in {self.n_blocks} blocks; "
+            f"targets {self.n_targets}, workers {self.workers}, centres at most {self.max_centers}"
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunResumed(Event):
@@ -63,6 +77,10 @@ class RunResumed(Event):
     """Exchanges that need not be made again."""
     seconds: float
     """Seconds of training that they took."""
+
+    def describe(self) -> str:
+        """Return what need not be done again."""
+        return f"resumed: {self.exchanges} exchanges, which took {duration(self.seconds)}, are not made again"
 
 
 WAITING = "waiting"
@@ -115,6 +133,8 @@ class RoundDone(Event):
 class WorkerLost(Event):
     """A worker cannot be used any more; its blocks are placed elsewhere."""
 
+    level = logging.WARNING
+
     worker: str
     """Address of the worker."""
     blocks: tuple[int, ...]
@@ -122,10 +142,17 @@ class WorkerLost(Event):
     reason: str = "left"
     """``left`` (killed, or gone for another reason), ``retired``, ``paused`` by dask, or ``frozen`` (no answer)."""
 
+    def describe(self) -> str:
+        """Return which worker was lost, and why."""
+        reason = _REASONS.get(self.reason, self.reason)
+        return f"lost worker {self.worker} ({reason}); others take over {counted(len(self.blocks), 'block')}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerRefused(Event):
     """A worker that joined is not used, since it differs from the driver."""
+
+    level = logging.WARNING
 
     worker: str
     """Address of the worker."""
@@ -136,15 +163,26 @@ class WorkerRefused(Event):
     found: str
     """Value in the worker."""
 
+    def describe(self) -> str:
+        """Return what differs."""
+        return f"worker {self.worker} is not used: {self.what} is {self.found} there and {self.driver} here"
+
 
 @dataclass(frozen=True, kw_only=True)
 class WorkersAwaited(Event):
     """No worker can be used; the run waits for one."""
 
+    level = logging.WARNING
+
     seconds: float
     """How long it will wait."""
     unusable: tuple[str, ...] = ()
     """Workers that are on the cluster and cannot be used."""
+
+    def describe(self) -> str:
+        """Return how long the run will wait."""
+        why = f"{len(self.unusable)} are there" if self.unusable else "the cluster has none"
+        return f"no worker can be used ({why}); waiting up to {self.seconds:g} s for one ([cluster] wait)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,15 +198,26 @@ class BlocksReplayed(Event):
     seconds: float = 0.0
     """Time it took, from the first task to the last."""
 
+    def describe(self) -> str:
+        """Return what was rebuilt."""
+        blocks = counted(len(self.blocks), "block")
+        return f"worker {self.worker} rebuilt {blocks} from {self.messages} messages in {duration(self.seconds)}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class StorageRetried(Event):
     """Reads of an array failed and succeeded when they were tried again."""
 
+    level = logging.WARNING
+
     array: str
     """Name of the array: X, y or sample_weight."""
     count: int
     """Attempts that failed, of all workers together."""
+
+    def describe(self) -> str:
+        """Return how many reads failed."""
+        return f"reads of {self.array} failed {self.count} times and succeeded when tried again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,6 +243,10 @@ class RunEnded(Event):
     seconds: float
     """Seconds since the run started."""
 
+    def describe(self) -> str:
+        """Return size, time and reason."""
+        return f"{self.n_centers} centres in {duration(self.seconds)}, stopped: {self.stop_reason}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class DashboardServed(Event):
@@ -202,15 +255,56 @@ class DashboardServed(Event):
     address: str
     """Where a browser finds it."""
 
+    def describe(self) -> str:
+        """Return the address."""
+        return f"dashboard at {self.address}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunCutShort(Event):
     """The training ends without a model, since an error or an interrupt ended it; a run directory is kept."""
 
+    level = logging.WARNING
+
     error: str
     """Class of the error."""
     message: str
     """What it says."""
+
+    def describe(self) -> str:
+        """Return the error."""
+        return f"cut short: {self.message or self.error}"
+
+
+EVENTS: dict[str, type[Event]] = {kind.__name__: kind for kind in Event.__subclasses__()}
+"""Every event by its name."""
+
+_REASONS = {
+    "left": "it was killed or left",
+    "retired": "it retires",
+    "paused": "dask paused it",
+    "frozen": "it does not answer",
+}
+
+
+def describe(record: Mapping[str, Any]) -> tuple[int, str] | None:
+    """Return level and line of a recorded event; None where it has none, is unknown or damaged.
+
+    Parameters
+    ----------
+    record : mapping
+        As `Event.as_record` makes it, or not.
+    """
+    kind = EVENTS.get(str(record.get("event")))
+    if kind is None:
+        return None
+    try:
+        event = kind(**{entry.name: record[entry.name] for entry in fields(kind) if entry.name in record})
+        text = event.describe()
+    except (TypeError, ValueError, OverflowError):
+        # Recorded by another version, or damaged.
+        return None
+    return None if text is None else (kind.level, text)
 
 
 Subscriber = Callable[[Event], None]

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from .event_checks import usable
-from .events import Event
+from .events import Event, describe
 
 __all__ = ["CUT_SHORT", "OVER", "Mark", "RunFigures"]
 
@@ -38,6 +38,12 @@ class Mark:
     """Seconds since the epoch."""
     what: dict[str, Any]
     """The event's fields."""
+
+    @property
+    def text(self) -> str:
+        """The event in one line."""
+        described = describe({"event": self.kind, **self.what})
+        return self.kind if described is None else described[1]
 
 
 @dataclass

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-
-from ..monitoring.progress.messages import duration
 
 
 @dataclass(frozen=True)
@@ -41,39 +39,9 @@ def shortened(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
-def plain(value: object) -> str:
-    """Return a value as a person reads it, the beginning of a long one."""
-    return shortened(_plain(value))
-
-
-def _plain(value: object) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.6g}" if math.isfinite(value) else "–"
-    if isinstance(value, list | tuple):
-        return "none" if not value else ", ".join(map(plain, value[:20])) + (", …" if len(value) > 20 else "")
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {plain(item)}" for name, item in list(value.items())[:20])
-    return str(value)
-
-
 def grouped(count: float) -> str:
     """Return a whole number with its digits in groups of three."""
     return f"{round(count):,}".replace(",", "\u202f")
-
-
-def size(count: float | None) -> str:
-    """Return a number of bytes in binary units."""
-    if count is None:
-        return "–"
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(count) < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
 
 
 def moment(timestamp: float | None) -> str:
@@ -92,8 +60,3 @@ def rate(value: float) -> str:
 def fixed(value: float) -> str:
     """Return a rate with four decimals."""
     return f"{value:.4f}" if math.isfinite(value) else "–"
-
-
-def brief(seconds: float) -> str:
-    """Return a time that may be far below a second."""
-    return duration(seconds) if seconds >= 0.95 else f"{1000 * seconds:.3g} ms"

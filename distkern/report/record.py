@@ -11,7 +11,7 @@ from typing import Any
 from distkern.storage import RunDirectory, driver_of
 
 from ..monitoring.event_checks import finite, usable
-from ..monitoring.progress.messages import told
+from ..monitoring.events import describe
 from ..monitoring.run_state import RunFigures
 
 MOST_INCIDENTS = 200
@@ -121,7 +121,7 @@ def _take(record: RunRecord, event: dict[str, Any]) -> None:
         return
     if kind == "RunCutShort":
         record.cut_short = str(event.get("message") or event.get("error"))
-    said = told(event)
+    said = describe(event)
     if said is None or kind in ("RunStarted", "RunEnded", "DashboardServed"):
         return
     record.incident_counts[kind] += 1

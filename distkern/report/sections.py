@@ -12,10 +12,10 @@ import numpy as np
 from markupsafe import Markup
 
 from ..monitoring.event_checks import finite
-from ..monitoring.progress.messages import duration
 from ..selection.stopping import StopReason
+from ..text import byte_size, duration, shown
 from . import charts
-from .formats import MOST_ROWS, Figure, Table, brief, grouped, moment, plain, rate, shortened, size
+from .formats import MOST_ROWS, Figure, Table, grouped, moment, rate, shortened
 from .images import image_address, image_side
 from .predictions import Test
 from .record import RunRecord
@@ -120,7 +120,7 @@ def job_tables(record: RunRecord) -> list[Table]:
 
 
 def _settings(section: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(shortened(str(key)), plain(value)) for key, value in list(section.items())[:MOST_ROWS]]
+    return [(shortened(str(key)), shortened(shown(value))) for key, value in list(section.items())[:MOST_ROWS]]
 
 
 def _sections(job: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
@@ -212,10 +212,11 @@ def planned_part(record: RunRecord, planned: Mapping[str, float] | None) -> list
     measured = max(record.number("peak_rss_worker") or 0.0, 0.0) or record.number("peak_rss_driver")
     if peak is not None and measured is not None:
         who = "largest worker" if record.number("peak_rss_worker") else "this process"
-        rows.append(Planned(f"peak memory, {who}", size(peak), size(measured), measured / peak if peak else None))
+        share = measured / peak if peak else None
+        rows.append(Planned(f"peak memory, {who}", byte_size(peak), byte_size(measured), share))
     driver, used = record.number("planned_peak_driver"), record.number("peak_rss_driver")
     if driver and used and record.number("peak_rss_worker"):
-        rows.append(Planned("peak memory, driver", size(driver), size(used), used / driver))
+        rows.append(Planned("peak memory, driver", byte_size(driver), byte_size(used), used / driver))
     figures: dict[str, float | None] = {
         "rounds": record.number("rounds"),
         "exchanges": record.number("exchanges") or float(record.figures.exchanges) or None,
@@ -226,7 +227,7 @@ def planned_part(record: RunRecord, planned: Mapping[str, float] | None) -> list
         most = None if planned is None else planned.get(name)
         if value is None and most is None:
             continue
-        show = size if name.startswith("bytes") else grouped
+        show = byte_size if name.startswith("bytes") else grouped
         share = value / most if value is not None and most else None
         rows.append(
             Planned(
@@ -247,7 +248,7 @@ def memory_terms(model: Any) -> list[tuple[str, str, float]]:
     terms = {name: value for name, value in plan.items() if isinstance(value, int) and value > 0}
     largest = max(terms.values(), default=1)
     ordered = sorted(terms.items(), key=lambda item: -item[1])
-    return [(name.replace("_", " "), size(value), value / largest) for name, value in ordered]
+    return [(name.replace("_", " "), byte_size(value), value / largest) for name, value in ordered]
 
 
 def phase_table(record: RunRecord) -> list[tuple[str, str, str, str, float, int]]:
@@ -259,8 +260,8 @@ def phase_table(record: RunRecord) -> list[tuple[str, str, str, str, float, int]
         (
             shortened(name),
             grouped(counts.get(name, 0)),
-            brief(taken),
-            brief(taken / max(1, counts.get(name, 0))),
+            duration(taken),
+            duration(taken / max(1, counts.get(name, 0))),
             taken / longest,
             coloured.index(name) + 1 if name in coloured else 0,
         )

@@ -24,7 +24,7 @@ from bokeh.models import (
 from bokeh.plotting import figure
 
 from .colours import PHASE_COLOURS, TASK_COLOURS
-from .page_text import OVERVIEW_STYLE, incident_text, incidents, overview, run_names, short_names, shown_phase
+from .page_text import OVERVIEW_STYLE, incidents, overview, run_names, short_names, shown_phase
 
 if TYPE_CHECKING:
     from .scheduler_plugin import RunBoard
@@ -239,7 +239,7 @@ class _Curve:
             for mark in run.figures.marks:
                 if mark.kind in marks:
                     near = min(range(len(x)), key=lambda i: abs(x[i] - mark.n_centers))
-                    for key, value in (("x", x[near]), ("y", y[near]), ("what", incident_text(mark.what))):
+                    for key, value in (("x", x[near]), ("y", y[near]), ("what", mark.text)):
                         marks[mark.kind][key].append(value)
         self._lines.data, self._points.data = lines, points
         for kind, data in marks.items():

@@ -8,6 +8,7 @@ from time import localtime, strftime, time
 from typing import TYPE_CHECKING, Any
 
 from distkern.monitoring.run_state import OVER
+from distkern.text import byte_size, duration
 
 if TYPE_CHECKING:
     from .shown_run import ShownRun
@@ -46,15 +47,6 @@ OVERVIEW_STYLE = """
 .incidents caption { text-align: left; font-size: 13px; font-weight: bold; color: #33415c; padding: 4px 0; }
 .incidents td { padding: 3px 12px 3px 0; border-bottom: 1px solid #eceff4; vertical-align: top; }
 """
-
-_INCIDENTS = {
-    "WorkerLost": "worker lost",
-    "BlocksReplayed": "blocks rebuilt",
-    "StorageRetried": "reads retried",
-    "RunResumed": "resumed",
-    "WorkerRefused": "worker refused",
-    "WorkersAwaited": "waits for workers",
-}
 
 
 def run_names(runs: Sequence[ShownRun]) -> dict[str, str]:
@@ -98,8 +90,8 @@ def incidents(runs: Sequence[ShownRun], names: Mapping[str, str], colours: Mappi
         return ""
     shown = "".join(
         f'<tr><td>{strftime("%H:%M:%S", localtime(when))}</td><td style="color:{colours[run.key]}">'
-        f"{escape(names[run.key])}</td><td>{_INCIDENTS.get(mark.kind, mark.kind)}</td>"
-        f"<td>{escape(incident_text(mark.what))}</td><td>at {mark.n_centers} centres</td></tr>"
+        f"{escape(names[run.key])}</td><td>{escape(mark.text)}</td>"
+        f"<td>at {mark.n_centers} centres</td></tr>"
         for when, run, mark in rows[:MOST_INCIDENTS]
     )
     more = "" if len(rows) <= MOST_INCIDENTS else f" (the last {MOST_INCIDENTS} of {len(rows)})"
@@ -131,11 +123,11 @@ def _card(run: ShownRun, name: str, colour: str) -> str:
         ("largest residual", digits(last["residual_max"]), ""),
         ("validation error", digits(last["validation"]), ""),
         ("centres per second", digits(figures.centers_per_second), ""),
-        ("time", duration(seconds), ""),
-        ("time left, at most", "" if over else duration(figures.seconds_left), ""),
+        ("time", "" if seconds is None else duration(seconds), ""),
+        ("time left, at most", "" if over or figures.seconds_left is None else duration(figures.seconds_left), ""),
         ("exchanges", f"{figures.exchanges}", ""),
         ("searching", duration(figures.search_seconds) if figures.search_exchanges else "", ""),
-        ("read", size(figures.bytes_read) if figures.bytes_read else "", ""),
+        ("read", byte_size(figures.bytes_read) if figures.bytes_read else "", ""),
         ("workers lost", str(figures.workers_lost or ""), "bad"),
         ("blocks rebuilt", str(figures.replayed_blocks or ""), "bad"),
         ("reads retried", str(figures.storage_retries or ""), "bad"),
@@ -173,48 +165,8 @@ def _shape(run: ShownRun) -> str:
     return ", ".join(parts) or "reading the rows"
 
 
-def incident_text(what: Mapping[str, Any]) -> str:
-    """Return what befell a run, from the fields of the event."""
-    parts = []
-    for name, value in what.items():
-        if name in ("worker", "reason", "array") and value:
-            parts.append(str(value).split("://")[-1])
-        elif name == "blocks" and value:
-            parts.append(_counted(len(value), "block"))
-        elif name in ("messages", "count", "exchanges") and value:
-            parts.append(_counted(value, "time" if name == "count" else name.removesuffix("s")))
-        elif name == "seconds" and value:
-            parts.append(duration(value))
-    return ", ".join(parts)
-
-
-def _counted(count: int, one: str) -> str:
-    return f"{count} {one}" if count == 1 else f"{count} {one}s"
-
-
 def digits(value: Any) -> str:
     """Four digits; the largest of several; nothing where there is none."""
     if isinstance(value, list | tuple):
         value = max(value, default=None)
     return "" if value is None or value != value else f"{value:.4g}"
-
-
-def duration(seconds: float | None) -> str:
-    """Seconds as people say them."""
-    if seconds is None:
-        return ""
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
-
-
-def size(nbytes: float) -> str:
-    """Bytes with a binary unit."""
-    value = float(nbytes)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
-        value /= 1024
-    return f"{value:.3g} TiB"

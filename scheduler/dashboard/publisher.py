@@ -21,6 +21,7 @@ from typing import Any
 from distkern.monitoring.events import Event
 from distkern.monitoring.run_state import RunFigures
 from distkern.storage import RunDirectory
+from distkern.text import plain
 
 SEND_SECONDS = 0.5
 """Least time between two messages of a run."""
@@ -84,7 +85,7 @@ class Publisher:
         if self._client is None:
             return
         with self._lock:
-            self._figures.conclude(json.loads(json.dumps(dict(summary), default=_plain)))
+            self._figures.conclude(plain(summary))
             self._tell()
 
     def give_up(self, error: BaseException) -> None:
@@ -209,8 +210,3 @@ def published(client: Any, title: str, run: RunDirectory | None = None) -> Itera
         raise
     finally:
         publisher.close()
-
-
-def _plain(value: Any) -> Any:
-    """JSON values of numpy's."""
-    return value.tolist() if hasattr(value, "tolist") else str(value)

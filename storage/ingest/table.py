@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.errors import DataError
+from distkern.text import did_you_mean
 
 __all__ = ["BATCH_BYTES", "Batch", "Columns", "Table", "choose_columns", "unreadable"]
 
@@ -106,7 +106,7 @@ def choose_columns(headers: Sequence[tuple[Path, Sequence[str]]], target: str | 
         if name not in known:
             role = "target" if name == target else "column to drop"
             raise DataError(
-                f"{path} has no column {name!r} ({role}){_nearest(name, names)}; "
+                f"{path} has no column {name!r} ({role}){did_you_mean(name, names)}; "
                 f"the columns are {_listed(names)}{_delimiter_hint(names)}",
                 kind="unknown-column",
             )
@@ -141,11 +141,6 @@ def unreadable(path: Path, why: object) -> DataError:
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:20])
     return shown if len(names) <= 20 else f"{shown} and {len(names) - 20} more"
-
-
-def _nearest(name: str, names: Sequence[str]) -> str:
-    close = get_close_matches(name, names, n=1)
-    return f", did you mean {close[0]!r}?" if close else ""
 
 
 def _delimiter_hint(names: Sequence[str]) -> str:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from distkern.cli.console.output import plain
 from distkern.estimators.scoring import ClassificationScore, RegressionScore
+from distkern.text import plain
 
 
 def fed(score: Any, truth: Any, predicted: Any, blocks: int) -> Any:

@@ -203,7 +203,7 @@ def test_names() -> None:
     assert len(set(names)) == len(names)
     assert [entry.name for entry in find(["all"])] == names
     assert [entry.name for entry in find(["loo-heart", "paper-table-2", "loo-heart"])] == ["paper-table-2", "loo-heart"]
-    with pytest.raises(JobError, match="did you mean paper-table-2"):
+    with pytest.raises(JobError, match="did you mean 'paper-table-2'"):
         find(["paper-table2"])
     with pytest.raises(JobError, match="known are paper-table-2"):
         find(["zzz"])

@@ -48,7 +48,7 @@ def test_the_list_says_what_is_there(call: Call, ripley: Path) -> None:
     ("arguments", "code", "message"),
     [
         ([], 2, "name what to reproduce"),
-        (["paper-tabel-2"], 2, "did you mean paper-table-2?"),
+        (["paper-tabel-2"], 2, "did you mean 'paper-table-2'?"),
         (["paper-table-2"], 3, "--data DIR or set DISTKERN_DATA"),
         (["all"], 3, "DISTKERN_DATA"),
         (["paper-table-2", "--data", "nowhere"], 3, "nowhere"),

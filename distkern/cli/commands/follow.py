@@ -15,9 +15,10 @@ from distkern.storage import RunDirectory, driver_of, is_run
 
 from ...errors import RunError
 from ...monitoring.progress import Display, LineDisplay, RunDisplay, TerminalDisplay
-from ...monitoring.progress.messages import duration, line
+from ...monitoring.progress.messages import line
 from ...selection.stopping import StopReason
-from ..console.output import pairs, print_json, print_table, shown
+from ...text import duration
+from ..console.output import pairs, print_json, print_table
 from ..console.terminal import Terminal, can_redraw
 from ..running.run_liveness import Liveness, Verdict
 
@@ -208,5 +209,5 @@ def _show_end(run: RunDirectory, figures: Any) -> None:
     ]
     test = summary.get("test")
     if isinstance(test, dict):
-        rows += [(f"test {name}", shown(value)) for name, value in test.items()]
+        rows += [(f"test {name}", value) for name, value in test.items()]
     print_table(pairs([row for row in rows if row[1] is not None]))

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ...text import byte_size
 from ..console.terminal import terminal_of, verbosity_options
 
 _SIZES = ("bytes", "rss_driver", "rss_worker")
@@ -46,13 +47,11 @@ def info(context: click.Context, store: str, as_json: bool, followed: bool) -> N
 
 def _flat(description: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
     """Yield names and values; the names of nested values carry those of what they are in."""
-    from ..console.output import bytes_shown
-
     for name, value in description.items():
         full = f"{prefix}{name}".replace("_", " ")
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")
         elif name.endswith(_SIZES) and isinstance(value, int):
-            yield full, bytes_shown(value)
+            yield full, byte_size(value)
         else:
             yield full, value

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...errors import DataError, JobError
+from ...text import byte_size
 from ..console.terminal import terminal_of, verbosity_options
 from ..running.planned import plan_of, planned_estimator
 
@@ -103,7 +104,7 @@ def show(planned: TrainingPlan | PassPlan) -> None:
 
 def show_passes(planned: PassPlan) -> None:
     """Print the plan of a training by passes over the rows."""
-    from ..console.output import bytes_shown, columns, pairs, print_table
+    from ..console.output import columns, pairs, print_table
 
     work = planned.work
     head: list[tuple[str, object]] = [
@@ -111,19 +112,19 @@ def show_passes(planned: PassPlan) -> None:
         ("targets", work.n_targets),
         ("blocks", f"{work.n_blocks} of at most {work.block_rows} rows"),
         ("reads of the data", planned.passes),
-        ("memory limit", f"{bytes_shown(planned.limit)} a process, beside the interpreter"),
-        ("peak of the largest process", bytes_shown(planned.peak)),
+        ("memory limit", f"{byte_size(planned.limit)} a process, beside the interpreter"),
+        ("peak of the largest process", byte_size(planned.peak)),
     ]
-    rows = [(name.replace("_", " "), bytes_shown(size)) for name, size in planned.terms().items() if size]
+    rows = [(name.replace("_", " "), byte_size(size)) for name, size in planned.terms().items() if size]
     print_table(pairs(head), columns("Memory", ("term", "bytes"), rows))
 
 
 def show_training(planned: TrainingPlan) -> None:
     """Print the plan of a training by the engine."""
-    from ..console.output import bytes_shown, columns, pairs, print_table
+    from ..console.output import columns, pairs, print_table
 
     work, memory, flops = planned.work, planned.worker, planned.flops
-    limit = "none" if memory.limit is None else bytes_shown(memory.limit)
+    limit = "none" if memory.limit is None else byte_size(memory.limit)
     head: list[tuple[str, object]] = [
         ("rows x features", f"{work.n_rows} x {work.n_features}"),
         ("targets", work.n_targets),
@@ -132,13 +133,13 @@ def show_training(planned: TrainingPlan) -> None:
         ("workers x threads", f"{planned.n_workers} x {planned.threads}"),
         ("rounds, exchanges", f"{planned.rounds}, {planned.exchanges}"),
         ("kernel columns", planned.kernel_columns),
-        ("reads of the data", f"{planned.passes}, {bytes_shown(planned.bytes_read)} in all"),
-        ("messages and answers", bytes_shown(planned.bytes_sent)),
-        ("scratch written, read", f"{bytes_shown(planned.scratch_written)}, {bytes_shown(planned.scratch_read)}"),
+        ("reads of the data", f"{planned.passes}, {byte_size(planned.bytes_read)} in all"),
+        ("messages and answers", byte_size(planned.bytes_sent)),
+        ("scratch written, read", f"{byte_size(planned.scratch_written)}, {byte_size(planned.scratch_read)}"),
         ("products", f"{flops.total / 1e12:.3g} Tflop"),
         ("memory limit", f"{limit} a process that holds rows, beside the interpreter"),
-        ("peak, such a process", bytes_shown(planned.peak)),
-        ("peak, driver", bytes_shown(planned.driver_peak)),
+        ("peak, such a process", byte_size(planned.peak)),
+        ("peak, driver", byte_size(planned.driver_peak)),
     ]
     if planned.search is not None:
         search = planned.search
@@ -147,9 +148,9 @@ def show_training(planned: TrainingPlan) -> None:
     if planned.read_ahead:
         head.append(("blocks on their way", f"{planned.read_ahead}, beyond those that are worked on"))
     if planned.norm_refit:
-        head.append(("refit, driver, after the rows", bytes_shown(planned.norm_refit)))
+        head.append(("refit, driver, after the rows", byte_size(planned.norm_refit)))
     terms: dict[str, Any] = memory.terms()
-    rows = [(name.replace("_", " "), bytes_shown(size)) for name, size in terms.items() if size]
+    rows = [(name.replace("_", " "), byte_size(size)) for name, size in terms.items() if size]
     products = [(name, f"{value:.3g}") for name, value in vars(flops).items()]
     print_table(
         pairs(head),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...redaction import redact_values
+from ...text import plain, shown
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -53,54 +53,6 @@ def columns(title: str, header: Iterable[str], rows: Iterable[Iterable[object]])
     for row in rows:
         table.add_row(*(Text(shown(value)) for value in row))
     return Group(Text(f"\n{title}"), table)
-
-
-def shown(value: object) -> str:
-    """Return a value as a person reads it."""
-    value = plain(value)
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, list):
-        head = ", ".join(shown(item) for item in value[:12])
-        return head if len(value) <= 12 else f"{head}, ... ({len(value)} in all)"
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {shown(item)}" for name, item in value.items())
-    return str(value)
-
-
-def bytes_shown(count: int | None) -> str:
-    """Return a number of bytes in binary units."""
-    if count is None:
-        return "-"
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(size) < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it: numpy scalars and arrays unwrapped, NaN and infinities as None."""
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item) for item in value]
-    if isinstance(value, str):
-        return str(value)
-    if value is None or isinstance(value, bool | int):
-        return value
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    return str(value)
 
 
 def print_json(value: Mapping[str, Any]) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from ...text import nearest_or_all
 from .model_section import RESERVED
 
 
@@ -44,7 +43,7 @@ def _place(places: tuple[str, ...], schema: type[BaseModel]) -> tuple[str, type[
 def _complaint(item: Any, path: str, table: type[BaseModel], rest: tuple[str, ...]) -> str:
     name, field = rest[0], table.model_fields.get(rest[0])
     if not path and (field is None or _table(field.annotation) is None):
-        return f"unknown section [{name}]{_nearest(name, table.model_fields, '[{}]')}"
+        return f"unknown section [{name}]{nearest_or_all(name, sorted(table.model_fields))}"
     if not path and item["type"] == "missing":
         return f"[{name}] is missing: name the training data there (train, or x and y)"
     inner = f"{path}.{name}" if path else name
@@ -55,7 +54,7 @@ def _complaint(item: Any, path: str, table: type[BaseModel], rest: tuple[str, ..
     if item["type"] == "extra_forbidden":
         if path == "model" and name in RESERVED:
             return f"key '{name}' cannot stand in [model]: {RESERVED[name]}"
-        return f"unknown key '{name}' in [{path}]{_nearest(name, table.model_fields, repr('{}'))}"
+        return f"unknown key '{name}' in [{path}]{nearest_or_all(name, sorted(table.model_fields))}"
     assert field is not None
     if item["type"] == "missing":
         return f"[{path}] {name} is missing: must be {field.description}"
@@ -68,14 +67,6 @@ def _table(annotation: Any) -> type[BaseModel] | None:
         if isinstance(part, type) and issubclass(part, BaseModel):
             return part
     return None
-
-
-def _nearest(name: str, known: Iterable[str], form: str) -> str:
-    names = sorted(known)
-    near = get_close_matches(name, names, n=1)
-    if near:
-        return f": did you mean {form.format(near[0])}?"
-    return f"; known are {', '.join(names)}"
 
 
 def _written(value: object) -> str:

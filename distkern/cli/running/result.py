@@ -6,7 +6,8 @@ from typing import Any
 
 from ...estimators.scoring import Score
 from ...selection.stopping import StopReason
-from ..console.output import bytes_shown, pairs, print_table
+from ...text import byte_size
+from ..console.output import pairs, print_table
 from ..job.job_file import Job
 
 _COSTS = (
@@ -124,7 +125,7 @@ def _show(record: dict[str, Any]) -> None:
         ("stopped", None if reason is None else f"{reason}: {reason.advice}"),
         ("seconds", f"{record['seconds']:.1f}"),
         ("rounds, exchanges", f"{record['rounds']}, {record['exchanges']}"),
-        ("read", bytes_shown(record["bytes_read"])),
+        ("read", byte_size(record["bytes_read"])),
         ("peak memory", _peaks(record)),
         ("model", record["model"] or "not saved: the job names no model in [output]"),
         ("run", record["run"] or "not kept: the job names no run in [output]"),
@@ -135,7 +136,7 @@ def _show(record: dict[str, Any]) -> None:
 
 def _peaks(record: dict[str, Any]) -> str:
     driver, worker, planned = (
-        bytes_shown(record[name]) for name in ("peak_rss_driver", "peak_rss_worker", "planned_peak_bytes")
+        byte_size(record[name]) for name in ("peak_rss_driver", "peak_rss_worker", "planned_peak_bytes")
     )
     workers = f", largest worker {worker}" if record["peak_rss_worker"] else ""
     return f"driver {driver}{workers}, planned {planned}"

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import BudgetError, Cancelled, DataError, JobError, RunError
 from ...estimators.scoring import score_model
+from ...text import plain
 from ..console.interrupts import cancelled_by_signals
-from ..console.output import plain
 from ..console.terminal import Terminal
 from ..job.data_section import PlainArrays, open_rows, source_of, task_of
 from ..job.job_file import Job

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...monitoring.progress.messages import duration
+from ...text import duration
 
 if TYPE_CHECKING:
     from distkern.storage import Driver

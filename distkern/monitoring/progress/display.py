@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..event_checks import usable
-from ..events import Event, RunCutShort
+from ..events import Event, RunCutShort, describe
 from ..run_state import RunFigures
-from .messages import told
 
 _LAST = ("RunEnded", "RunCutShort")
 
@@ -97,7 +96,7 @@ class RunDisplay:
         if self._begins_another(record):
             self.figures = RunFigures()
         self.figures.take(record)
-        said = told(record)
+        said = describe(record)
         if kind == "DashboardServed":
             # A search and the training after it both tell of it.
             address = str(record.get("address"))

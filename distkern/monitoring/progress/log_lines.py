@@ -7,9 +7,10 @@ from collections.abc import Callable
 from threading import Lock
 from time import monotonic
 
+from ...text import duration
 from ..run_state import OVER, RunFigures
 from .display import Display
-from .messages import duration, line
+from .messages import line
 
 LOG_INTERVAL = 60.0
 """Least seconds between two lines on how far a run is."""

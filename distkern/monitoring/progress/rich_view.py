@@ -5,8 +5,9 @@ from __future__ import annotations
 from time import time
 from typing import TYPE_CHECKING
 
+from ...text import duration
 from ..run_state import RunFigures
-from .messages import DOING, duration, latest
+from .messages import DOING, latest
 
 if TYPE_CHECKING:
     from rich.table import Table

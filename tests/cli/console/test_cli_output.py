@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from distkern.cli.console.output import bytes_shown, columns, pairs, plain, print_json, print_table, shown
+from distkern.cli.console.output import columns, pairs, print_json, print_table
 from distkern.selection.stopping import StopReason
 
 
@@ -31,36 +31,6 @@ def test_json_holds_no_nan_and_no_numpy(capsys: pytest.CaptureFixture[str]) -> N
         "e": "max-centers",
         "f": {"1": [True, None]},
     }
-
-
-def test_an_object_of_another_kind_is_written_as_text() -> None:
-    assert plain({"dtype": np.dtype("f4")}) == {"dtype": "float32"}
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (None, "-"),
-        (True, "yes"),
-        (3, "3"),
-        (0.1234567890, "0.123457"),
-        (float("nan"), "-"),
-        ([1, 2], "1, 2"),
-        (list(range(20)), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ... (20 in all)"),
-        ({"a": 1.0}, "a 1"),
-        ("[bold]x", "[bold]x"),
-    ],
-)
-def test_values_read_well(value: object, text: str) -> None:
-    assert shown(value) == text
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [(None, "-"), (12, "12 B"), (1536, "1.5 KiB"), (3 * 2**30, "3.0 GiB"), (2**41, "2.0 TiB")],
-)
-def test_bytes_read_well(count: int | None, text: str) -> None:
-    assert bytes_shown(count) == text
 
 
 def test_tables_off_a_terminal_are_plain_and_unwrapped(capsys: pytest.CaptureFixture[str]) -> None:

@@ -98,11 +98,11 @@ def test_plain_arrays_are_a_source() -> None:
 def test_an_unknown_key_is_refused_with_the_nearest_one(section: str, key: str, near: str) -> None:
     document = {"data": dict(DATA)}
     document.setdefault(section, {})[key] = "2"
-    assert f"unknown key '{key}' in [{section}]: did you mean '{near}'?" in refused(document)
+    assert f"unknown key '{key}' in [{section}] (did you mean '{near}'?)" in refused(document)
 
 
 def test_an_unknown_section_is_refused_with_the_nearest_one() -> None:
-    assert refused({"data": DATA, "modle": {}}) == "unknown section [modle]: did you mean [model]?"
+    assert refused({"data": DATA, "modle": {}}) == "unknown section [modle] (did you mean 'model'?)"
 
 
 def test_a_key_like_no_other_gets_the_list_of_keys() -> None:
@@ -145,7 +145,7 @@ def test_every_wrong_key_is_named() -> None:
         ("cluster", "security", "ca.pem", ['[cluster] security = "ca.pem"', "{ ca ="]),
         ("cluster", "security", {"ca": "a", "cert": "b"}, ["[cluster.security] key is missing: must be a path"]),
         ("cluster", "security", {"ca": "a", "cert": "b", "key": 3}, ["[cluster.security] key = 3: must be a path"]),
-        ("cluster", "security", {"ca": "a", "cert": "b", "kye": "c"}, ["in [cluster.security]: did you mean 'key'?"]),
+        ("cluster", "security", {"ca": "a", "cert": "b", "kye": "c"}, ["in [cluster.security] (did you mean 'key'?)"]),
         ("data", "train", 5, ["[data] train = 5", "a path"]),
         ("data", "train", "", ['[data] train = ""']),
         ("data", "task", "ranking", ['task = "ranking"', "regression"]),

@@ -29,9 +29,10 @@ from distkern.monitoring.events import (
     WorkerLost,
     WorkerRefused,
     WorkersAwaited,
+    describe,
 )
 from distkern.monitoring.progress import LineDisplay, NotebookDisplay, Progress, RunDisplay, TerminalDisplay
-from distkern.monitoring.progress.messages import duration, line, told
+from distkern.monitoring.progress.messages import line
 from distkern.monitoring.progress.rich_view import picture
 from distkern.monitoring.run_state import RunFigures
 
@@ -165,15 +166,7 @@ def test_what_befalls_a_run_is_said_at_once(event: Event, level: str, text: str,
     "record", [{}, {"event": "WorkerLost"}, {"event": "RunEnded", "n_centers": 3, "seconds": "soon"}, {"event": 3}]
 )
 def test_records_of_another_version_are_passed_over(record: dict[str, Any]) -> None:
-    assert told(record) is None
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.04, "0.0 s"), (9.9, "9.9 s"), (59.6, "1 min"), (61, "1 min 1 s"), (7200, "2 h"), (90061, "1 d 1 h")],
-)
-def test_durations_read_well(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
+    assert describe(record) is None
 
 
 def drawn(*events: Event, width: int = 100, dashboard: str | None = None) -> str:

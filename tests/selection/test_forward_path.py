@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import qr_insert
 
-from distkern.selection.forward_path import ForwardPath
-from distkern.selection.ols_forward import ols_forward
-from distkern.selection.qr_forward import ThinQR, qr_forward
+from distkern.selection.forward_path import ForwardPath, Reductions, ThinQR, forward_path
 from distkern.selection.stopping import StopReason
 from tests.dense_references import least_squares_weights, residual_path
 from tests.references import gaussian_gram, greedy_error_reduction
@@ -27,12 +25,12 @@ def problem(n: int, T: int, seed: int, sigma: float = 0.7) -> tuple[np.ndarray, 
 def qr(
     K: np.ndarray, Y: np.ndarray, m: int, weights: np.ndarray | None = None, tol: float | None = None
 ) -> ForwardPath:
-    return qr_forward(lambda rows: K[:, rows], Y, np.ones(len(K)) if weights is None else weights, m, tol)
+    return forward_path(lambda row: K[:, row], Y, np.ones(len(K)) if weights is None else weights, m, tol=tol)
 
 
 def ols(K: np.ndarray, Y: np.ndarray, m: int, weights: np.ndarray | None = None, tolerance: float = 0.0) -> ForwardPath:
     weights = np.ones(len(K)) if weights is None else weights
-    return ols_forward(K.copy(), lambda rows: K[:, rows], Y, weights, m, tolerance)
+    return forward_path(K.__getitem__, Y, weights, m, reductions=Reductions(K, weights), tolerance=tolerance)
 
 
 METHODS: list[Callable[..., ForwardPath]] = [qr, ols]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,7 @@ from distkern.scheduler.planning.pass_plan import PassPlan
 from distkern.scheduler.runtime.threads import single_threaded_blas
 
 from ...kernels import Kernel
-from ...selection.forward_path import ForwardPath
-from ...selection.ols_forward import ols_forward
-from ...selection.qr_forward import qr_forward
+from ...selection.forward_path import SLAB, ForwardPath, Reductions, forward_path
 from ...selection.stopping import StopReason
 from ..base.documentation import described
 from ..base.parameter_checks import integer, number
@@ -63,19 +62,23 @@ class ForwardSelection(DenseKernelEstimator):
         super()._check_parameters()
         integer("max_centers", self.max_centers, 1)
 
+    def _terms(self, work: Workload) -> dict[str, int]:
+        n, T, m = work.n_rows, work.n_targets, min(int(self.max_centers), work.n_rows) + 1
+        return {"factors": 8 * (n * m + 2 * m * m), "residual": 8 * n * (6 * T + work.n_features + 12)}
+
     @abstractmethod
-    def _select(self, rows: DenseRows) -> tuple[ForwardPath, int]:
-        """Select centres; return how many kernel columns were computed, too."""
+    def _select(self, rows: DenseRows) -> ForwardPath:
+        """Select centres."""
 
     def _solve(self, rows: DenseRows, tasks: BlockTasks, plan: PassPlan) -> DenseSolution:
         # Products with single vectors gain nothing from more threads, and bits must not depend on their number.
         with single_threaded_blas():
-            path, kernel_columns = self._select(rows)
+            path = self._select(rows)
         self.history_ = path.history.copy()
         self.history_["center"] = rows.rows[path.positions]
         self.stop_reason_ = path.reason
         return DenseSolution(
-            path.coef, path.intercept, path.positions, rounds=len(path.positions), kernel_columns=kernel_columns
+            path.coef, path.intercept, path.positions, rounds=len(path.positions), kernel_columns=path.n_columns
         )
 
     def _stored_arrays(self) -> dict[str, NDArray[Any]]:
@@ -101,21 +104,12 @@ class QRForward(ForwardSelection):
         if self.tol is not None:
             number("tol", self.tol)
 
-    def _terms(self, work: Workload) -> dict[str, int]:
-        n, T, m = work.n_rows, work.n_targets, min(int(self.max_centers), work.n_rows) + 1
-        return {"factors": 8 * (n * m + 2 * m * m), "residual": 8 * n * (4 * T + work.n_features + 12)}
-
-    def _select(self, rows: DenseRows) -> tuple[ForwardPath, int]:
-        counted = 0
-
-        def columns(positions: NDArray[np.int64]) -> NDArray[np.float64]:
-            nonlocal counted
-            counted += len(positions)
-            return rows.gram(positions)
+    def _select(self, rows: DenseRows) -> ForwardPath:
+        def column(row: int) -> NDArray[np.float64]:
+            return rows.gram(np.array([row]))[:, 0]
 
         tol = None if self.tol is None else float(self.tol)
-        path = qr_forward(columns, rows.targets, rows.weights, int(self.max_centers), tol)
-        return path, counted
+        return forward_path(column, rows.targets, rows.weights, int(self.max_centers), tol=tol)
 
 
 class OLSForward(ForwardSelection):
@@ -128,23 +122,25 @@ class OLSForward(ForwardSelection):
         number("tolerance", self.tolerance)
 
     def _terms(self, work: Workload) -> dict[str, int]:
-        n, T, m = work.n_rows, work.n_targets, min(int(self.max_centers), work.n_rows) + 1
-        return {
-            "gram": square_bytes(n),
-            "factors": 4 * 8 * (n * m + m * m),
-            "residual": 8 * n * (6 * T + work.n_features + 12),
-        }
+        n = work.n_rows
+        return {"gram": square_bytes(n), **super()._terms(work), "slab": 8 * n * 3 * min(SLAB, n)}
 
-    def _select(self, rows: DenseRows) -> tuple[ForwardPath, int]:
-        path = ols_forward(
-            rows.gram(), rows.gram, rows.targets, rows.weights, int(self.max_centers), float(self.tolerance)
+    def _select(self, rows: DenseRows) -> ForwardPath:
+        K = rows.gram()
+        path = forward_path(
+            K.__getitem__,
+            rows.targets,
+            rows.weights,
+            int(self.max_centers),
+            reductions=Reductions(K, rows.weights),
+            tolerance=float(self.tolerance),
         )
-        self.error_reduction_ = path.history["error_reduction"].copy()
-        return path, len(rows.rows) + len(path.positions)
+        return replace(path, n_columns=len(K))
 
-    def _restore(self, figures: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore(figures, arrays)
-        self.error_reduction_ = self.history_["error_reduction"].copy()
+    @property
+    def error_reduction_(self) -> NDArray[np.float64]:
+        """Part of the targets' squares that each centre explained when it was selected, shape (m,)."""
+        return self.history_["error_reduction"]
 
 
 @described(PARAMETERS, FORWARD_ATTRIBUTES)
@@ -214,7 +210,7 @@ class OLSForwardRegressor(BlockRegressor, OLSForward):
     """Classical orthogonal least squares with every row as a candidate (Chen, Cowan and Grant, 1991).
 
     K = Q U (thesis 3.71-3.75), and the next column is that of the largest error reduction ratio (q'y)^2 / (q'q y'y).
-    Modified Gram-Schmidt over the whole Gram matrix: O(n^2) memory, O(n^2 m) work, no regularisation.
+    The whole Gram matrix is compared at every step: O(n^2) memory, O(n^2 m) work, no regularisation.
     """
 
     def __init__(
@@ -244,7 +240,7 @@ class OLSForwardClassifier(BlockClassifier, OLSForward):
     """Classical orthogonal least squares on targets of +-1 a class (Billings and Lee, 2002).
 
     K = Q U (thesis 3.71-3.75), and the next column is that of the largest error reduction ratio (q'y)^2 / (q'q y'y).
-    Modified Gram-Schmidt over the whole Gram matrix: O(n^2) memory, O(n^2 m) work, no regularisation.
+    The whole Gram matrix is compared at every step: O(n^2) memory, O(n^2 m) work, no regularisation.
     """
 
     def __init__(

@@ -56,7 +56,7 @@ def measure(name: str, radius: float, centers: int) -> dict[str, Any]:
     times: dict[int, list[float]] = {0: [], 99: []}
     outputs = {}
     for most_features in [0, 99] * REPEATS:
-        with mock.patch.object(compact_support, "MAX_FEATURES", most_features):
+        with mock.patch.object(compact_support, "TREE_FEATURES", most_features):
             started = process_time()
             outputs[most_features] = model.predict(X_test) if regression else model.decision_function(X_test)
             times[most_features].append(process_time() - started)

@@ -1,4 +1,4 @@
-"""Kernel functions, computed block by block with one matrix product each."""
+"""Kernels k(x, c): the functions themselves, their parameters, and sums that skip centres where a kernel is zero."""
 
 from .base import Kernel
 from .radial import Laplacian, Matern, Wendland

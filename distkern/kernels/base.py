@@ -1,6 +1,7 @@
-"""What every kernel is, and the arithmetic that several share.
+"""The base class of all kernels, and the arithmetic that several kernels share.
 
-Rows and centres arrive with one dtype, float32 or float64; the result keeps it.
+Rows and centres have one dtype, float32 or float64; the result keeps it. The kernels themselves are in `standard` and
+`radial`.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from ..errors import JobError
 
 FloatArray = npt.NDArray[np.floating[Any]]
 
-SLAB = 32768
-"""Elements of a block worked on at a time where a scratch copy is needed."""
+PART_SIZE = 32768
+"""Elements of a block that are computed at a time where a scratch copy is needed."""
 
 
 class Kernel(ABC):
-    """Base of all kernels; subclass it (as a frozen dataclass) to bring your own.
+    """Base of all kernels; a subclass (a frozen dataclass) is a kernel of your own.
 
-    A subclass defines `name`, `block` and `diagonal`. A kernel is symmetric: value (i, j) of a block depends on row i
-    and centre j only, and not on which is which. `block` must be deterministic.
+    A subclass defines `name`, `block` and `diagonal`. Value (i, j) of a block depends on row i and centre j only, and
+    k(x, c) = k(c, x). `block` must be deterministic.
     """
 
     name: ClassVar[str]
@@ -46,7 +47,7 @@ class Kernel(ABC):
         C : array, shape (n_centers, n_features)
             Centres, of the same dtype as `X`.
         out : array, shape (n_rows, n_centers), optional
-            Where to put the result, of the same dtype; allocated by default.
+            Array for the result, of the same dtype; a new array by default.
 
         Returns
         -------
@@ -55,7 +56,7 @@ class Kernel(ABC):
         """
 
     def columns(self, C: FloatArray, X: FloatArray, out: FloatArray | None = None) -> FloatArray:
-        """Compute the kernel between centres and rows, the transpose of what `block` does, in the same way.
+        """Compute the kernel between centres and rows, the transpose of `block`, in the same way.
 
         Parameters
         ----------
@@ -64,7 +65,7 @@ class Kernel(ABC):
         X : array, shape (n_rows, n_features)
             Rows.
         out : array, shape (n_centers, n_rows), optional
-            Where to put the result; allocated by default.
+            Array for the result; a new array by default.
 
         Returns
         -------
@@ -78,7 +79,7 @@ class Kernel(ABC):
         """Compute k(x, x) for every row of `X`, shape (n_rows, n_features); the result is (n_rows,)."""
 
     def parameters(self) -> dict[str, float | int]:
-        """Return what `kernel_from_parameters` needs beside the name: the dataclass fields."""
+        """Return the parameters by name, for `kernel_from_parameters`: the dataclass fields."""
         kernel: Any = self
         if not dataclasses.is_dataclass(kernel):
             return {}
@@ -88,8 +89,8 @@ class Kernel(ABC):
 def inner_products(X: FloatArray, C: FloatArray, out: FloatArray | None) -> FloatArray:
     """Compute x.c for every row of `X` and of `C`, shape (n_rows, n_centers), into `out` if it is given."""
     assert X.dtype == C.dtype, f"X is {X.dtype} and C is {C.dtype}"
-    # On a matrix and its own transpose numpy calls a symmetric product, with other bits than the general
-    # one; the result must not depend on who owns the memory.
+    # For a matrix and its own transpose numpy calls a symmetric product, whose last bits differ from the general
+    # product's. A copy makes the result independent of whether X and C share memory.
     if np.may_share_memory(X, C):
         C = C.copy()
     return np.asarray(np.matmul(X, C.T, out=out))
@@ -102,7 +103,7 @@ def squared_norms(X: FloatArray) -> FloatArray:
 
 def raise_to_power(values: FloatArray, degree: int) -> None:
     """Raise `values` to a whole power of at least 1, in place."""
-    # Multiplications instead of np.power, which is many times slower and rounds differently by machine.
+    # Repeated squaring instead of np.power, which is many times slower and rounds differently on other machines.
     if degree == 1:
         return
     base = values.copy()
@@ -113,12 +114,21 @@ def raise_to_power(values: FloatArray, degree: int) -> None:
 
 
 def set_float(kernel: Kernel, field: str, *, above_zero: bool = False) -> None:
-    """Make a field of a frozen kernel a plain float.
+    """Check a field of a frozen kernel and convert it to a plain float.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Kernel to change.
+    field : str
+        Name of the field.
+    above_zero : bool, default False
+        Whether the number must be above 0.
 
     Raises
     ------
     JobError
-        It is not a finite number (above 0).
+        The field is not a finite number (above 0).
     """
     value: Any = getattr(kernel, field)
     number = math.nan
@@ -131,7 +141,7 @@ def set_float(kernel: Kernel, field: str, *, above_zero: bool = False) -> None:
 
 
 def invalid(kernel: str, field: str, value: object, limit: str) -> JobError:
-    """Return the error for a parameter that is not what it must be."""
+    """Return the error for a parameter that is outside its limit."""
     return JobError(
         f"{field} of the {kernel} kernel is {value!r}, but must be {limit}: set {field}",
         kind="invalid-parameter",

@@ -1,8 +1,8 @@
-"""Sums over the centres that are near enough, for kernels that are zero beyond a radius.
+"""Sums over the centres within the radius of a row, for kernels that are zero beyond a radius.
 
-Where few pairs of a row and a centre are within the radius, finding them with a tree and adding up a sparse block is
-faster than computing all values. The result equals the dense one to rounding; a row's sum is taken in the order of the
-centres.
+Where few pairs of a row and a centre are within the radius, a tree finds them, and a product with a sparse block is
+faster than computing all values. The result equals the dense one up to rounding; the terms of a row are added in the
+order of the centres. Used for predictions only; training computes whole kernel columns.
 """
 
 from __future__ import annotations
@@ -20,26 +20,27 @@ from .radial import Wendland
 
 Array = NDArray[np.float64]
 
-MAX_FEATURES = 8
-"""Features up to which the tree was faster; with more of them it visits nearly every pair."""
+TREE_FEATURES = 8
+"""Largest number of features with which the tree was faster; with more features it visits nearly every pair."""
 
 MAX_DENSITY = 0.05
-"""Share of pairs within the radius up to which a sparse block was faster, with 2 to 8 features."""
+"""Largest share of pairs within the radius at which a sparse block was faster, with 2 to 8 features."""
 
 MIN_CENTERS = 64
-"""With fewer centres there is nothing to gain."""
+"""Smallest number of centres for which a tree is built; fewer give no gain."""
 
 MIN_ROWS = 32
-"""With fewer rows the estimate of the density costs as much as the block."""
+"""Smallest number of rows for which the tree is used; with fewer, estimating the density costs as much as the block."""
 
 SAMPLE_STEP = 32
-"""One row of this many is looked at to estimate the density."""
+"""The density is estimated from one row of this many."""
 
 SAMPLED_CENTERS = 32
-"""Centres whose neighbours among the centres are counted, once a model."""
+"""Centres whose neighbours among the centres are counted, once for each model."""
 
 CENTER_DENSITY = 4 * MAX_DENSITY
-"""Share of them up to which rows are looked at; centres lie closer together than rows where classes meet."""
+"""Largest share of neighbours among the centres at which the rows' density is estimated. Centres lie closer together
+than rows where classes meet."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,13 +52,13 @@ class NearSums:
     kernel : Wendland
         The kernel.
     centers : array, shape (m, d)
-        In kernel space.
+        Centres in kernel space.
     coef : array, shape (m, T)
         Weights, float64.
     tree : cKDTree
-        Of the centres.
+        Tree of the centres.
     low, high : array, shape (d,)
-        Corners of the box outside which no row has a centre within the radius.
+        Corners of a box; a row outside has no centre within the radius.
     """
 
     kernel: Wendland
@@ -69,19 +70,19 @@ class NearSums:
 
     @classmethod
     def of(cls, kernel: Kernel, centers: NDArray[Any], coef: NDArray[Any]) -> Self | None:
-        """Return the sums of a model, or None where they would not pay whatever the rows are.
+        """Return the sums of a model, or None where the dense block is faster for any rows.
 
         Parameters
         ----------
         kernel : Kernel
             Any kernel.
         centers : array, shape (m, d)
-            In kernel space.
+            Centres in kernel space.
         coef : array, shape (m, T)
             Weights.
         """
         m, d = centers.shape
-        if not isinstance(kernel, Wendland) or m < MIN_CENTERS or d > MAX_FEATURES or not np.isfinite(centers).all():
+        if not isinstance(kernel, Wendland) or m < MIN_CENTERS or d > TREE_FEATURES or not np.isfinite(centers).all():
             return None
         if _density(kernel, centers[:: max(1, m // SAMPLED_CENTERS)], centers) > CENTER_DENSITY:
             return None
@@ -95,17 +96,17 @@ class NearSums:
         Parameters
         ----------
         rows : array, shape (n, d)
-            In kernel space, in the dtype of the centres.
+            Rows in kernel space, in the dtype of the centres.
 
         Returns
         -------
         array, shape (n, T), or None
-            None if too many pairs of a sample of the rows are within the radius, so that the dense block is faster.
+            None if the dense block is faster: too many pairs of a sample of the rows are within the radius.
         """
         if len(rows) < MIN_ROWS or _density(self.kernel, rows[::SAMPLE_STEP], self.centers) > MAX_DENSITY:
             return None
         sums = np.zeros((len(rows), self.coef.shape[1]))
-        # Rows outside need no tree, and it takes no infinite ones.
+        # A row outside the box has the sum 0, and the tree accepts no infinite row.
         near = np.flatnonzero(((rows >= self.low) & (rows <= self.high)).all(axis=1))
         if len(near):
             sums[near] = self._block(rows[near].astype(np.float64)) @ self.coef
@@ -116,7 +117,7 @@ class NearSums:
         values = pairs["v"] / self.kernel.radius
         self.kernel.profile(values, rows.shape[1])
         block = csr_array((values, (pairs["i"], pairs["j"])), shape=(len(rows), len(self.coef)))
-        # The order in which the tree found them depends on the other rows.
+        # The tree returns the pairs in an order that depends on the other rows; sorting makes the sums independent.
         block.sort_indices()
         return block
 

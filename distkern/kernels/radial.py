@@ -1,8 +1,8 @@
-"""Kernels of the distance: exponential, Matern, and Wendland's, which are zero beyond a radius.
+"""Kernels that are functions of the distance: Laplacian, Matern, and Wendland's, which are zero beyond a radius.
 
-``|x|^2 + |c|^2 - 2 x.c`` costs one matrix product, but a distance taken from it is wrong by the root of the rounding
-where two points are close; these pairs, few of them, are computed again from differences. Equal rows therefore have a
-distance of exactly zero.
+``|x|^2 + |c|^2 - 2 x.c`` costs one matrix product, but where two points are close its root has an error of the root of
+the rounding. The few pairs of close points are computed again from differences, so equal rows have a distance of
+exactly zero. The Gaussian, a function of the squared distance, is in `standard`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import SLAB, FloatArray, Kernel, inner_products, invalid, raise_to_power, set_float, squared_norms
+from .base import PART_SIZE, FloatArray, Kernel, inner_products, invalid, raise_to_power, set_float, squared_norms
 
 CLOSE = 2.0**-10
-"""Pairs with |x - c|^2 below this times |x|^2 + |c|^2 are computed from differences. The others have a distance with an
-error of at most about 16 roundings of |x|."""
+"""Pairs with |x - c|^2 below this times |x|^2 + |c|^2 are computed from differences. The distance of any other pair has
+an error of at most about 16 roundings of |x|."""
 
 
 class Radial(Kernel):
@@ -29,21 +29,21 @@ class Radial(Kernel):
     @property
     @abstractmethod
     def width(self) -> float:
-        """Length that distances are divided by."""
+        """The length by which distances are divided."""
 
     @abstractmethod
     def profile(self, ratios: FloatArray, n_features: int) -> None:
-        """Turn distances over the width, of any shape, into kernel values, in place; infinite ones into 0."""
+        """Replace distances over the width, of any shape, by kernel values; an infinite distance gives 0."""
 
     def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Compute the kernel between rows and centres; see `Kernel.block`."""
         limits = np.finfo(X.dtype)
         with np.errstate(over="ignore", invalid="ignore"):
-            # Times 1 / width twice: the square of a width may be no number.
+            # Distances, not their squares, are scaled: the square of a width may overflow or underflow.
             scale = X.dtype.type(min(max(float(np.float64(1.0) / self.width), float(limits.tiny)), float(limits.max)))
             K = inner_products(X, C, out)
             row_norms, center_norms = squared_norms(X), squared_norms(C)
-            step = max(1, SLAB // max(1, K.shape[1]))
+            step = max(1, PART_SIZE // max(1, K.shape[1]))
             for start in range(0, len(K), step):
                 part = slice(start, start + step)
                 distances = K[part]
@@ -51,11 +51,11 @@ class Radial(Kernel):
                 distances *= scale
                 self.profile(distances, X.shape[1])
                 np.minimum(distances, 1.0, out=distances)
-        # What is too far out for a square is far from everything else.
+        # A point whose squared norm overflows is far from all other points: its kernel values are 0.
         for norms, side in ((row_norms, K), (center_norms, K.T)):
-            far = norms > limits.max / 2
-            if far.any():
-                side[far] = 0.0
+            overflowed = norms > limits.max / 2
+            if overflowed.any():
+                side[overflowed] = 0.0
         return K
 
     def diagonal(self, X: FloatArray) -> FloatArray:
@@ -94,7 +94,7 @@ class Laplacian(Radial):
 
 @dataclass(frozen=True)
 class Matern(Radial):
-    """Matern's kernel of smoothness 3/2 or 5/2: functions that can be differentiated once or twice.
+    """Matern's kernel of smoothness 3/2 or 5/2; its functions have one or two derivatives.
 
     (1 + a) exp(-a) with a = sqrt(3) |x - c| / sigma, or (1 + a + a^2 / 3) exp(-a) with a = sqrt(5) |x - c| / sigma.
 
@@ -110,13 +110,13 @@ class Matern(Radial):
     """Width, in units of the features."""
 
     smoothness: float = 1.5
-    """1.5 or 2.5; 0.5 is the Laplacian kernel, and the limit of many is the Gaussian."""
+    """1.5 (default) or 2.5. Smoothness 0.5 is the Laplacian kernel, and the limit for infinity is the Gaussian."""
 
     def __post_init__(self) -> None:
         set_float(self, "sigma", above_zero=True)
         set_float(self, "smoothness")
         if self.smoothness not in (1.5, 2.5):
-            raise invalid(self.name, "smoothness", self.smoothness, "1.5 or 2.5 (the Laplacian kernel is that of 0.5)")
+            raise invalid(self.name, "smoothness", self.smoothness, "1.5 or 2.5 (0.5 is the Laplacian kernel)")
 
     @property
     def width(self) -> float:
@@ -127,7 +127,7 @@ class Matern(Radial):
         """Compute the polynomial times exp(-a); see `Radial.profile`."""
         kind = ratios.dtype.type
         ratios *= kind(np.sqrt(2.0 * self.smoothness))
-        # The exponential is zero from there on, and the polynomial still a number.
+        # Beyond this ratio the exponential is zero; the limit keeps the polynomial finite.
         np.minimum(ratios, kind(1000.0), out=ratios)
         decay = np.exp(-ratios)
         if self.smoothness == 2.5:
@@ -140,11 +140,11 @@ class Matern(Radial):
 
 @dataclass(frozen=True)
 class Wendland(Radial):
-    """Wendland's kernel: a polynomial of the distance up to the radius, and exactly zero beyond.
+    """Wendland's kernel: a polynomial of the distance up to the radius, and exactly zero beyond it.
 
-    Of all such polynomials that are positive definite on R^d and have 2 `smoothness` derivatives, the one of the lowest
-    degree, floor(d / 2) + 3 smoothness + 1, where d is the number of features: the more of them, the faster it falls.
-    Predictions skip the centres that are too far away where these are most of them.
+    Of all such polynomials that are positive definite on R^d and have 2 `smoothness` derivatives, it is the one of the
+    lowest degree, floor(d / 2) + 3 smoothness + 1, where d is the number of features. It falls faster with more
+    features. Predictions skip the centres beyond the radius where most centres are.
 
     Raises
     ------
@@ -161,10 +161,10 @@ class Wendland(Radial):
     name: ClassVar[str] = "wendland"
 
     radius: float
-    """Distance from which on the kernel is zero, in units of the features."""
+    """Distance beyond which the kernel is zero, in units of the features."""
 
     smoothness: int = 1
-    """0 to 3: the kernel has twice as many continuous derivatives."""
+    """0 to 3, default 1: the kernel has twice as many continuous derivatives."""
 
     def __post_init__(self) -> None:
         set_float(self, "radius", above_zero=True)
@@ -193,7 +193,7 @@ class Wendland(Radial):
 
 
 def wendland_factor(n_features: int, smoothness: int) -> tuple[float, ...]:
-    """Coefficients, from the highest power of r, of what multiplies (1 - r)^(l + smoothness), one at r = 0."""
+    """Return the coefficients, highest power first, of the factor of (1 - r)^(l + smoothness) that is 1 at r = 0."""
     l = n_features // 2 + smoothness + 1  # noqa: E741
     if smoothness == 0:
         return (1.0,)
@@ -223,7 +223,7 @@ def _to_distances(
 
 def _squared_differences(X: FloatArray, C: FloatArray, rows: NDArray[np.intp], centers: NDArray[np.intp]) -> FloatArray:
     found = np.empty(len(rows), dtype=X.dtype)
-    step = max(1, SLAB // (2 * X.shape[1]))
+    step = max(1, PART_SIZE // (2 * X.shape[1]))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
         differences = X[rows[part]]

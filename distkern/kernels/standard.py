@@ -1,8 +1,8 @@
-"""Kernel functions, computed block by block with one matrix product each.
+"""The Gaussian and the kernels of the inner product, and kernels by their names.
 
-A kernel is a frozen value. Rows and centres arrive with one dtype, float32 or float64; the result keeps it.
-Neither scaling nor centring happens here; a stationary kernel depends on differences only, so its caller
-can subtract the mean of X from both, and should: ``|x|^2 - 2 x.c + |c|^2`` cancels far from the origin.
+A kernel is a frozen value. Each block of values costs one matrix product. These functions neither scale nor centre the
+rows. The caller should subtract the mean of X from rows and centres of a stationary kernel, which depends on
+differences only: ``|x|^2 - 2 x.c + |c|^2`` cancels far from the origin.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import numpy.typing as npt
 
 from ..errors import JobError
 from ..text import did_you_mean
-from .base import SLAB, FloatArray, Kernel, inner_products, invalid, raise_to_power, set_float, squared_norms
+from .base import PART_SIZE, FloatArray, Kernel, inner_products, invalid, raise_to_power, set_float, squared_norms
 from .radial import Laplacian, Matern, Wendland
 
 WITH_SIGMA = ("gaussian", "laplacian", "matern")
-"""Names of kernels whose width an estimator's `sigma` gives, as a number or by a rule."""
+"""Names of the kernels whose width is an estimator's `sigma`, a number or a rule."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ class Gaussian(Kernel):
 
 @dataclass(frozen=True, eq=False)
 class Gaussians(Kernel):
-    """Gaussian kernels with a width a centre: exp(-|x - c_j|^2 / (2 sigma_j^2)).
+    """Gaussian kernels with one width for each centre: exp(-|x - c_j|^2 / (2 sigma_j^2)).
 
-    Which of the two arguments is the centre matters here: `block` and `columns` take as many centres as there are
-    widths. A training keeps the widths it may choose from in one of these, and `of` makes that of chosen centres.
+    Rows and centres cannot be exchanged here: `block` and `columns` take one centre for each width. A training holds
+    the widths it may choose from in one such kernel, and `of` returns the kernel of the chosen centres.
 
     Raises
     ------
@@ -103,7 +103,7 @@ class Gaussians(Kernel):
         return np.ones(len(X), dtype=X.dtype)
 
     def parameters(self) -> dict[str, Any]:
-        """Return what `kernel_from_parameters` needs beside the name: the widths as a list."""
+        """Return the parameters by name, for `kernel_from_parameters`: the widths as a list."""
         return {"sigma": self.sigma.tolist()}
 
     def of(self, chosen: npt.NDArray[np.integer[Any]]) -> Gaussians:
@@ -124,10 +124,10 @@ class Polynomial(Kernel):
     name: ClassVar[str] = "polynomial"
 
     degree: int = 3
-    """Power, at least 1."""
+    """Power, at least 1, default 3."""
 
     offset: float = 1.0
-    """Constant added to the inner product."""
+    """Constant added to the inner product, default 1.0."""
 
     def __post_init__(self) -> None:
         degree: Any = self.degree
@@ -140,7 +140,7 @@ class Polynomial(Kernel):
         """Compute the kernel between rows and centres; see `Kernel.block`."""
         K = inner_products(X, C, out)
         K += K.dtype.type(self.offset)
-        step = max(1, SLAB // max(1, K.shape[1]))
+        step = max(1, PART_SIZE // max(1, K.shape[1]))
         for start in range(0, len(K), step):
             raise_to_power(K[start : start + step], self.degree)
         return K
@@ -165,10 +165,10 @@ class Sigmoid(Kernel):
     name: ClassVar[str] = "sigmoid"
 
     kappa: float = 1.0
-    """Factor of the inner product, not 0."""
+    """Factor of the inner product, not 0, default 1.0."""
 
     theta: float = 0.0
-    """Constant added to the scaled inner product."""
+    """Constant added to the scaled inner product, default 0.0."""
 
     def __post_init__(self) -> None:
         set_float(self, "kappa")
@@ -208,11 +208,11 @@ class Linear(Kernel):
 _KINDS = (Gaussian, Laplacian, Matern, Wendland, Polynomial, Sigmoid, Linear)
 _KERNELS: dict[str, Any] = {kind.name: kind for kind in _KINDS}
 _OF_CENTERS: dict[str, Any] = {Gaussians.name: Gaussians}
-"""Kernels of trained models that are no setting of a training."""
+"""Kernels that only trained models have; a training does not accept them as a setting."""
 
 
 def width_count(kernel: Kernel) -> int:
-    """Return how many widths a training with `kernel` may choose from: 1 unless it has several."""
+    """Return the number of widths that a training with `kernel` may choose from."""
     return len(kernel.sigma) if isinstance(kernel, Gaussians) else 1
 
 
@@ -222,9 +222,9 @@ def kernel_of_centers(kernel: Kernel, widths: npt.NDArray[np.integer[Any]]) -> K
     Parameters
     ----------
     kernel : Kernel
-        Of the training.
+        Kernel of the training.
     widths : array, shape (m,)
-        Number of the width of each centre, among those the training chooses from.
+        Index of the width of each centre, among those that the training chooses from.
 
     Returns
     -------
@@ -240,15 +240,15 @@ def kernel_from_parameters(name: str, params: Mapping[str, Any]) -> Kernel:
     Parameters
     ----------
     name : str
-        "gaussian", "laplacian", "matern", "wendland", "polynomial", "sigmoid", "linear", or "gaussians", which has a
-        width a centre.
+        "gaussian", "laplacian", "matern", "wendland", "polynomial", "sigmoid", "linear", or "gaussians", which has one
+        width for each centre.
     params : mapping
         Parameters by name; those with a default may be left out.
 
     Returns
     -------
     Kernel
-        A new kernel, equal to the one the parameters were taken from.
+        A new kernel, equal to the kernel that the parameters were taken from.
 
     Raises
     ------
@@ -260,7 +260,7 @@ def kernel_from_parameters(name: str, params: Mapping[str, Any]) -> Kernel:
         known = ", ".join(f'"{key}"' for key in _KERNELS)
         raise JobError(
             f"kernel {name!r} is unknown{did_you_mean(name, _KERNELS)}: the kernels are {known}; "
-            "any other is given as a Kernel object",
+            "give any other as a Kernel object",
             kind="invalid-parameter",
         )
     fields = {field.name: field for field in dataclasses.fields(kind)}
@@ -290,8 +290,8 @@ def make_kernel(kernel: str | Kernel, sigma: float | Sequence[float] | None) -> 
         A name, "gaussian", "laplacian", "matern", "polynomial", "sigmoid" or "linear", or a kernel, which is returned
         as it is.
     sigma : float, sequence of float, or None
-        Width for "gaussian", "laplacian" and "matern", or for "gaussian" widths to choose from; the others do not use
-        it.
+        Width of "gaussian", "laplacian" and "matern", or for "gaussian" the widths to choose from. The other kernels
+        do not use it.
 
     Returns
     -------
@@ -302,12 +302,13 @@ def make_kernel(kernel: str | Kernel, sigma: float | Sequence[float] | None) -> 
     ------
     JobError
         The name is unknown; `sigma` is missing, or not a finite number above 0, for a kernel that has it; the kernel
-        has another parameter without a default, as the radius of "wendland" is; or `kernel` is that of given centres.
+        has another parameter without a default, such as the radius of "wendland"; or `kernel` has one width for each
+        centre.
     """
     if isinstance(kernel, Gaussians) or kernel == Gaussians.name:
         raise JobError(
             "kernel 'gaussians' belongs to the centres of a trained model: for a training that chooses among widths, "
-            "set kernel='gaussian' and sigma to a list of them",
+            "set kernel='gaussian' and sigma to a list of widths",
             kind="invalid-parameter",
         )
     if isinstance(kernel, Kernel):
@@ -323,14 +324,14 @@ def make_kernel(kernel: str | Kernel, sigma: float | Sequence[float] | None) -> 
 
 
 def _precisions(sigma: Any, dtype: np.dtype[Any]) -> Any:
-    """1 / sigma^2 within the range of a dtype, a number or an array."""
+    """Return 1 / sigma^2 within the range of a dtype, a number or an array."""
     limits = np.finfo(dtype)
     with np.errstate(over="ignore"):
         return np.clip(np.float64(1.0) / sigma / sigma, float(limits.tiny), float(limits.max)).astype(dtype)
 
 
 def _gaussian(X: FloatArray, C: FloatArray, precisions: Any, out: FloatArray | None) -> FloatArray:
-    """exp(-|x - c|^2 / 2 * precisions), where `precisions` is broadcast over rows and centres."""
+    """Return exp(-|x - c|^2 / 2 * precisions), where `precisions` is broadcast over rows and centres."""
     with np.errstate(over="ignore", invalid="ignore"):
         K = inner_products(X, C, out)
         # -|x - c|^2 / 2 = x.c - |x|^2 / 2 - |c|^2 / 2, which rounding can leave slightly above 0.
@@ -340,7 +341,7 @@ def _gaussian(X: FloatArray, C: FloatArray, precisions: Any, out: FloatArray | N
         np.minimum(K, 0.0, out=K)
         K *= precisions
         np.exp(K, out=K)
-    # What is too far out for a square is far from everything else.
+    # A point whose squared norm overflows is far from all other points: its kernel values are 0.
     for norms, part in ((row_norms, K), (center_norms, K.T)):
         if not np.isfinite(norms).all():
             part[~np.isfinite(norms)] = 0.0

@@ -1,1 +1,1 @@
-"""Numerical building blocks that know nothing of kernels or models."""
+"""Numerical building blocks: moments, scaling, row draws, linear systems. None of them uses a kernel or a model."""

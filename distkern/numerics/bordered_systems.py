@@ -1,8 +1,8 @@
 """Bordered symmetric systems [0 1'; 1 H][b; A] = [0; Y], the optimality conditions of least-squares SVMs.
 
 With H eta = 1 and H N = Y (Suykens et al., Least Squares Support Vector Machines, 2002, chapter 3) the border is
-eliminated: b = 1'N / 1'eta and A = N - eta b'. H is K + D, positive definite for a Mercer kernel, so that both systems
-may be solved by Cholesky or by conjugate gradients.
+eliminated: b = 1'N / 1'eta and A = N - eta b'. H is K + D, positive definite for a Mercer kernel. Both systems may
+then be solved by Cholesky, as here, or by conjugate gradients, as in `conjugate_gradients`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def eliminate_border(eta: Array, nu: Array) -> tuple[Array, Array]:
     eta : array, shape (n,)
         H^-1 1.
     nu : array, shape (n, T)
-        H^-1 Y.
+        N = H^-1 Y.
 
     Returns
     -------
@@ -88,11 +88,11 @@ def solve_symmetric(H: Array, B: Array) -> Array:
     """
     diagonal = H.diagonal().copy()
     try:
-        # LAPACK works in place on columns; H is symmetric, so its transpose will do.
+        # LAPACK works in place on column-major arrays; H is symmetric, so its transpose is passed.
         factor = cho_factor(H.T, lower=True, overwrite_a=True, check_finite=False)
         solution = np.asarray(cho_solve(factor, B, check_finite=False))
     except LinAlgError:
-        # The factorisation spoiled one triangle and the diagonal; the other triangle still is that of H.
+        # The factorisation overwrote one triangle and the diagonal; the other triangle still is that of H.
         n = len(H)
         for i in range(n):
             H[:i, i] = H[i, :i]

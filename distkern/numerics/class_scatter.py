@@ -1,11 +1,11 @@
-"""Means of classes and the scatter within them, as a triangular factor that merges.
+"""Means of classes and the scatter within them, as a triangular factor that can be merged.
 
 The within-class scatter S_W (thesis 3.7) is kept as R with S_W = R'R. Rows of a piece are centred on the means of
-their classes within the piece, and the factor of two pieces is the factor of both factors and, for each class that
-both have, one row more: sqrt(n_1 n_2 / (n_1 + n_2)) times the difference of the class means (Chan, Golub and LeVeque,
+their classes within the piece. The factor of two pieces is the factor of both factors and, for each class in both
+pieces, one more row: sqrt(n_1 n_2 / (n_1 + n_2)) times the difference of the class means (Chan, Golub and LeVeque,
 1983, in factored form). A tree of such factors over blocks is as accurate as one QR decomposition of all centred
-rows: nothing is squared, so that a condition number is not squared either, and a large common offset of
-the features is gone before anything is summed.
+rows: S_W itself would square the condition number, and centring removes a large common offset of the features before
+any sum.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 
 
 def triangle(rows: Array) -> Array:
-    """Return R of the QR decomposition, shape (d, d), of rows of shape (n, d); zeros below where n < d."""
+    """Return R of the QR decomposition, shape (d, d), of rows of shape (n, d); its last rows are zero where n < d."""
     n, d = rows.shape
     if n < d:
         rows = np.concatenate([rows, np.zeros((d - n, d))])
@@ -46,7 +46,7 @@ class ClassScatter:
     means: Array
     """(K, d): weighted means (3.1)."""
     tails: Array
-    """(K, d): what `means` lost to rounding: means + tails has twice the digits."""
+    """(K, d): rounding errors of `means`: means + tails has twice the digits."""
     factor: Array
     """(d, d): upper triangular R with R'R = S_W (3.7)."""
 
@@ -77,13 +77,13 @@ class ClassScatter:
         starts = np.searchsorted(sorted_inverse, np.arange(len(values)))
         mass = np.ones(len(X)) if weights is None else weights[order].astype(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
-            # Deviations from one row of the class: what is constant within it is exactly zero from here on.
+            # Deviations from one row of the class: a feature that is constant within the class becomes exactly zero.
             origins = X[first].astype(np.float64)
             deviations = X[order].astype(np.float64)
             deviations -= origins[sorted_inverse]
             totals = np.add.reduceat(mass, starts)
             shifts = np.zeros_like(origins)
-            # Twice, because what the first sum lost to rounding would stay in the scatter's place.
+            # Centred twice: the rounding error of the first mean would add to the scatter (thesis 3.7 centres once).
             for _ in range(2):
                 shift = np.add.reduceat(mass[:, None] * deviations, starts, axis=0) / totals[:, None]
                 deviations -= shift[sorted_inverse]
@@ -97,12 +97,12 @@ class ClassScatter:
         Parameters
         ----------
         other : ClassScatter
-            Of other rows with the same features.
+            Scatter of other rows with the same features.
 
         Returns
         -------
         ClassScatter
-            Equal to that of all rows up to rounding; merge in a fixed order for fixed bits.
+            Equal to the scatter of all rows up to rounding; the bits are fixed if the order of merging is fixed.
         """
         if not len(other.labels):
             return self
@@ -132,7 +132,7 @@ class ClassScatter:
 
     @property
     def mean(self) -> Array:
-        """Mean of all rows, shape (d,); exactly the value of a feature that is the same in all of them."""
+        """Mean of all rows, shape (d,); for a constant feature exactly its value."""
         return np.asarray(self.means[0] + self._from_first().mean)
 
     def between(self) -> Array:
@@ -141,31 +141,32 @@ class ClassScatter:
         return np.asarray(np.sqrt(self.weights)[:, None] * (first.means - first.mean))
 
     def scaled(self, scaling: FeatureScaling) -> ClassScatter:
-        """Return the scatter of the rows as `scaling` maps them."""
+        """Return the scatter of the rows mapped by `scaling`."""
         means = scaling.apply(self.means, np.dtype(np.float64)) + self.tails / scaling.scale
         return ClassScatter(self.labels, self.weights, means, np.zeros_like(means), self.factor / scaling.scale)
 
     def _from_first(self) -> _Differences:
+        # Differences from the first class's mean stay exact for a common offset; the means themselves would cancel.
         means = (self.means - self.means[0]) + self.tails
         return _Differences(means, self.weights @ means / self.weight)
 
 
 class _Differences(NamedTuple):
-    """Means as seen from the first class's."""
+    """Class means and the mean of all rows, less the mean of the first class."""
 
     means: Array
     mean: Array
 
 
 def _exact_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """Return the rounded sum and what it lost (Knuth's two-sum)."""
+    """Return the rounded sum and its exact rounding error (two-sum; Knuth, The Art of Computer Programming, 4.2.2)."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
 def _finite_triangle(rows: Array) -> Array:
-    """Factor rows; where a square overflowed all is NaN, which those who look at the moments find."""
+    """Factor rows; all entries are NaN where a number overflowed, and the caller's check of the moments refuses it."""
     if not np.isfinite(rows).all():
         return np.full((rows.shape[1], rows.shape[1]), np.nan)
     return triangle(rows)

@@ -1,7 +1,7 @@
 """Conjugate gradients for several right-hand sides at once, and a low-rank preconditioner for kernel matrices.
 
-The matrix is known by its products only. All right-hand sides share each product, which is where the time goes when
-the matrix is a kernel matrix that is computed anew every time; otherwise each runs its own recurrence.
+Only products with the matrix are needed. All right-hand sides share each product: it takes most of the time where the
+kernel matrix is computed again for every product. Otherwise each right-hand side has its own recurrence.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ __all__ = ["LowRankPreconditioner", "Solved", "conjugate_gradients", "pivoted_ch
 Array = NDArray[np.float64]
 
 Product = Callable[[Array], Array]
-"""Takes P, shape (n, k), to the matrix times P."""
+"""Function of P, shape (n, k), that returns the matrix times P."""
 
 _REFRESH = 50
-"""Iterations after which the residual is computed anew: the recurrence drifts from it."""
+"""Iterations after which the residual is computed from the solution: rounding makes the recurrence drift from it."""
 
 
 @dataclass(frozen=True)
 class Solved:
-    """What conjugate gradients came to."""
+    """Result of conjugate gradients."""
 
     solution: Array
     """(n, k)."""
@@ -39,7 +39,7 @@ class Solved:
     residual: float
     """Largest |b - H x| / |b| of a right-hand side, computed from the solution."""
     converged: bool
-    """Whether that is at most the tolerance."""
+    """Whether the residual is at most the tolerance."""
 
 
 def conjugate_gradients(product: Product, B: Array, precondition: Product, tol: float, max_iter: int) -> Solved:
@@ -54,7 +54,7 @@ def conjugate_gradients(product: Product, B: Array, precondition: Product, tol: 
     precondition : callable
         An approximation of H^-1, symmetric and positive definite, times a matrix of shape (n, k).
     tol : float
-        A right-hand side is done when |b - H x| <= tol |b|.
+        A right-hand side has converged when |b - H x| <= tol |b|.
     max_iter : int
         Most iterations.
 
@@ -81,7 +81,7 @@ def conjugate_gradients(product: Product, B: Array, precondition: Product, tol: 
         if not active.any() or iterations >= max_iter:
             if true_residual:
                 break
-            # The recurrence says that all are done; only the residual itself can.
+            # The recurrence has converged; the residual itself decides, since the two differ by rounding.
             R = B - product(X)
             products += 1
             true_residual = True
@@ -130,15 +130,15 @@ def pivoted_cholesky(
     Parameters
     ----------
     column : callable
-        Column j of K, shape (n,).
+        Returns column j of K, shape (n,).
     diagonal : array, shape (n,)
-        Of K.
+        Diagonal of K.
     scale : array, shape (n,)
         The next pivot is the row with the largest remaining diagonal divided by this: D of K + D.
     rank : int
-        Most columns of L.
-    tol : float
-        Stop when no remaining diagonal exceeds this part of the largest there was.
+        Largest number of columns of L.
+    tol : float, default 1e-12
+        Stop when no remaining diagonal exceeds this part of the largest diagonal of K.
 
     Returns
     -------
@@ -156,6 +156,7 @@ def pivoted_cholesky(
         row /= np.sqrt(rest[pivot])
         factor[k] = row
         rest -= row * row
+        # Rounding can leave a remaining diagonal below 0, which no exact step can.
         np.maximum(rest, 0.0, out=rest)
         rest[pivot] = 0.0
     return factor

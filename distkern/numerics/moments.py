@@ -1,4 +1,4 @@
-"""Weighted column moments that merge, and the median-distance rule for kernel widths."""
+"""Weighted means and variances of columns that can be merged, and the median-distance rule for kernel widths."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..errors import DataError
 
 __all__ = ["Moments", "weighted_median_distance"]
 
-FloatArray = npt.NDArray[np.float64]
+Array = npt.NDArray[np.float64]
 
 _SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
 
@@ -23,18 +23,18 @@ class Moments:
     """Weight, mean and centred sum of squares of every column of a set of rows.
 
     A weight counts as that many repeated rows, a row of weight zero as absent. A column that is constant
-    over the rows has exactly that value as mean and exactly 0 as `m2`, and keeps both through `merge`; one that
-    varies has an `m2` above 0, the smallest number there is if the squares of its deviations underflow. Where they
-    overflow `m2` is not finite.
+    over the rows has exactly that value as mean and exactly 0 as `m2`, and keeps both through `merge`. A column that
+    varies has an `m2` above 0: the smallest float64 above 0 if the squares of its deviations underflow. Where they
+    overflow, `m2` is not finite.
     """
 
     count: float
     """Sum of the row weights."""
 
-    mean: FloatArray
+    mean: Array
     """Weighted mean of each column, shape (n_features,); zeros when there are no rows."""
 
-    m2: FloatArray
+    m2: Array
     """Weighted sum of squared deviations from the mean, shape (n_features,)."""
 
     @classmethod
@@ -67,14 +67,15 @@ class Moments:
         if len(X) == 0:
             return cls.empty(X.shape[1])
         count = float(len(X)) if w is None else float(w.sum())
-        # Deviations from one heavy row: a constant column is exactly zero from here on, and a large
-        # common offset is gone before anything is summed.
+        # Deviations from the row of largest weight: a constant column becomes exactly zero, and a large common offset
+        # is removed before any sum.
         origin = X[0 if w is None else np.argmax(w)].astype(np.float64)
         deviations = np.empty(X.shape)
         with np.errstate(over="ignore", invalid="ignore"):
             np.subtract(X, origin, out=deviations, dtype=np.float64)
             shift = _column_sums(deviations, w) / count
             deviations -= shift
+            # Second pass: the mean's rounding error is measured and taken from the sum of squares (Chan et al., 1983).
             remainder = _column_sums(deviations, w)
             np.square(deviations, out=deviations)
             squares = _column_sums(deviations, w)
@@ -95,7 +96,7 @@ class Moments:
         Returns
         -------
         Moments
-            Equal to the moments of all rows up to rounding; merge in a fixed order for fixed bits.
+            Equal to the moments of all rows up to rounding; the bits are fixed if the order of merging is fixed.
         """
         if other.count == 0.0:
             return self
@@ -109,13 +110,13 @@ class Moments:
             m2 = np.where((m2 == 0.0) & (delta != 0.0), _SMALLEST, m2)
             return Moments(count, self.mean + delta * share, m2)
 
-    def variance(self) -> FloatArray:
+    def variance(self) -> Array:
         """Return the population variance of each column, shape (n_features,); zeros without rows."""
         if self.count == 0.0:
             return np.zeros_like(self.m2)
         return self.m2 / self.count
 
-    def std(self) -> FloatArray:
+    def std(self) -> Array:
         """Return the population standard deviation of each column, shape (n_features,)."""
         return np.sqrt(self.variance())
 
@@ -123,13 +124,13 @@ class Moments:
 def weighted_median_distance(X: npt.NDArray[Any], weights: npt.NDArray[Any] | None = None) -> float:
     """Return the lower weighted median of the distances between distinct rows.
 
-    Pairs i < j at a Euclidean distance above 0 count with weight r_i r_j; the result is the smallest
+    Pairs i < j at a Euclidean distance above 0 have the weight r_i r_j; the result is the smallest
     distance at which the cumulated weight reaches half the total. A weight thus equals repeated rows.
 
     Parameters
     ----------
     X : array, shape (n_rows, n_features)
-        A sample of rows: all n_rows (n_rows - 1) / 2 distances are held, 8 bytes each (with weights 32).
+        A sample of rows: all n_rows (n_rows - 1) / 2 distances are stored, 8 bytes each (with weights 32).
     weights : array, shape (n_rows,), optional
         Row weights, not negative; ones by default.
 
@@ -165,7 +166,7 @@ def weighted_median_distance(X: npt.NDArray[Any], weights: npt.NDArray[Any] | No
     return float(distances[order[np.searchsorted(cumulated, 0.5 * cumulated[-1])]])
 
 
-def _present_rows(X: npt.NDArray[Any], weights: npt.NDArray[Any] | None) -> tuple[npt.NDArray[Any], FloatArray | None]:
+def _present_rows(X: npt.NDArray[Any], weights: npt.NDArray[Any] | None) -> tuple[npt.NDArray[Any], Array | None]:
     X = np.asarray(X)
     if weights is None:
         return X, None
@@ -186,7 +187,7 @@ def _present_rows(X: npt.NDArray[Any], weights: npt.NDArray[Any] | None) -> tupl
     return (X, w) if present.all() else (X[present], w[present])
 
 
-def _column_sums(values: FloatArray, weights: FloatArray | None) -> FloatArray:
+def _column_sums(values: Array, weights: Array | None) -> Array:
     if weights is None:
         return np.asarray(values.sum(axis=0))
     return np.asarray(np.einsum("i,ij->j", weights, values))

@@ -1,8 +1,8 @@
-"""Random draws and best-of lists that do not depend on how the rows are split.
+"""Random draws of rows, and lists of the best rows, that do not depend on how the rows are split into blocks.
 
-Every random number is a function of a seed, a round and a global row number. A draw without replacement is
-an exponential race: each row gets a key, and the rows with the smallest keys win. Each block keeps a short
-list of its best rows, and lists merge exactly, so that any tree of blocks ends with the same rows.
+Every random number is a function of a seed, a round and a global row number. For a draw without replacement each row
+gets a key, and the rows with the smallest keys are drawn (an exponential race). Each block keeps a short list of its
+best rows. Lists merge exactly, so any tree of blocks gives the same rows.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ import numpy.typing as npt
 
 from ..errors import DataError
 
-__all__ = ["Shortlist", "combine_draws", "race_keys", "residual_keys", "row_uniforms", "uniforms_for_rows"]
+__all__ = ["Shortlist", "combine_draws", "draw_keys", "residual_keys", "row_uniforms", "uniforms_for_rows"]
 
-FloatArray = npt.NDArray[np.float64]
+Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _WORD = 2**64 - 1
 
 _WINDOW = 65536
-"""Longest range of rows generated at once to pick scattered rows from."""
+"""Longest range of rows whose numbers are generated at once, to take the numbers of scattered rows from it."""
 
 
-def row_uniforms(seed: int, round_: int, start: int, count: int) -> FloatArray:
+def row_uniforms(seed: int, round_: int, start: int, count: int) -> Array:
     """Return one uniform number for each of `count` rows from row `start` on.
 
-    Row i takes word i of the Philox4x64-10 stream with key (seed, round): a function of these three alone.
+    Row i has word i of the Philox4x64-10 stream with key (seed, round). A counter-based generator (Salmon, Moraes, Dror
+    and Shaw, 2011) makes it a function of these three numbers: no state passes from block to block.
 
     Parameters
     ----------
@@ -45,20 +46,20 @@ def row_uniforms(seed: int, round_: int, start: int, count: int) -> FloatArray:
     array, shape (count,)
         Numbers strictly between 0 and 1, multiples of 2^-53.
     """
-    skipped = start % 4  # one count of Philox yields four words
+    skipped = start % 4  # one counter value of Philox gives four words
     generator = np.random.Philox(
         key=np.array([seed & _WORD, round_ & _WORD], dtype=np.uint64),
         counter=np.array([start // 4, 0, 0, 0], dtype=np.uint64),
     )
     words = generator.random_raw(skipped + count)[skipped:]
-    # 52 bits and a half: with 53 bits the largest number would round to 1.
+    # 52 bits and a half: with 53 bits the largest number would round to 1, and the logarithm of 0 is infinite.
     return np.asarray(((words >> np.uint64(12)) + 0.5) * 2.0**-52)
 
 
-def uniforms_for_rows(seed: int, round_: int, rows: IntArray) -> FloatArray:
+def uniforms_for_rows(seed: int, round_: int, rows: IntArray) -> Array:
     """Return the numbers of `row_uniforms` for given rows.
 
-    Fast for rows that lie close together; a row far from all others costs some ten microseconds.
+    Rows that lie close together cost least; a row far from all others costs about ten microseconds.
 
     Parameters
     ----------
@@ -85,18 +86,18 @@ def uniforms_for_rows(seed: int, round_: int, rows: IntArray) -> FloatArray:
     return uniforms
 
 
-def race_keys(uniforms: FloatArray, weights: npt.NDArray[Any]) -> FloatArray:
-    """Return the arrival times -log(u)/w of an exponential race.
+def draw_keys(uniforms: Array, weights: npt.NDArray[Any]) -> Array:
+    """Return the keys -log(u)/w of a weighted draw without replacement, the arrival times of an exponential race.
 
-    The rows with the n smallest keys are a draw of n rows without replacement, each next row with probability
-    proportional to its weight among those left (Efraimidis and Spirakis, 2006).
+    The rows with the n smallest keys are a draw of n rows without replacement. Each next row is drawn with a
+    probability proportional to its weight among the remaining rows (Efraimidis and Spirakis, 2006).
 
     Parameters
     ----------
     uniforms : array, shape (n_rows,)
         Numbers strictly between 0 and 1.
     weights : array, shape (n_rows,)
-        Not negative; only their ratios matter.
+        Not negative; the draw depends on their ratios only.
 
     Returns
     -------
@@ -118,27 +119,27 @@ def race_keys(uniforms: FloatArray, weights: npt.NDArray[Any]) -> FloatArray:
         )
     with np.errstate(divide="ignore", over="ignore"):
         keys = -np.log(uniforms) / w
-    # The key of a tiny weight can overflow, but the row is still in the race.
+    # The key of a tiny weight can overflow; a finite key keeps the row in the draw.
     return np.where(w > 0.0, np.minimum(keys, np.finfo(np.float64).max), np.inf)
 
 
-def residual_keys(residual_norm: npt.NDArray[Any]) -> FloatArray:
-    """Return -|e|: the smallest keys are the rows with the largest residuals, shape (n_rows,)."""
+def residual_keys(residual_norm: npt.NDArray[Any]) -> Array:
+    """Return -|e|, shape (n_rows,): the rows with the largest residuals have the smallest keys."""
     return -np.abs(np.asarray(residual_norm, dtype=np.float64))
 
 
 @dataclass(frozen=True, eq=False)
 class Shortlist:
-    """The best rows seen so far: smallest keys first, equal keys by ascending row."""
+    """The best rows of a set: smallest keys first, equal keys by ascending row."""
 
-    keys: FloatArray
+    keys: Array
     """Key of each row, shape (n,), ascending; finite or -inf."""
 
     rows: IntArray
     """Global row numbers, shape (n,)."""
 
-    residuals: FloatArray
-    """What travels with each row, shape (n,), such as the norm of its residual."""
+    residuals: Array
+    """A number that is kept with each row, shape (n,), such as the norm of its residual."""
 
     @classmethod
     def empty(cls) -> Shortlist:
@@ -162,9 +163,9 @@ class Shortlist:
         rows : array, shape (n_rows,)
             Distinct global row numbers, in any order.
         residuals : array, shape (n_rows,)
-            What travels with the rows.
+            A number that is kept with each row.
         n : int
-            Longest list to keep.
+            Largest number of rows in the list.
 
         Returns
         -------
@@ -177,11 +178,11 @@ class Shortlist:
         if 0 < n < len(chosen):
             present = keys[chosen]
             last = np.partition(present, n - 1)[n - 1]
-            sure, tied = chosen[present < last], chosen[present == last]
-            left = n - len(sure)
-            if left < len(tied):
-                tied = tied[np.argpartition(numbers[tied], left - 1)[:left]]
-            chosen = np.concatenate([sure, tied])
+            below, tied = chosen[present < last], chosen[present == last]
+            missing = n - len(below)
+            if missing < len(tied):
+                tied = tied[np.argpartition(numbers[tied], missing - 1)[:missing]]
+            chosen = np.concatenate([below, tied])
         chosen = chosen[np.lexsort((numbers[chosen], keys[chosen]))][: max(n, 0)]
         return cls(keys[chosen], numbers[chosen], np.asarray(residuals, dtype=np.float64)[chosen])
 
@@ -193,12 +194,12 @@ class Shortlist:
         other : Shortlist
             A list of other rows.
         n : int
-            Longest list to keep; the same at every merge of a tree, and at most what the lists were cut to.
+            Largest number of rows in the list; the same at every merge of a tree, and at most that of both lists.
 
         Returns
         -------
         Shortlist
-            The list `top` makes of all rows at once, whatever the order of merging.
+            Equal to `top` of all rows at once, for any order of merging.
         """
         return Shortlist.top(
             np.concatenate([self.keys, other.keys]),
@@ -209,21 +210,21 @@ class Shortlist:
 
 
 def combine_draws(top: Shortlist, weighted: Shortlist, n_top: int, n: int) -> IntArray:
-    """Return up to `n` distinct rows, the first of them from `top`, the others drawn.
+    """Return up to `n` distinct rows: first the best of `top`, then drawn rows.
 
     Parameters
     ----------
     top : Shortlist
         Rows by residual; the first `n_top` are taken.
     weighted : Shortlist
-        Rows by arrival in a race; they follow, without those already taken, until there are `n`.
+        Rows by `draw_keys`; they follow, without the rows already taken, until there are `n`.
     n_top, n : int
-        Rows to take from `top`, and in all. When `weighted` runs out, further rows of `top` follow.
+        Number of rows from `top`, and of all rows. When `weighted` has no more rows, further rows of `top` follow.
 
     Returns
     -------
     array of int64, shape (at most n,)
-        Rows in the order they were taken.
+        Rows in the order in which they were taken.
     """
     taken = top.rows[: max(min(n_top, n), 0)]
     for more in (weighted.rows, top.rows[len(taken) :]):

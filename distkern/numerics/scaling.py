@@ -1,4 +1,4 @@
-"""The map from the caller's feature space to the space the kernel sees."""
+"""The map from the caller's features to kernel space: a shift and a scale for each feature."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class FeatureScaling:
         Parameters
         ----------
         moments : Moments
-            Of the raw features.
+            Moments of the raw features.
         standardize : bool
-            Zero mean and unit standard deviation; a constant column becomes zero.
+            Whether features get zero mean and unit standard deviation; a constant column becomes zero.
         shift_allowed : bool
-            Whether the kernel depends on differences only; the mean then goes even without
-            standardising, which keeps squared distances accurate for data far from the origin.
+            Whether the kernel depends on differences only. The mean is then subtracted even without standardising,
+            which keeps squared distances accurate for data far from the origin.
         """
         d = len(moments.mean)
         if standardize:
@@ -49,7 +49,7 @@ class FeatureScaling:
     def apply(self, X: NDArray[Any], dtype: np.dtype[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Map rows of raw features, shape (n, d), to an array of `dtype`."""
         target = np.empty(X.shape, dtype=dtype) if out is None else out
-        # What overflows is infinitely far away; the kernel makes of it what it can, its caller checks the result.
+        # An overflow gives an infinite feature; the caller of the kernel checks the result.
         with np.errstate(over="ignore"):
             if dtype == np.float64:
                 np.subtract(X, self.shift, out=target)

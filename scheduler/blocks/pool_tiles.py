@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.numerics.row_draws import Shortlist, race_keys, residual_keys, uniforms_for_rows
+from distkern.numerics.row_draws import Shortlist, draw_keys, residual_keys, uniforms_for_rows
 
 from ..protocol.answers import Drawn, ProblemAnswer
 from ..protocol.candidates import Candidates, drawable
@@ -353,7 +353,7 @@ def draw(data: TileData, state: ProblemState, tile: Tile, message: Draw, n_rows:
     if message.n_race:
         uniforms = uniforms_for_rows(message.seed, message.round, numbers)
         uniforms = uniforms if where is None else uniforms[where]
-        keys = race_keys(uniforms, np.where(free, squares if message.by_residual else weights, 0.0))
+        keys = draw_keys(uniforms, np.where(free, squares if message.by_residual else weights, 0.0))
         race = Shortlist.top(keys, names, norms, message.n_race)
     named = np.union1d(top.rows, race.rows)
     features = None

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from distkern.kernels import Kernel
 from distkern.monitoring.events import EventBus
-from distkern.numerics.row_draws import race_keys, uniforms_for_rows
+from distkern.numerics.row_draws import draw_keys, uniforms_for_rows
 from distkern.numerics.scaling import FeatureScaling
 from distkern.storage import ReadReport
 
@@ -108,7 +108,7 @@ class DenseRows:
 
     def sample(self, count: int, seed: int) -> NDArray[np.int64]:
         """Positions of `count` rows drawn by weight without replacement, ascending."""
-        keys = race_keys(uniforms_for_rows(seed, SAMPLED_STREAM, self.rows), self.weights)
+        keys = draw_keys(uniforms_for_rows(seed, SAMPLED_STREAM, self.rows), self.weights)
         return np.sort(np.argsort(keys, kind="stable")[:count]).astype(np.int64)
 
 

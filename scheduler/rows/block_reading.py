@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from distkern.errors import DataError
 from distkern.numerics.moments import Moments
-from distkern.numerics.row_draws import Shortlist, race_keys, row_uniforms, uniforms_for_rows
+from distkern.numerics.row_draws import Shortlist, draw_keys, row_uniforms, uniforms_for_rows
 from distkern.storage import ReadReport, collect_report, differing_arrays, plain_labels, rows_checksum, to_numeric
 from distkern.storage.arrays.source import BlockSource
 
@@ -188,7 +188,7 @@ def row_statistics(
     sample = None
     if message.sample_rows and features is not None:
         mass = np.ones(len(rows)) if weights is None else weights
-        keys = race_keys(uniforms_for_rows(message.seed, SAMPLE_STREAM, rows), mass)
+        keys = draw_keys(uniforms_for_rows(message.seed, SAMPLE_STREAM, rows), mass)
         drawn = Shortlist.top(keys, rows, np.zeros(len(rows)), message.sample_rows)
         where = np.searchsorted(rows, drawn.rows)
         sample = Sample(drawn, features[where], mass[where], message.sample_rows)

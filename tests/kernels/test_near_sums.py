@@ -27,7 +27,7 @@ def dense(model: Any, X: Array) -> Array:
 def sparse(model: Any, X: Array) -> Array:
     """Evaluate with the sparse block whatever the density is."""
     with mock.patch.multiple(
-        compact_support, MAX_DENSITY=1.0, CENTER_DENSITY=1.0, MIN_CENTERS=1, MIN_ROWS=1, MAX_FEATURES=99
+        compact_support, MAX_DENSITY=1.0, CENTER_DENSITY=1.0, MIN_CENTERS=1, MIN_ROWS=1, TREE_FEATURES=99
     ):
         prepared = model.prepare()
         assert prepared.near is not None

@@ -15,7 +15,7 @@ from distkern.errors import DataError
 from distkern.numerics.row_draws import (
     Shortlist,
     combine_draws,
-    race_keys,
+    draw_keys,
     residual_keys,
     row_uniforms,
     uniforms_for_rows,
@@ -72,9 +72,9 @@ def test_uniforms_for_many_windows() -> None:
     assert uniforms_for_rows(5, 6, rows).tobytes() == expected.tobytes()
 
 
-def test_race_keys() -> None:
+def test_draw_keys() -> None:
     u = np.array([0.5, 0.5, 0.5, 0.25, 2.0**-53])
-    keys = race_keys(u, np.array([1.0, 2.0, 0.0, np.inf, 5e-324]))
+    keys = draw_keys(u, np.array([1.0, 2.0, 0.0, np.inf, 5e-324]))
     assert keys[0] == np.log(2.0)
     assert keys[1] == np.log(2.0) / 2
     assert keys[2] == np.inf
@@ -82,7 +82,7 @@ def test_race_keys() -> None:
     assert keys[4] == np.finfo(np.float64).max
     for bad in (-1.0, np.nan):
         with pytest.raises(DataError, match="weight of row 1") as error:
-            race_keys(np.full(2, 0.5), np.array([1.0, bad]))
+            draw_keys(np.full(2, 0.5), np.array([1.0, bad]))
         assert error.value.kind == "invalid-weights"
 
 
@@ -90,9 +90,9 @@ def test_race_keys() -> None:
 @given(words, st.integers(1, 300), st.integers(0, 300))
 def test_a_key_does_not_depend_on_the_split(seed: int, n: int, cut: int) -> None:
     w = np.random.default_rng(seed).exponential(size=n) ** 2
-    whole = race_keys(row_uniforms(seed, 1, 10, n), w)
+    whole = draw_keys(row_uniforms(seed, 1, 10, n), w)
     cut = min(cut, n)
-    parts = [race_keys(row_uniforms(seed, 1, 10 + a, b - a), w[a:b]) for a, b in ((0, cut), (cut, n))]
+    parts = [draw_keys(row_uniforms(seed, 1, 10 + a, b - a), w[a:b]) for a, b in ((0, cut), (cut, n))]
     assert whole.tobytes() == np.concatenate(parts).tobytes()
 
 
@@ -101,7 +101,7 @@ def test_a_race_draws_without_replacement_in_proportion_to_the_weights() -> None
     draws = 20_000
     counts: dict[tuple[int, ...], int] = {}
     for round_ in range(draws):
-        keys = race_keys(row_uniforms(11, round_, 40, 5), w)
+        keys = draw_keys(row_uniforms(11, round_, 40, 5), w)
         pair = tuple(Shortlist.top(keys, np.arange(5), keys, 2).rows.tolist())
         counts[pair] = counts.get(pair, 0) + 1
     present = [0, 1, 3, 4]

@@ -1,10 +1,15 @@
-"""Shared fixtures: the benchmark data, where it is present, and hypothesis profiles."""
+"""Shared fixtures, hypothesis profiles, and which tests run when nobody names them.
+
+Tests marked ``nightly`` are variants of tests that run always; they are deselected unless ``-m`` names them.
+Profiles: ``default`` on a developer's machine, ``ci`` with the same examples each time, ``nightly`` with more of them.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 # scikit-learn skips its array API checks unless scipy was told before it is imported.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
@@ -13,9 +18,19 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-settings.register_profile("default", deadline=None, max_examples=25)
-settings.register_profile("ci", deadline=None, max_examples=25, derandomize=True)
+settings.register_profile("default", deadline=None, max_examples=10)
+settings.register_profile("ci", deadline=None, max_examples=10, derandomize=True)
+settings.register_profile("nightly", deadline=None, max_examples=50)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "nightly" in config.option.markexpr or any("::" in argument for argument in config.args):
+        return
+    left_out = [item for item in items if item.get_closest_marker("nightly")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
 
 
 def shared_data_folder() -> Path:
@@ -36,3 +51,39 @@ def shared_data() -> Callable[[str], dict[str, np.ndarray]]:
             return {key: archive[key] for key in archive.files}
 
     return load
+
+
+@pytest.fixture(scope="session")
+def worker_threads() -> Iterator[Any]:
+    """Client of one cluster for all tests: two workers in this process."""
+    from tests.scheduler.worker_clusters import lasting_cluster
+
+    with lasting_cluster(2, processes=False) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def worker_processes() -> Iterator[Any]:
+    """Client of one cluster for all tests: two worker processes, which no test may kill."""
+    from tests.scheduler.worker_clusters import lasting_cluster
+
+    with lasting_cluster(2, processes=True) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def in_process_client(worker_threads: Any) -> Iterator[Any]:
+    """Two workers in this process; every module must leave them empty."""
+    from distkern.scheduler.blocks import block_registry
+
+    yield worker_threads
+    assert block_registry.held_runs() == []
+
+
+@pytest.fixture(scope="module")
+def process_client(worker_processes: Any) -> Iterator[Any]:
+    """Two worker processes; every module must leave them empty."""
+    from distkern.scheduler.blocks import block_registry
+
+    yield worker_processes
+    assert not any(worker_processes.run(block_registry.held_runs).values())

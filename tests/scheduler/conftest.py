@@ -1,4 +1,4 @@
-"""Clusters for the tests of the engine, one a module."""
+"""Clusters for tests that kill workers or shut them down, one a test."""
 
 from __future__ import annotations
 
@@ -7,30 +7,15 @@ from typing import Any
 
 import pytest
 
-from distkern.scheduler.blocks import block_registry as memo
+from distkern.scheduler.blocks import block_registry
 from tests.scheduler.worker_clusters import cluster
-
-
-@pytest.fixture(scope="module")
-def in_process_client() -> Iterator[Any]:
-    """Two workers in this process; every training must leave them empty."""
-    with cluster(2, processes=False) as client:
-        yield client
-    assert memo.held_runs() == []
-
-
-@pytest.fixture(scope="module")
-def process_client() -> Iterator[Any]:
-    """Two worker processes."""
-    with cluster(2, processes=True) as client:
-        yield client
 
 
 @pytest.fixture
 def threads() -> Iterator[Any]:
     with cluster(2, processes=False) as client:
         yield client
-    assert memo.held_runs() == []
+    assert block_registry.held_runs() == []
 
 
 @pytest.fixture

@@ -1,12 +1,13 @@
-"""Clusters for the tests of the engine; a module of its own name, since workers import the tests that use it."""
+"""Clusters for the tests; a module of its own name, since workers import the tests that use it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import dask
+from distributed import Client, LocalCluster  # before its configuration is changed, so that its defaults stay
 
 QUIET = {
     # Tests kill workers and restart them: no waiting, no advice.
@@ -21,13 +22,9 @@ QUIET = {
 }
 
 
-@contextmanager
-def cluster(n_workers: int, *, processes: bool, threads: int = 1, **options: Any) -> Iterator[Any]:
-    """A client of a fresh cluster; everything is closed at the end, in order."""
-    from distributed import Client, LocalCluster
-
-    with (
-        dask.config.set(QUIET),
+def start(stack: ExitStack, n_workers: int, *, processes: bool, threads: int = 1, **options: Any) -> Any:
+    """A client of a fresh cluster, both closed by the stack."""
+    local = stack.enter_context(
         LocalCluster(
             n_workers=n_workers,
             threads_per_worker=threads,
@@ -36,7 +33,22 @@ def cluster(n_workers: int, *, processes: bool, threads: int = 1, **options: Any
             dashboard_address="127.0.0.1:0",
             silence_logs=50,
             **options,
-        ) as local,
-        Client(local, set_as_default=False) as client,
-    ):
+        )
+    )
+    return stack.enter_context(Client(local, set_as_default=False))
+
+
+@contextmanager
+def cluster(n_workers: int, *, processes: bool, threads: int = 1, **options: Any) -> Iterator[Any]:
+    """A client of a fresh cluster; everything is closed at the end, in order."""
+    with dask.config.set(QUIET), ExitStack() as stack:
+        yield start(stack, n_workers, processes=processes, threads=threads, **options)
+
+
+@contextmanager
+def lasting_cluster(n_workers: int, *, processes: bool) -> Iterator[Any]:
+    """A cluster that outlives a test, and leaves dask's configuration to the tests in between."""
+    with ExitStack() as stack:
+        with dask.config.set(QUIET):
+            client = start(stack, n_workers, processes=processes)
         yield client

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -175,7 +175,6 @@ def test_ties_go_to_the_lowest_row(seed: int) -> None:
     assert candidates[list(prediction.order)].tolist() == list(range(n))
 
 
-@settings(max_examples=40)
 @given(st.integers(20, 50), st.integers(0, 10_000), st.booleans())
 def test_what_follows_a_dependent_candidate(n: int, seed: int, through: bool) -> None:
     """It ends the simulation, or is passed over without a step; the others keep their order."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import distkern as dk
@@ -76,7 +76,6 @@ def two_classes(n: int, seed: int, duplicates: bool = False) -> tuple[Any, Any]:
 
 
 @given(st.integers(12, 60), st.integers(0, 1000), st.floats(0.7, 2.0), st.integers(5, 70), st.booleans())
-@settings(max_examples=25)
 def test_the_slides_algorithm(n: int, seed: int, sigma: float, rows: int, stop: bool) -> None:
     X, y = two_classes(n, seed)
     expected = Reference(gaussian_gram(X, sigma), y, RIDGE, 8, stop=stop)

@@ -101,7 +101,7 @@ def client() -> Any:
         yield client
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sources())
 def test_the_same_bits_here_and_on_workers(client: Any, source: ArraySource) -> None:
     for make in (

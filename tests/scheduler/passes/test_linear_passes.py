@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import tracemalloc
@@ -15,6 +16,7 @@ import zarr
 import distkern as dk
 from distkern.scheduler.passes import ho_kashyap as ho_kashyap_pass
 from distkern.storage import ArraySource
+from tests.markers import variants
 from tests.scheduler.worker_clusters import cluster
 
 METHODS = {
@@ -34,12 +36,6 @@ def rows(n: int = 700, n_classes: int = 3, seed: int = 0) -> tuple[Any, Any, Any
     return X, y, rng.integers(0, 3, n).astype(float)
 
 
-@pytest.fixture(scope="module")
-def client():
-    with cluster(2, processes=False) as client:
-        yield client
-
-
 def assert_same_bits(ours: Any, theirs: Any) -> None:
     for name in ("coef_", "intercept_", "classes_", "separable_classes_", "n_iter_", "scalings_", "seen_"):
         if hasattr(ours, name):
@@ -49,33 +45,35 @@ def assert_same_bits(ours: Any, theirs: Any) -> None:
     assert ours.summary_["rounds"] == theirs.summary_["rounds"]
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize(
+    ("method", "n_classes"),
+    variants(zip(METHODS, itertools.cycle([3, 2]), strict=False), itertools.product(METHODS, [2, 3])),
+)
 def test_a_store_of_several_blocks_gives_the_same_bits_on_workers(
-    client: Any, method: str, n_classes: int, tmp_path: Path
+    in_process_client: Any, method: str, n_classes: int, tmp_path: Path
 ) -> None:
     X, y, weights = rows(n_classes=n_classes)
     store = dk.write_dataset(tmp_path / "store.zarr", X, y, chunk_rows=96, task="classification")
     assert len(store.source().boundaries) > 3
     here = METHODS[method]().fit(store, None, weights)
-    there = METHODS[method](client=client).fit(store, None, weights)
+    there = METHODS[method](client=in_process_client).fit(store, None, weights)
     assert_same_bits(here, there)
     np.testing.assert_array_equal(here.predict(store)[...], there.predict(store)[...])
     np.testing.assert_array_equal(here.predict(X), here.predict(store)[...])
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_arrays_in_memory_give_the_same_bits_on_workers(client: Any, method: str) -> None:
-    X, y, weights = rows(20_000)
+def test_arrays_in_memory_give_the_same_bits_on_workers(in_process_client: Any, method: str) -> None:
+    X, y, weights = rows(12_000)
     assert len(ArraySource(X, y).boundaries) > 3
-    assert_same_bits(METHODS[method]().fit(X, y, weights), METHODS[method](client=client).fit(X, y, weights))
+    assert_same_bits(METHODS[method]().fit(X, y, weights), METHODS[method](client=in_process_client).fit(X, y, weights))
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_rows_that_do_not_stay_in_memory_give_the_same_bits(client: Any, method: str) -> None:
-    X, y, weights = rows(20_000)
+def test_rows_that_do_not_stay_in_memory_give_the_same_bits(in_process_client: Any, method: str) -> None:
+    X, y, weights = rows(12_000)
     here = METHODS[method]().fit(X, y, weights)
-    for where in (None, client):
+    for where in (None, in_process_client):
         plan = METHODS[method](client=where).fit(X, y, weights).plan_
         limit = sum(size for name, size in plan.items() if name != "held_rows")
         tight = METHODS[method](client=where, memory_limit=limit).fit(X, y, weights)
@@ -83,7 +81,7 @@ def test_rows_that_do_not_stay_in_memory_give_the_same_bits(client: Any, method:
         assert here.coef_.tobytes() == tight.coef_.tobytes()
 
 
-@pytest.mark.parametrize("chunk", [7, 64, 100, 700])
+@pytest.mark.parametrize("chunk", variants([64, 700], [7, 64, 100, 700]))
 def test_chunks_change_rounding_only_and_not_even_that_for_widrow_hoff(chunk: int) -> None:
     X, y, _ = rows()
     arrays = zarr.array(X, chunks=(chunk, 4)), zarr.array(y, chunks=(chunk,))
@@ -126,11 +124,13 @@ def test_planned_bytes_are_there_and_a_summary_says_what_was_done(method: str) -
     assert sum(model.plan_.values()) < model.summary_["planned_peak_bytes"]
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("d", [3, 60])
+@pytest.mark.parametrize(
+    ("method", "d"),
+    variants(zip(METHODS, itertools.cycle([60, 3]), strict=False), itertools.product(METHODS, [3, 60])),
+)
 def test_traced_peaks_are_within_the_plan(method: str, d: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    n = 1_200_000 // d
+    n = 600_000 // d
     X, y = rng.standard_normal((n, d)).astype(np.float32), rng.integers(0, 3, n)
     store = dk.write_dataset(tmp_path / "store.zarr", X, y, chunk_rows=n // 11, task="classification")
     del X, y

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from distkern.errors import BudgetError
@@ -273,7 +273,6 @@ def made(kind: str, n: int, d: int, seed: int) -> tuple[Any, Any, Any]:
 
 
 @given(trainings())
-@settings(max_examples=15)
 def test_terms_are_the_sizes_of_the_arrays(training: tuple[TrainingJob, ArraySource]) -> None:
     job, source = training
     inside = train_serial(job, source)
@@ -305,7 +304,6 @@ def nbytes(matrix: Any) -> int:
 
 
 @given(trainings())
-@settings(max_examples=10)
 def test_answers_are_as_large_as_planned(training: tuple[TrainingJob, ArraySource]) -> None:
     job, source = training
     work = workload(job, source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 from unittest import mock
 
@@ -21,6 +22,7 @@ from distkern.scheduler.protocol.messages import digest
 from distkern.scheduler.training.backends import DriverFactors, WorkerFactors
 from distkern.scheduler.training.driver_loop import train
 from distkern.storage import ArraySource
+from tests.markers import variants
 from tests.references import dense_kernel_columns, greedy_error_reduction
 from tests.scheduler import faults
 from tests.scheduler.faults import Trouble, addresses
@@ -176,8 +178,20 @@ def rows_of_classes() -> ArraySource:
     return ArraySource(X, labels, np.random.default_rng(1).integers(0, 3, 200), boundaries=(0, 30, 60, 90, 150, 200))
 
 
-@pytest.mark.parametrize("name", JOBS)
-@pytest.mark.parametrize("factors", ["driver", "workers"])
+@pytest.mark.parametrize(
+    ("name", "factors"),
+    variants(
+        [
+            ("shared", "driver"),
+            ("one-vs-rest", "workers"),
+            ("one-vs-one", "driver"),
+            ("sample", "workers"),
+            ("loo-error", "workers"),
+            ("single", "driver"),
+        ],
+        itertools.product(JOBS, ["driver", "workers"]),
+    ),
+)
 def test_workers_change_no_bit(name: str, factors: str, in_process_client: Any) -> None:
     source = rows_of_classes()
     here = run_training(JOBS[name], source)
@@ -186,7 +200,7 @@ def test_workers_change_no_bit(name: str, factors: str, in_process_client: Any) 
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("name", ["shared", "sample"])
+@pytest.mark.parametrize("name", variants(["sample"], ["shared", "sample"]))
 def test_worker_processes_change_no_bit(name: str, process_client: Any) -> None:
     source = rows_of_classes()
     here = run_training(JOBS[name], source)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from distkern.errors import DataError
@@ -45,7 +45,6 @@ POOL_KINDS = st.sampled_from(["residual-weighted", "top-residual", "uniform", "m
 # ---- The pool
 
 
-@settings(max_examples=40)
 @given(st.integers(12, 60), st.integers(1, 30), st.integers(2, 9), st.integers(1, 3), seeds, st.sampled_from([0, 0.3]))
 def test_all_rows_as_candidates_is_greedy_error_reduction(
     n: int, rows: int, panel: int, n_targets: int, seed: int, share: float
@@ -273,7 +272,6 @@ def nearly_dependent(seed: int) -> tuple[Array, Array]:
     return X, rng.standard_normal((60, 2))
 
 
-@settings(max_examples=40)
 @given(seeds, st.sampled_from(["all", "residual-weighted", "mixture"]), st.integers(2, 8), st.integers(5, 60))
 def test_dropping_columns_of_a_panel_keeps_the_equations(seed: int, sampler: str, panel: int, rows: int) -> None:
     X, y = nearly_dependent(seed)
@@ -389,7 +387,6 @@ def test_finish_panel(seed: int, p: int, m: int, n_targets: int, data: st.DataOb
 # ---- Row weights
 
 
-@settings(max_examples=40)
 @given(st.integers(12, 40), st.integers(2, 6), st.sampled_from(["error-reduction", "residual"]), st.booleans(), seeds)
 def test_a_row_weight_equals_repeated_rows(n: int, panel: int, criterion: str, standardize: bool, seed: int) -> None:
     X, y = make_data(n, seed=seed, noise=0.5)

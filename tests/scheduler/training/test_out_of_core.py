@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from distkern.errors import RunError
@@ -88,7 +88,6 @@ def problems(draw: st.DrawFn) -> tuple[TrainingJob, ArraySource]:
 
 
 @given(problems(), st.sampled_from([0.0, 1.0]) | st.floats(0.0, 1.0))
-@settings(max_examples=12)
 def test_the_model_does_not_depend_on_the_limit(problem: tuple[TrainingJob, ArraySource], share: float) -> None:
     job, source = problem
     result = run_training(job, source, memory_limit=limit_with(job, source, share))

@@ -154,7 +154,7 @@ def test_zarr_arrays_are_copied_by_chunk(tmp_path: Path, zarr_format: Any) -> No
     assert attributes(Path(copy.path)) == attributes(Path(plain.path))
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     sizes=st.lists(st.integers(0, 30), min_size=1, max_size=8),
     chunk_rows=st.integers(3, 25),

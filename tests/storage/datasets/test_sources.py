@@ -81,7 +81,7 @@ layouts = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(layout=layouts, y_chunk=st.integers(7, 100), targets=st.none() | st.integers(1, 3))
 def test_any_chunking(tmp_path: Path, layout: dict[str, Any], y_chunk: int, targets: int | None) -> None:
     rows = (X * 10).astype(layout["dtype"])

@@ -1,15 +1,36 @@
-"""Waiting for dask futures without waiting for ever: a cluster without workers ends the wait."""
+"""Tasks of a dask client: submitted under a key of their own, and waited for as long as there are workers."""
 
 from __future__ import annotations
 
 import threading
+import uuid
+from collections.abc import Callable
 from time import monotonic
 from typing import Any
+
+import dask
 
 from distkern.errors import ClusterError
 
 POLL_SECONDS = 1.0
 """How often the list of workers is asked for while a result does not come."""
+
+IN_FLIGHT_PER_THREAD = 2
+"""Tasks in flight for each thread of the workers: one that runs, one that waits."""
+
+
+def submit(client: Any, name: str, function: Callable[..., Any], *arguments: Any, worker: str | None = None) -> Any:
+    """Submit a task that the dashboard shows as `name`, for one worker only if its address is given."""
+    pinned = {} if worker is None else {"workers": [worker], "allow_other_workers": False}
+    # A message or a block of rows is some MB; dask's advice about large graphs is for data in graphs.
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
+        return client.submit(function, *arguments, key=f"{name}-{uuid.uuid4().hex}", pure=False, **pinned)
+
+
+def most_in_flight(client: Any) -> int:
+    """Tasks worth having in flight on a cluster."""
+    threads: int = sum(client.nthreads().values())
+    return IN_FLIGHT_PER_THREAD * max(1, threads)
 
 
 def wait_for(client: Any, future: Any, worker_wait: float) -> None:

@@ -22,7 +22,6 @@ from itertools import chain
 from time import monotonic
 from typing import Any
 
-import dask
 import numpy as np
 
 from distkern.errors import ClusterError
@@ -31,6 +30,7 @@ from distkern.storage.arrays.source import BlockSource
 
 from ..blocks.block_registry import Fence, Refusal
 from ..clusters.clients import default_worker_wait
+from ..clusters.futures import submit
 from ..clusters.placement import blocks_of
 from ..clusters.worker_queries import in_process
 from ..planning.limits import FAN_IN
@@ -248,17 +248,8 @@ class DaskExecutor:
             self._staff.look()
         except ClusterError:
             return []
-        futures = [
-            self._client.submit(
-                function,
-                *arguments,
-                key=f"distkern-{function.__name__}-{uuid.uuid4().hex}",
-                workers=[worker],
-                allow_other_workers=False,
-                pure=False,
-            )
-            for worker in self._staff.usable()
-        ]
+        name = f"distkern-{function.__name__}"
+        futures = [submit(self._client, name, function, *arguments, worker=w) for w in self._staff.usable()]
         results = []
         deadline = monotonic() + ANSWER_SECONDS
         for future in futures:
@@ -408,17 +399,7 @@ class DaskExecutor:
         # The epoch may have risen since the call was made.
         first = self._fence(errand.worker) if isinstance(first, Fence) else first
         errand.last = name == round_.name
-        # A message is a few MB at most; dask's advice about large graphs is for data in graphs.
-        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
-            future = self._client.submit(
-                function,
-                first,
-                *arguments,
-                key=f"{name}-{uuid.uuid4().hex}",
-                workers=[errand.worker],
-                allow_other_workers=False,
-                pure=False,
-            )
+        future = submit(self._client, name, function, first, *arguments, worker=errand.worker)
         round_.pending[future] = errand
         future.add_done_callback(lambda done: self._staff.signals.put(("done", done)))
 

@@ -12,7 +12,6 @@ import asyncio
 import logging
 import queue
 import threading
-import uuid
 from concurrent.futures import CancelledError, Future
 from time import monotonic, sleep
 from typing import Any, Literal
@@ -22,6 +21,7 @@ from distkern.monitoring.events import EventBus, WorkerLost, WorkerRefused, Work
 
 from ..blocks import block_registry as memo
 from ..clusters.clients import keep_local_workers
+from ..clusters.futures import submit
 from ..clusters.liveness import Liveness, ping_through
 from ..clusters.placement import blocks_of, place, rehome
 from ..clusters.worker_events import WorkerWatch
@@ -344,13 +344,5 @@ class Workforce:
 
     def _take_leases(self) -> None:
         for worker in self.busy - set(self._leases):
-            self._leases[worker] = self._client.submit(
-                tasks.hold_lease,
-                self._run_id,
-                self._incarnation,
-                worker,
-                key=f"distkern-lease-{uuid.uuid4().hex}",
-                workers=[worker],
-                allow_other_workers=False,
-                pure=False,
-            )
+            lease = tasks.hold_lease, self._run_id, self._incarnation, worker
+            self._leases[worker] = submit(self._client, "distkern-lease", *lease, worker=worker)

@@ -7,18 +7,17 @@ the same bits in both places and for any number of workers.
 
 from __future__ import annotations
 
-import uuid
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
 from distkern.storage.arrays.source import BlockSource
 
-from ..clusters.futures import fetch, wait_for
+from ..clusters.futures import fetch, most_in_flight, submit, wait_for
 from ..rows.block_reading import BlockRows, read_block
 from ..runtime.read_ahead import is_far, step_aside
+from ..runtime.submission_window import in_order
 from ..runtime.threads import available_cores, follow_worker, single_threaded_blas
 from ..runtime.tree_reducer import TreeReducer
 
@@ -109,13 +108,14 @@ class BlockTasks(ABC):
         blocks : iterable of int, optional
             Block numbers; all by default.
         """
-        flying: deque[Handle] = deque()
-        for block in range(self.n_blocks) if blocks is None else blocks:
-            if len(flying) >= self.in_flight:
-                yield self.result(flying.popleft())
-            flying.append(self.submit(name, function, self.read(block), *arguments))
-        while flying:
-            yield self.result(flying.popleft())
+        numbers = range(self.n_blocks) if blocks is None else blocks
+        return self.in_order(numbers, lambda block: self.submit(name, function, self.read(block), *arguments))
+
+    def in_order(
+        self, items: Iterable[int], start: Callable[[int], Handle], take: Callable[[Handle], Any] | None = None
+    ) -> Iterator[Any]:
+        """Start a task for every item, a bounded number ahead; yield the results, or what `take` returns, in order."""
+        return in_order(items, start, take or self.result, lambda: self.in_flight)
 
     def reduce(self, name: str, function: Callable[..., T], *arguments: Any, merge: Callable[[T, T], T]) -> T:
         """Merge ``function(rows, *arguments)`` of all blocks by the fixed tree.
@@ -129,17 +129,21 @@ class BlockTasks(ABC):
         merge : callable
             ``merge(left, right)``, pure as well.
         """
+        return self.reduce_leaves(name, lambda block: self.submit(name, function, self.read(block), *arguments), merge)
+
+    def reduce_leaves(self, name: str, start: Callable[[int], Handle], merge: Callable[[T, T], T]) -> T:
+        """Merge the results of the tasks that `start` submits, one a block, by the fixed tree."""
         merged: TreeReducer[Handle] = TreeReducer(
             self.n_blocks, lambda left, right: self.submit(f"sum-{name}", merge, left, right)
         )
-        flying: deque[Handle] = deque()
-        for block in range(self.n_blocks):
-            if len(flying) >= self.in_flight:
-                self.wait(flying.popleft())
-            leaf = self.submit(name, function, self.read(block), *arguments)
-            flying.append(leaf)
+
+        def start_leaf(block: int) -> Handle:
+            leaf = start(block)
             merged.add(leaf, block)
-        del flying
+            return leaf
+
+        for _ in self.in_order(range(self.n_blocks), start_leaf, self.wait):
+            pass
         found: T = self.result(merged.root())
         return found
 
@@ -211,15 +215,12 @@ class WorkerTasks(BlockTasks):
         super().__init__(source, classification)
         self._client = client
         self._wait = default_worker_wait() if worker_wait is None else worker_wait
-        self._run = uuid.uuid4().hex[:12]
-        self._count = 0
         self._held = None if source.inline else self.submit("hold-source", _same, source)
 
     @property
     def in_flight(self) -> int:
         """Blocks worth having under way at a time."""
-        threads: int = sum(self._client.nthreads().values())
-        return 2 * max(1, threads)
+        return most_in_flight(self._client)
 
     def read(self, block: int) -> Handle:
         """Read one block on a worker; rows that live here are sent."""
@@ -230,13 +231,7 @@ class WorkerTasks(BlockTasks):
 
     def submit(self, name: str, function: Callable[..., T], *arguments: Any) -> Handle:
         """Call a function on a worker."""
-        import dask
-
-        self._count += 1
-        key = f"{name}-{self._run}-{self._count}"
-        # A block of rows is some MB; dask's advice about large graphs is for data in graphs.
-        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
-            return self._client.submit(_call_on_worker, function, *arguments, key=key, pure=False)
+        return submit(self._client, name, _call_on_worker, function, *arguments)
 
     def hold(self, value: T) -> Handle:
         """Put a value on a worker as a result that dask can make again."""

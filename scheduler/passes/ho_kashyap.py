@@ -6,7 +6,6 @@ dask makes those of a lost worker again from the iterations before.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,6 @@ from distkern.methods.linear_discriminants import LinearFit, Range, least_square
 from distkern.numerics.class_scatter import ClassScatter, triangle
 from distkern.numerics.scaling import FeatureScaling
 
-from ..runtime.tree_reducer import TreeReducer
 from .block_tasks import BlockRows, BlockTasks, Handle
 from .class_statistics import Reader, Reads, encoded, require_same_rows
 
@@ -183,16 +181,9 @@ def _ask(
     """Do one iteration on all blocks; replaces the margins of every block."""
     reader.begin_pass()
     asked = tasks.hold(question)
-    merged: TreeReducer[Handle] = TreeReducer(
-        tasks.n_blocks, lambda left, right: tasks.submit("sum-margins", merge_answers, left, right)
-    )
-    flying: deque[Handle] = deque()
-    for block in range(tasks.n_blocks):
-        if len(flying) >= tasks.in_flight:
-            tasks.wait(flying.popleft())
+
+    def grow(block: int) -> Handle:
         margins[block] = tasks.submit("grow-margins", iterate, reader.read(block), margins[block], setup, asked)
-        leaf = tasks.submit("margin-sums", answer_of, margins[block])
-        flying.append(leaf)
-        merged.add(leaf, block)
-    found: MarginAnswer = tasks.result(merged.root())
-    return found
+        return tasks.submit("margin-sums", answer_of, margins[block])
+
+    return tasks.reduce_leaves("margins", grow, merge_answers)

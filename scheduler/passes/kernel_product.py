@@ -6,9 +6,7 @@ their number alone, and parts are added in the order of the slabs: the bits are 
 
 from __future__ import annotations
 
-from collections import deque
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +14,7 @@ from numpy.typing import NDArray
 from distkern.kernels import Kernel
 
 from ..runtime.threads import workspace
-from .block_tasks import BlockTasks
+from .block_tasks import BlockTasks, Handle
 
 Array = NDArray[np.float64]
 
@@ -54,20 +52,14 @@ class KernelProduct:
         """Multiply P, shape (n, k) with k > 1."""
         held = self._tasks.hold(np.ascontiguousarray(P))
         total = np.zeros_like(P)
-        flying: deque[tuple[int, Any]] = deque()
-        for start in range(0, self._n, self._slab):
-            if len(flying) >= self._tasks.in_flight:
-                self._add(total, *flying.popleft())
-            part = self._tasks.submit(
-                "kernel-product", slab_product, self._features, self._kernel, start, start + self._slab, held
-            )
-            flying.append((start, part))
-        while flying:
-            self._add(total, *flying.popleft())
-        return total
 
-    def _add(self, total: Array, start: int, part: Any) -> None:
-        total[start:] += self._tasks.result(part)
+        def multiply(start: int) -> Handle:
+            stop = start + self._slab
+            return self._tasks.submit("kernel-product", slab_product, self._features, self._kernel, start, stop, held)
+
+        for part in self._tasks.in_order(range(0, self._n, self._slab), multiply):
+            total[-len(part) :] += part
+        return total
 
 
 def slab_rows(n: int) -> int:

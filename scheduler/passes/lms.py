@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,7 @@ from distkern.errors import DataError
 from distkern.methods.lms import LMSRule, LMSState
 from distkern.numerics.scaling import FeatureScaling
 
-from .block_tasks import BlockRows, BlockTasks
+from .block_tasks import BlockRows, BlockTasks, Handle
 from .class_statistics import Reader, Reads, require_same_rows
 
 Array = NDArray[np.float64]
@@ -110,15 +109,23 @@ def run_lms(
     for number in passes:
         reader.begin_pass()
         handle = tasks.hold(LMSProgress(state, Reads(0, {})))
-        flying: deque[Any] = deque()
-        for block in range(tasks.n_blocks):
-            if len(flying) >= tasks.in_flight:
-                tasks.wait(flying.popleft())
-            handle = tasks.submit("lms-steps", take_steps, reader.read(block), handle, held, number)
-            flying.append(handle)
-        progress: LMSProgress = tasks.result(handle)
+        progress = _go_over(tasks, reader, handle, held, number)
         require_same_rows(tasks, first, progress.reads)
         if not keep or number == passes[0]:
             bytes_read += progress.reads.bytes_read
         state = progress.state.finish(setup.rule, number)
     return state, reader.passes, bytes_read
+
+
+def _go_over(tasks: BlockTasks, reader: Reader, handle: Handle, setup: Handle, number: int) -> LMSProgress:
+    """Take the steps of one pass, block after block."""
+
+    def step(block: int) -> Handle:
+        nonlocal handle
+        handle = tasks.submit("lms-steps", take_steps, reader.read(block), handle, setup, number)
+        return handle
+
+    for _ in tasks.in_order(range(tasks.n_blocks), step, tasks.wait):
+        pass
+    found: LMSProgress = tasks.result(handle)
+    return found

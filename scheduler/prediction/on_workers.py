@@ -7,28 +7,23 @@ so neither it nor the workers pile up results that nobody has taken.
 
 from __future__ import annotations
 
-import uuid
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-import dask
 import numpy as np
 from numpy.typing import NDArray
 
 from distkern.models.kernel_model import KernelModel
 
 from ..clusters.clients import default_worker_wait
-from ..clusters.futures import fetch
+from ..clusters.futures import fetch, most_in_flight, submit
 from ..runtime.read_ahead import is_far, step_aside
+from ..runtime.submission_window import in_order
 from ..runtime.threads import follow_worker
 from .local import FeatureSource, Finish, evaluate
 
 T = TypeVar("T")
-
-IN_FLIGHT_PER_THREAD = 2
-"""Blocks under way for each thread of the workers: one computed, one waiting."""
 
 
 @dataclass(frozen=True)
@@ -101,43 +96,25 @@ def predict_on_workers(
     ClusterError
         No worker comes in time, workers keep dying, or the cluster goes away.
     """
-    worker_wait = default_worker_wait() if worker_wait is None else worker_wait
-    run = uuid.uuid4().hex
-    shared = _submit(
-        client, hold_model, BlockTask(model, finish, None if source.inline else source), key=f"kernel-model-{run}"
-    )
-    flying: deque[tuple[int, Any]] = deque()
-    try:
-        for block, first_row in enumerate(source.boundaries[:-1]):
-            while len(flying) >= _most_in_flight(client):
-                yield _land(client, flying, worker_wait)
-            rows: Any = source.read_features(block) if source.inline else None
-            if is_far(source):
-                rows = _submit(client, read_rows, shared, block, key=f"read-block-{run}-{block}")
-            future = _submit(client, predict_block, shared, block, rows, key=f"predict-block-{run}-{block}")
-            flying.append((first_row, future))
-        while flying:
-            yield _land(client, flying, worker_wait)
-    finally:
+    wait = default_worker_wait() if worker_wait is None else worker_wait
+    shared = submit(client, "kernel-model", hold_model, BlockTask(model, finish, None if source.inline else source))
+
+    def start(block: int) -> tuple[int, Any]:
+        rows: Any = source.read_features(block) if source.inline else None
+        if is_far(source):
+            rows = submit(client, "read-block", read_rows, shared, block)
+        return source.boundaries[block], submit(client, "predict-block", predict_block, shared, block, rows)
+
+    def take(flying: tuple[int, Any]) -> tuple[int, T]:
+        first_row, future = flying
+        return first_row, fetch(client, future, wait, f"predict the rows from {first_row} on")
+
+    def cancel(flying: Iterable[tuple[int, Any]]) -> None:
         for _, future in flying:
             future.cancel()
+
+    blocks = range(len(source.boundaries) - 1)
+    try:
+        yield from in_order(blocks, start, take, lambda: most_in_flight(client), cancel)
+    finally:
         shared.release()
-
-
-def _submit(client: Any, function: Any, *arguments: Any, key: str) -> Any:
-    # A block of rows is some MB; dask's advice about large graphs is for data in graphs.
-    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
-        return client.submit(function, *arguments, key=key, pure=False)
-
-
-def _most_in_flight(client: Any) -> int:
-    threads: int = sum(client.nthreads().values())
-    return IN_FLIGHT_PER_THREAD * max(1, threads)
-
-
-def _land(client: Any, flying: deque[tuple[int, Any]], worker_wait: float) -> tuple[int, Any]:
-    """Take the block that is next in order; one that fails stays to be cancelled with the others."""
-    first_row, future = flying[0]
-    landed = first_row, fetch(client, future, worker_wait, f"predict the rows from {first_row} on")
-    flying.popleft()
-    return landed

@@ -12,12 +12,14 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import OpenBLASController, ThreadpoolController
+
+from .submission_window import in_order
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -103,20 +105,13 @@ def map_tiles(function: Callable[[T], R], tiles: Iterable[T]) -> Iterator[R]:
     if width == 1:
         yield from map(function, tiles)
         return
-    waiting: list[Any] = []
-    try:
-        for tile in tiles:
-            waiting.append(pool.submit(function, tile))
-            if len(waiting) > 2 * width:
-                yield waiting.pop(0).result()
-        while waiting:
-            yield waiting.pop(0).result()
-    finally:
-        for future in waiting:
-            future.cancel()
-        for future in waiting:
-            if not future.cancelled():
-                future.exception()
+    yield from in_order(
+        tiles, lambda tile: pool.submit(function, tile), Future.result, lambda: 2 * width + 1, _cancel_and_wait
+    )
+
+
+def _cancel_and_wait(futures: Iterable[Future[Any]]) -> None:
+    wait([future for future in futures if not future.cancel()])
 
 
 class Workspace(threading.local):

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distkern.kernels import Gaussian, Polynomial
-from distkern.scheduler.passes import block_tasks, kernel_product
+from distkern.scheduler.passes import kernel_product
+from distkern.scheduler.passes.block_tasks import block_tasks
 from distkern.scheduler.passes.kernel_product import KernelProduct, slab_product, slab_rows
 from distkern.storage import ArraySource
 from tests.scheduler.worker_clusters import cluster

@@ -18,8 +18,9 @@ from distkern.errors import ClusterError, DataError
 from distkern.estimators.base.output_functions import all_targets
 from distkern.kernels import Gaussian
 from distkern.models.kernel_model import KernelModel
+from distkern.scheduler.clusters.futures import IN_FLIGHT_PER_THREAD
 from distkern.scheduler.prediction.local import predict_blocks
-from distkern.scheduler.prediction.on_workers import IN_FLIGHT_PER_THREAD, predict_on_workers
+from distkern.scheduler.prediction.on_workers import predict_on_workers
 from distkern.storage import ArraySource, ZarrRows
 from tests.references import random_model
 from tests.scheduler.worker_clusters import cluster

@@ -9,10 +9,8 @@ the centres up to its own last row, so that the bits of the model do not depend 
 
 from __future__ import annotations
 
-import os
 import warnings
 from dataclasses import dataclass, replace
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -26,18 +24,17 @@ from distkern.monitoring.events import EventBus
 from distkern.numerics.moments import Moments
 from distkern.numerics.scaling import FeatureScaling
 from distkern.storage import ReadReport
-from distkern.storage.arrays.source import BlockSource
 
-from ..planning.pass_plan import MIB, PassPlan
+from ..planning.pass_plan import MIB
 from ..protocol.answers import Labels, LoadAnswer
 from ..protocol.messages import Load
 from ..rows.block_reading import require_unchanged
 from ..rows.data_checks import MEDIAN_SAMPLE, check_statistics, encoded_classes, fit_kernel_space, tell_of_reads
 from ..rows.numeric_ranges import feature_names, overflow, warn_about_scales
-from ..runtime.processes import peak_rss
 from ..runtime.threads import single_threaded_blas
 from ..runtime.tree_reducer import TreeReducer
-from .block_tasks import BlockTasks, Handle, block_tasks
+from .block_tasks import Handle
+from .fit import Fit
 from .krls_plan import KRLSPlanner
 from .krls_tasks import (
     Encoding,
@@ -93,6 +90,7 @@ class Recursion:
     dtype: str
     """Of the kernel values."""
 
+    @single_threaded_blas()
     def weights(self) -> Array:
         """Return the weights of k + 1, shape (m, T).
 
@@ -103,45 +101,31 @@ class Recursion:
         """
         if not (np.isfinite(self.sums.gram).all() and np.isfinite(self.sums.products).all()):
             raise overflow()
-        with single_threaded_blas():
-            solved = reduced_weights(self.dictionary.factor, self.sums)
+        solved = reduced_weights(self.dictionary.factor, self.sums)
         if not np.isfinite(solved).all():
             raise overflow()
         return solved
 
 
-@dataclass
-class Figures:
-    """Counts of a training."""
-
-    rounds: int = 0
-    exchanges: int = 0
-    bytes_read: int = 0
-    peak_rss_worker: int = 0
-
-
 def train_krls(
     job: KRLSJob,
-    source: BlockSource,
+    fit: Fit,
     planner: KRLSPlanner,
     *,
-    client: Any = None,
     before: Recursion | None = None,
     classes: NDArray[Any] | None = None,
     checked: bool = True,
-) -> tuple[Recursion, dict[str, Any], PassPlan]:
+) -> Recursion:
     """Fit, or go on with, a recursion.
 
     Parameters
     ----------
     job : KRLSJob
         What to train.
-    source : BlockSource
-        Rows, which follow those of `before`.
+    fit : Fit
+        Rows, which follow those of `before`; the plan becomes that of the centres there are in the end.
     planner : KRLSPlanner
         What a number of centres takes.
-    client : distributed.Client, optional
-        Workers; the threads of this process if not given.
     before : Recursion, optional
         Rows so far; it stays as it is.
     classes : array, optional
@@ -151,53 +135,20 @@ def train_krls(
 
     Returns
     -------
-    recursion : Recursion
-    summary : dict
-        Counts and peaks.
-    plan : PassPlan
-        For the centres there are now.
+    Recursion
 
     Raises
     ------
     DataError
         The rows cannot be trained on.
     BudgetError
-        ``memory``: the dictionary outgrows the limit. ``out-of-memory``: less was there than planned for.
+        ``memory``: the dictionary outgrows the limit.
     """
-    started, figures = perf_counter(), Figures()
-    known = 0 if before is None else len(before.dictionary)
-    planner.at(max(known, 1 if job.max_centers is None else min(job.max_centers, known + source.n_rows))).require_fit()
-    try:
-        # Overflow is found in the sums, and in what they came to.
-        with (
-            single_threaded_blas(),
-            np.errstate(over="ignore", invalid="ignore"),
-            block_tasks(source, classification=job.classification, client=client) as tasks,
-        ):
-            recursion = _Training(job, tasks, planner, figures, before, checked).run(classes)
-    except MemoryError as error:
-        raise BudgetError(
-            f"memory ran out ({error or 'no details'}): other processes may hold the rest; free memory, or raise nu so "
-            "that fewer rows join the dictionary",
-            kind="out-of-memory",
-        ) from error
-    plan = planner.at(len(recursion.dictionary))
-    summary = {
-        "n_rows": recursion.n_rows,
-        "n_features": source.n_features,
-        "n_targets": recursion.sums.products.shape[1],
-        "n_centers": len(recursion.dictionary),
-        "rounds": figures.rounds,
-        "exchanges": figures.exchanges,
-        "kernel_columns": len(recursion.dictionary),
-        "passes": planner.passes,
-        "bytes_read": figures.bytes_read,
-        "seconds": perf_counter() - started,
-        "planned_peak_bytes": plan.peak,
-        "peak_rss_driver": peak_rss(),
-        "peak_rss_worker": figures.peak_rss_worker,
-    }
-    return recursion, summary, plan
+    recursion = _Training(job, fit, planner, before, checked).run(classes)
+    fit.n_rows, fit.n_targets = recursion.n_rows, recursion.sums.products.shape[1]
+    fit.n_centers = fit.kernel_columns = len(recursion.dictionary)
+    fit.plan, fit.passes = planner.at(fit.n_centers), planner.passes
+    return recursion
 
 
 class _Training:
@@ -206,17 +157,16 @@ class _Training:
     def __init__(
         self,
         job: KRLSJob,
-        tasks: BlockTasks,
+        fit: Fit,
         planner: KRLSPlanner,
-        figures: Figures,
         before: Recursion | None,
         checked: bool,
     ) -> None:
         self._job = job
-        self._tasks = tasks
-        self._source = tasks.source
+        self._fit = fit
+        self._tasks = fit.tasks
+        self._source = fit.tasks.source
         self._planner = planner
-        self._figures = figures
         self._before = before
         self._first_row = 0 if before is None else before.n_rows
         # Without a pass for statistics, those of the rows to be checked are taken along the way.
@@ -270,8 +220,8 @@ class _Training:
     def _statistics(self, classes: NDArray[Any] | None) -> LoadAnswer:
         load = Load(self._job.classification, MEDIAN_SAMPLE if self._job.samples else 0, 0, 0.0)
         found = self._tasks.reduce("statistics", block_statistics, load, merge=merge_statistics)
-        self._figures.exchanges += 1
-        self._figures.bytes_read += found.loaded.bytes_read
+        self._fit.exchanges += 1
+        self._fit.bytes_read += found.loaded.bytes_read
         self._checksums, self._report = found.checksums, found.report
         # The rows at hand may be the first of many, whose classes are known.
         checked = found.loaded if classes is None else replace(found.loaded, labels=None)
@@ -288,7 +238,7 @@ class _Training:
         else:
             held = tasks.hold(self._source)
             counts = [tasks.result(h) for h in [tasks.submit("count-labels", count_labels, held, b) for b in blocks]]
-        self._figures.exchanges += 1
+        self._fit.exchanges += 1
         labels = counts[0]
         for count in counts[1:]:
             labels = labels.merge(count)
@@ -318,8 +268,8 @@ class _Training:
             del reads
             for block, handle in zip(wave, summing, strict=True):
                 sums.add(handle, block)
-            self._figures.rounds += 1
-            self._figures.exchanges += 2
+            self._fit.rounds += 1
+            self._fit.exchanges += 2
             first, size = wave.stop, min(2 * size, max(1, tasks.in_flight // 2))
         summing.clear()
         total: ReducedSums = tasks.result(sums.root())
@@ -341,11 +291,8 @@ class _Training:
 
     def _receive(self, block: int, found: Survivors) -> int:
         """Let the survivors of a block join; return its checksum."""
-        figures = self._figures
         require_unchanged(self._source, block, self._checksums.get(self._source.boundaries[block]), found.checksum)
-        figures.bytes_read += found.nbytes
-        if found.process != os.getpid():
-            figures.peak_rss_worker = max(figures.peak_rss_worker, found.peak_rss)
+        self._fit.bytes_read += found.nbytes
         # A chunk that is absent was told of when it was read first.
         self._report = self._report.merge(replace(found.report, absent={}) if self._checksums else found.report)
         if found.loaded is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,7 +17,6 @@ from ..blocks.block import encode_targets
 from ..protocol.answers import Labels, LoadAnswer
 from ..protocol.messages import Load
 from ..rows.block_reading import BlockRows, read_block, row_statistics
-from ..runtime.processes import peak_rss
 
 
 @dataclass(frozen=True)
@@ -128,10 +126,6 @@ class Survivors(NamedTuple):
     report: ReadReport
     loaded: LoadAnswer | None
     """Statistics of the block, if asked for."""
-    process: int
-    """Of the process that looked."""
-    peak_rss: int
-    """Largest resident set of that process, in bytes."""
 
 
 def find_survivors(block: BlockRows, dictionary: Snapshot | None, looking: bool, load: Load | None) -> Survivors:
@@ -158,9 +152,7 @@ def find_survivors(block: BlockRows, dictionary: Snapshot | None, looking: bool,
         if dictionary is not None:
             with np.errstate(over="ignore", invalid="ignore"):
                 kept[present] = dictionary.outside(features if present.all() else features[present])
-    return Survivors(
-        rows[kept], features[kept], block.checksum, block.nbytes, block.report, loaded, os.getpid(), peak_rss()
-    )
+    return Survivors(rows[kept], features[kept], block.checksum, block.nbytes, block.report, loaded)
 
 
 def sum_rows(

@@ -2,32 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from distkern.errors import BudgetError
 
+from ..runtime.threads import single_threaded_blas
 from .memory import BASELINE, Workload
+
+if TYPE_CHECKING:
+    from .training_plan import TrainingPlan
 
 MIB = 1 << 20
 
 
-def out_of_memory(planned: int, error: MemoryError, advice: str) -> BudgetError:
-    """Return the error for a training that found less memory than it was planned for.
+@contextmanager
+def within(plan: PassPlan | TrainingPlan, advice: str) -> Iterator[None]:
+    """Run one training: with a plan that fits, and arithmetic that gives the same bits everywhere.
 
     Parameters
     ----------
-    planned : int
-        Bytes of the largest process.
-    error : MemoryError
-        What was raised.
+    plan : PassPlan or TrainingPlan
+        What the training will take.
     advice : str
-        What to do.
+        What to do where memory runs out all the same.
+
+    Raises
+    ------
+    BudgetError
+        ``memory``: the plan does not fit. ``out-of-memory``: less was there than planned for.
     """
-    return BudgetError(
-        f"memory ran out where {planned >> 20} MiB a process were planned ({error or 'no details'}): {advice}",
-        kind="out-of-memory",
-    )
+    plan.require_fit()
+    try:
+        # Bits must not depend on the number of BLAS threads; overflow is found in the results.
+        with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):
+            yield
+    except MemoryError as error:
+        raise BudgetError(
+            f"memory ran out where {plan.peak >> 20} MiB a process were planned ({error or 'no details'}): other "
+            f"processes may hold the rest; free memory, or {advice}",
+            kind="out-of-memory",
+        ) from error
 
 
 @dataclass(frozen=True)

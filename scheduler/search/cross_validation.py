@@ -66,6 +66,8 @@ class FoldErrors:
     """Bytes of the arrays that were read."""
 
 
+@single_threaded_blas()
+@np.errstate(over="ignore", invalid="ignore")
 def cross_validate(
     jobs: Sequence[TrainingJob],
     models: Sequence[tuple[int, int]],
@@ -110,22 +112,7 @@ def cross_validate(
     DataError
         The rows cannot be trained on, or those outside some fold cannot.
     """
-    finishes = finishes or [Finish(job.multiclass) for job in jobs]
-    with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):
-        return _cross_validate(jobs, models, folds, source, backend, events, finishes, limit or TimeLimit(), in_turns)
-
-
-def _cross_validate(
-    jobs: Sequence[TrainingJob],
-    models: Sequence[tuple[int, int]],
-    folds: Folds,
-    source: BlockSource,
-    backend: Backend,
-    events: EventBus,
-    finishes: Sequence[Finish],
-    limit: TimeLimit,
-    in_turns: bool,
-) -> FoldErrors:
+    finishes, limit = finishes or [Finish(job.multiclass) for job in jobs], limit or TimeLimit()
     limit.begin()
     first = jobs[0]
     load = Load(

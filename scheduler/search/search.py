@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, fields
 from time import perf_counter
 from typing import Any
@@ -16,11 +17,11 @@ from distkern.monitoring.events import EventBus, Subscriber
 from distkern.storage.arrays.source import BlockSource
 
 from ..clusters.worker_queries import worker_facts
-from ..planning.pass_plan import out_of_memory
+from ..planning.pass_plan import within
 from ..protocol.problems import Folds
 from ..training.backends import AnnouncingBackend
 from ..training.driver_loop import TrainingJob
-from ..training.run import announce_dashboard, make_backend, workload
+from ..training.run import ADVICE, announce_dashboard, make_backend, workload
 from ..training.time_limit import TimeLimit
 from .cross_validation import VARIED, Finish, cross_validate
 from .race import Race
@@ -141,27 +142,22 @@ def _search(
         room = SearchRoom(together, n_folds, work, facts, factors=factors, memory_limit=memory_limit)
         while models := race.next_models(members, room.most):
             plan = room.plan(len(models))
-            plan.require_fit()
             peak, driver_peak = max(peak, plan.peak), max(driver_peak, plan.driver_peak)
             group = sorted({setting for setting, _ in models})
-            executor, backend = make_backend(source, client, events, plan)
-            try:
-                found = cross_validate(
-                    [jobs[i] for i in group],
-                    [(group.index(setting), fold) for setting, fold in models],
-                    Folds(n_folds, jobs[group[0]].seed),
-                    source,
-                    AnnouncingBackend(backend, events, plan.peak, "search", limit),
-                    events,
-                    None if finishes is None else [finishes[i] for i in group],
-                    limit,
-                    in_turns=client is None,
-                )
-            except MemoryError as error:
-                advice = "free memory, lower memory_limit ([cluster] memory), or use more workers"
-                raise out_of_memory(plan.peak, error, advice) from error
-            finally:
-                executor.close()
+            with within(plan, ADVICE):
+                executor, backend = make_backend(source, client, events, plan)
+                with closing(executor):
+                    found = cross_validate(
+                        [jobs[i] for i in group],
+                        [(group.index(setting), fold) for setting, fold in models],
+                        Folds(n_folds, jobs[group[0]].seed),
+                        source,
+                        AnnouncingBackend(backend, events, plan.peak, "search", limit),
+                        events,
+                        None if finishes is None else [finishes[i] for i in group],
+                        limit,
+                        in_turns=client is None,
+                    )
             race.note(models, found.errors)
             n_centers[tuple(np.transpose(models))] = found.n_centers
             kernels |= dict(zip(group, found.kernels, strict=True))

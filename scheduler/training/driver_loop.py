@@ -139,6 +139,8 @@ class TrainingResult:
     """Counts of the run: rows, rounds, exchanges, kernel columns, bytes, seconds."""
 
 
+@single_threaded_blas()
+@np.errstate(over="ignore", invalid="ignore")
 def train(
     job: TrainingJob,
     source: BlockSource,
@@ -180,26 +182,8 @@ def train(
         The rows cannot be trained on.
     """
     # Overflow is found in the sums, and in what they came to.
-    with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):
-        run_id, clock, limit = run_id or uuid.uuid4().hex, clock or _new_clock(), limit or TimeLimit()
-        return _train(job, source, backend, events, n_workers, run_id, clock, limit)
-
-
-def _new_clock() -> Callable[[], float]:
-    started = perf_counter()
-    return lambda: perf_counter() - started
-
-
-def _train(
-    job: TrainingJob,
-    source: BlockSource,
-    backend: Backend,
-    events: EventBus,
-    n_workers: int,
-    run_id: str,
-    clock: Callable[[], float],
-    limit: TimeLimit,
-) -> TrainingResult:
+    run_id, limit, started = run_id or uuid.uuid4().hex, limit or TimeLimit(), perf_counter()
+    clock = clock or (lambda: perf_counter() - started)
     limit.begin()
     load = Load(
         classification=job.classification,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from ..clusters.worker_queries import worker_facts
 from ..execution.executor import Executor, SerialExecutor
 from ..planning.limits import WorkerFacts, default_limit
 from ..planning.memory import Workload
-from ..planning.pass_plan import out_of_memory
+from ..planning.pass_plan import within
 from ..planning.training_plan import TrainingPlan, plan_training
 from ..protocol.selection_settings import SelectionSettings
 from ..rows.data_checks import SpaceJob
@@ -31,6 +32,9 @@ from .time_limit import TimeLimit
 
 DRIVER_FACTOR_BYTES = 256 << 20
 """Largest Q that `factors="auto"` keeps in the driver."""
+
+ADVICE = "lower memory_limit ([cluster] memory) so that more goes to scratch, or use more workers"
+"""What to do where memory runs out in spite of the plan."""
 
 UNKNOWN_CLASSES = 10
 """Classes a plan counts on where only the labels themselves would tell."""
@@ -91,15 +95,32 @@ def run_training(
     plan.require_fit()
     store = None if run is None else RunStore(run, job, source)
     try:
-        announce_dashboard(client, events)
-        executor, backend = make_backend(source, client, events, plan, store)
-        return _run(job, source, executor, backend, events, plan, store, limit or TimeLimit())
+        with within(plan, ADVICE):
+            announce_dashboard(client, events)
+            executor, backend = make_backend(source, client, events, plan, store)
+            run_id = clock = None
+            limit = limit or TimeLimit()
+            with closing(executor):
+                if store is not None:
+                    recording = RecordingBackend(backend, store, events, limit)
+                    run_id, clock, backend = store.run_id, recording.seconds, recording
+                backend = AnnouncingBackend(backend, events, plan.peak, limit=limit)
+                result = train(job, source, backend, events, executor.n_workers, run_id, clock, limit)
+                peak_worker = executor.peak_rss()
     except BaseException as error:
         events.cut_short(error)
         raise
     finally:
         if store is not None:
             store.close()
+    figures = {
+        "planned_peak_bytes": plan.peak,
+        "planned_peak_driver": plan.driver_peak,
+        "plan": plan.worker.terms(),
+        "peak_rss_driver": peak_rss(),
+        "peak_rss_worker": peak_worker,
+    }
+    return replace(result, summary={**result.summary, **figures})
 
 
 def announce_dashboard(client: Any, events: EventBus) -> None:
@@ -154,42 +175,6 @@ def make_backend(
     if plan.in_driver:
         return executor, DriverFactors(executor, source, MemoryBudget(plan.driver_room))
     return executor, WorkerFactors(executor)
-
-
-def _run(
-    job: TrainingJob,
-    source: BlockSource,
-    executor: Executor,
-    backend: Backend,
-    events: EventBus,
-    plan: TrainingPlan,
-    store: RunStore | None,
-    limit: TimeLimit,
-) -> TrainingResult:
-    run_id = clock = None
-    if store is not None:
-        recording = RecordingBackend(backend, store, events, limit)
-        run_id, clock, backend = store.run_id, recording.seconds, recording
-    try:
-        announcing = AnnouncingBackend(backend, events, plan.peak, limit=limit)
-        result = train(job, source, announcing, events, executor.n_workers, run_id, clock, limit)
-        peak_worker = executor.peak_rss()
-    except MemoryError as error:
-        advice = (
-            "other processes may hold the rest; free memory, lower memory_limit ([cluster] "
-            "memory) so that more goes to scratch, or use more workers"
-        )
-        raise out_of_memory(plan.peak, error, advice) from error
-    finally:
-        executor.close()
-    figures = {
-        "planned_peak_bytes": plan.peak,
-        "planned_peak_driver": plan.driver_peak,
-        "plan": plan.worker.terms(),
-        "peak_rss_driver": peak_rss(),
-        "peak_rss_worker": peak_worker,
-    }
-    return replace(result, summary={**result.summary, **figures})
 
 
 def workload(job: TrainingJob, source: BlockSource) -> Workload:

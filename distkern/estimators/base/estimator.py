@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any, ClassVar, Self
 
@@ -31,7 +32,9 @@ from distkern.scheduler import (
     map_rows,
     predict_blocks,
     row_chunks,
+    worker_facts,
 )
+from distkern.scheduler.passes.fit import Fit, fit_by_passes
 from distkern.scheduler.prediction.local import Finish
 from distkern.storage import ArraySource, BlockSource, Dataset, ZarrRows, as_source, is_zarr_array, memory_array
 
@@ -51,7 +54,11 @@ class BlockEstimator(BaseEstimator, ABC):
     """Base of all estimators: `_train` is what a subclass adds, then `_model` evaluates rows of any container."""
 
     _classification: ClassVar[bool]
+    _memory_advice: ClassVar[str]
+    """What to do where memory runs out in spite of the plan."""
     client: Any
+    plan_: dict[str, int]
+    summary_: dict[str, Any]
     _model: KernelModel
 
     def __sklearn_clone__(self) -> Self:
@@ -107,6 +114,18 @@ class BlockEstimator(BaseEstimator, ABC):
         facts : WorkerFacts or None
             The workers; this process alone if None.
         """
+
+    @contextmanager
+    def _fitting(self, source: BlockSource, client: Any, plan: PassPlan | None = None) -> Iterator[Fit]:
+        """Run one fit by passes over the blocks, as planned; set `plan_` and `summary_` when it is done."""
+        if plan is None:
+            plan = self.plan(self.shapes(source), None if client is None else worker_facts(client))
+        assert isinstance(plan, PassPlan)
+        with fit_by_passes(
+            plan, source, client, classification=self._classification, advice=self._memory_advice
+        ) as fit:
+            yield fit
+        self.plan_, self.summary_ = fit.plan.terms(), fit.summary()
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         self._check_parameters()

@@ -5,21 +5,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.scheduler.clusters.worker_queries import peak_of_workers, worker_facts
-from distkern.scheduler.passes.block_tasks import BlockTasks, block_tasks
 from distkern.scheduler.passes.dense_rows import DenseJob, DenseRows, gather_rows, gathered_bytes, reading_bytes
+from distkern.scheduler.passes.fit import Fit
 from distkern.scheduler.planning.limits import WorkerFacts, default_limit
 from distkern.scheduler.planning.memory import Workload
-from distkern.scheduler.planning.pass_plan import PassPlan, out_of_memory
-from distkern.scheduler.runtime.processes import peak_rss
+from distkern.scheduler.planning.pass_plan import PassPlan
 from distkern.scheduler.runtime.threads import available_cores
-from distkern.scheduler.training.run import target_count
 from distkern.storage import BlockSource
 
 from ...errors import DataError
@@ -63,16 +59,12 @@ class DenseSolution:
     """(T,)."""
     positions: NDArray[np.int64] | None = None
     """(m,): rows of the expansion; None for all in order."""
-    rounds: int = 1
-    """Steps of the method."""
-    exchanges: int = 0
-    """Times that something went out to where blocks are worked on and came back, beside reading."""
-    kernel_columns: int = 0
-    """Columns of the Gram matrix that were computed, those that were computed again too."""
 
 
 class DenseKernelEstimator(BlockEstimator):
     """Base of the methods that hold all rows, and mostly their Gram matrix, in one process; float64 throughout."""
+
+    _memory_advice = "give fewer rows"
 
     kernel: Any
     sigma: float | str
@@ -89,8 +81,8 @@ class DenseKernelEstimator(BlockEstimator):
         """Bytes of each buffer of the method in the driver, beside the rows."""
 
     @abstractmethod
-    def _solve(self, rows: DenseRows, tasks: BlockTasks, plan: PassPlan) -> DenseSolution:
-        """Find the weights."""
+    def _solve(self, rows: DenseRows, fit: Fit) -> DenseSolution:
+        """Find the weights; count kernel columns, and what else it takes."""
 
     def _dense_job(self) -> DenseJob:
         return DenseJob(
@@ -135,52 +127,25 @@ class DenseKernelEstimator(BlockEstimator):
         )
 
     def _train(self, source: BlockSource, client: Any) -> None:
-        started = perf_counter()
         job = self._dense_job()
-        facts = None if client is None else worker_facts(client)
-        work = Workload.of(source, target_count(job, source), 1)
-        plan = self.plan(work, facts)
-        plan.require_fit()
-        try:
-            with (
-                np.errstate(over="ignore", invalid="ignore"),
-                block_tasks(source, classification=self._classification, client=client) as tasks,
-            ):
-                rows = gather_rows(tasks, job)
-                solution = self._solve(rows, tasks, plan)
-        except MemoryError as error:
-            advice = "other processes may hold the rest; free memory, or give fewer rows"
-            raise out_of_memory(plan.peak, error, advice) from error
-        if not (np.isfinite(solution.coef).all() and np.isfinite(solution.intercept).all()):
-            raise DataError(
-                f"the kernel values of the {rows.kernel.name} kernel overflow on these rows: scale the features "
-                "(standardize=True does that), or change the kernel's parameters",
-                kind="overflow",
-            )
-        positions = np.arange(len(rows.rows)) if solution.positions is None else solution.positions
-        model = KernelModel(
-            rows.kernel, rows.scaling, rows.raw[positions], solution.coef, solution.intercept, job.dtype
-        )
+        with self._fitting(source, client) as fit:
+            rows = gather_rows(fit.tasks, job)
+            fit.n_targets, fit.bytes_read = rows.targets.shape[1], rows.bytes_read
+            fit.rounds = fit.exchanges = fit.passes = 1
+            found = self._solve(rows, fit)
+            if not (np.isfinite(found.coef).all() and np.isfinite(found.intercept).all()):
+                raise DataError(
+                    f"the kernel values of the {rows.kernel.name} kernel overflow on these rows: scale the features "
+                    "(standardize=True does that), or change the kernel's parameters",
+                    kind="overflow",
+                )
+            positions = np.arange(len(rows.rows)) if found.positions is None else found.positions
+            fit.n_centers = len(positions)
+        model = KernelModel(rows.kernel, rows.scaling, rows.raw[positions], found.coef, found.intercept, job.dtype)
         self._set_model(model, rows.rows[positions])
         if rows.classes is not None:
             self.classes_ = rows.classes
             self._set_class_weights(np.bincount(rows.codes, rows.weights, len(rows.classes)))
-        self.plan_ = plan.terms()
-        self.summary_ = {
-            "n_rows": source.n_rows,
-            "n_features": source.n_features,
-            "n_targets": rows.targets.shape[1],
-            "n_centers": self.n_centers_,
-            "rounds": solution.rounds,
-            "exchanges": 1 + solution.exchanges,
-            "kernel_columns": solution.kernel_columns,
-            "passes": plan.passes,
-            "bytes_read": rows.bytes_read,
-            "seconds": perf_counter() - started,
-            "planned_peak_bytes": plan.peak,
-            "peak_rss_driver": peak_rss(),
-            "peak_rss_worker": 0 if client is None else peak_of_workers(client),
-        }
 
 
 def largest_rows(plan: Callable[[Workload], PassPlan], work: Workload) -> int:

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.scheduler.passes.block_tasks import BlockTasks
 from distkern.scheduler.passes.dense_rows import DenseRows
+from distkern.scheduler.passes.fit import Fit
 from distkern.scheduler.planning.memory import Workload
-from distkern.scheduler.planning.pass_plan import PassPlan
-from distkern.scheduler.runtime.threads import single_threaded_blas
 
 from ...kernels import Kernel
 from ...selection.forward_path import SLAB, ForwardPath, Reductions, forward_path
@@ -70,16 +68,13 @@ class ForwardSelection(DenseKernelEstimator):
     def _select(self, rows: DenseRows) -> ForwardPath:
         """Select centres."""
 
-    def _solve(self, rows: DenseRows, tasks: BlockTasks, plan: PassPlan) -> DenseSolution:
-        # Products with single vectors gain nothing from more threads, and bits must not depend on their number.
-        with single_threaded_blas():
-            path = self._select(rows)
+    def _solve(self, rows: DenseRows, fit: Fit) -> DenseSolution:
+        path = self._select(rows)
+        fit.rounds, fit.kernel_columns = len(path.positions), path.n_columns
         self.history_ = path.history.copy()
         self.history_["center"] = rows.rows[path.positions]
         self.stop_reason_ = path.reason
-        return DenseSolution(
-            path.coef, path.intercept, path.positions, rounds=len(path.positions), kernel_columns=path.n_columns
-        )
+        return DenseSolution(path.coef, path.intercept, path.positions)
 
     def _stored_arrays(self) -> dict[str, NDArray[Any]]:
         return {"history": self.history_}

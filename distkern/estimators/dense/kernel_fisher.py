@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.scheduler.passes.block_tasks import BlockTasks
 from distkern.scheduler.passes.dense_rows import DenseRows
+from distkern.scheduler.passes.fit import Fit
 from distkern.scheduler.planning.memory import Workload
-from distkern.scheduler.planning.pass_plan import PassPlan
 from distkern.scheduler.prediction.local import Finish
 
 from ...kernels import Kernel
@@ -89,14 +88,15 @@ class KernelFisherDiscriminant(BlockClassifier, DenseKernelEstimator):
             "solution": 8 * n * (6 * C + work.n_features + 4),
         }
 
-    def _solve(self, rows: DenseRows, tasks: BlockTasks, plan: PassPlan) -> DenseSolution:
+    def _solve(self, rows: DenseRows, fit: Fit) -> DenseSolution:
         assert rows.classes is not None
         found = fisher_directions(rows.gram(), rows.codes, len(rows.classes), rows.weights, float(self.regularization))
         self.directions_, self.eigenvalues_ = found.directions, found.eigenvalues
         self.projected_means_, self.projected_covariance_ = found.means, found.covariance
         self.priors_ = found.priors
         coef, intercept = discriminants(found)
-        return DenseSolution(coef, intercept, kernel_columns=len(coef))
+        fit.kernel_columns = len(coef)
+        return DenseSolution(coef, intercept)
 
     def decision_function(self, X: Any) -> Any:
         """Return log odds: of the second class for two classes, else log posteriors up to a constant a row.

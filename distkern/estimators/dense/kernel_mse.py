@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.scheduler.passes.block_tasks import BlockTasks
 from distkern.scheduler.passes.dense_rows import DenseRows
+from distkern.scheduler.passes.fit import Fit
 from distkern.scheduler.planning.memory import Workload
-from distkern.scheduler.planning.pass_plan import PassPlan
 
 from ...errors import DataError, JobError
 from ...kernels import Kernel
@@ -101,7 +100,7 @@ class KernelMSEClassifier(BlockClassifier, DenseKernelEstimator):
             return {"gram": square_bytes(n), "factors": factors, "solution": 8 * n * (8 * T + 4)}
         return {"columns": 8 * n * (2 * m + 64), "triangle": 6 * square_bytes(m), "solution": 8 * n * (3 * T + 2)}
 
-    def _solve(self, rows: DenseRows, tasks: BlockTasks, plan: PassPlan) -> DenseSolution:
+    def _solve(self, rows: DenseRows, fit: Fit) -> DenseSolution:
         assert rows.classes is not None
         several = len(rows.classes) > 2
         B = (rows.targets + 1.0) / 2.0 if several else rows.targets
@@ -111,7 +110,8 @@ class KernelMSEClassifier(BlockClassifier, DenseKernelEstimator):
         else:
             coef = solve_reduced(rows.gram(positions), B, rows.weights, float(self.ridge))
         intercept = np.full(B.shape[1], -1.0 if several else 0.0)
-        return DenseSolution(2.0 * coef if several else coef, intercept, positions, kernel_columns=len(coef))
+        fit.kernel_columns = len(coef)
+        return DenseSolution(2.0 * coef if several else coef, intercept, positions)
 
     def _positions(self, rows: DenseRows) -> NDArray[np.int64] | None:
         m = self._reduced_to(len(rows.rows))

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.scheduler.passes.block_tasks import BlockTasks
 from distkern.scheduler.passes.dense_rows import DenseRows
+from distkern.scheduler.passes.fit import Fit
 from distkern.scheduler.passes.kernel_product import KernelProduct, product_bytes
 from distkern.scheduler.planning.limits import WorkerFacts
 from distkern.scheduler.planning.memory import Workload
 from distkern.scheduler.planning.pass_plan import PassPlan
-from distkern.scheduler.runtime.threads import available_cores, single_threaded_blas
+from distkern.scheduler.runtime.threads import available_cores
 
 from ...errors import DistkernWarning
 from ...kernels import Kernel
@@ -111,19 +111,18 @@ class LeastSquaresSVM(DenseKernelEstimator):
         n, k, rank = work.n_rows, work.n_targets + 1, min(int(self.preconditioner_rank), work.n_rows)
         return {"preconditioner": 16 * n * rank + 24 * rank * rank, "solution": 8 * n * (12 * k + 8)}
 
-    def _solve(self, rows: DenseRows, tasks: BlockTasks, plan: PassPlan) -> DenseSolution:
+    def _solve(self, rows: DenseRows, fit: Fit) -> DenseSolution:
         diagonal = 1.0 / (float(self.gamma) * rows.weights)
         self.solver_, self.n_iter_, self.residual_ = "dense", 1, 0.0
-        if "gram" in plan.driver:
+        if "gram" in fit.plan.driver:
             H = rows.gram()
             H[np.diag_indices(len(H))] += diagonal
-            coef, intercept = solve_bordered(H, rows.targets)
-            return DenseSolution(coef, intercept, kernel_columns=len(coef))
+            fit.kernel_columns = len(H)
+            return DenseSolution(*solve_bordered(H, rows.targets))
         self.solver_ = "cg"
-        with single_threaded_blas():
-            return self._iterate(rows, tasks, diagonal)
+        return self._iterate(rows, fit, diagonal)
 
-    def _iterate(self, rows: DenseRows, tasks: BlockTasks, diagonal: Array) -> DenseSolution:
+    def _iterate(self, rows: DenseRows, fit: Fit, diagonal: Array) -> DenseSolution:
         """Solve H eta = 1 and H N = Y together: they share every product."""
         n, kernel = len(rows.rows), rows.kernel
         factor = pivoted_cholesky(
@@ -132,7 +131,7 @@ class LeastSquaresSVM(DenseKernelEstimator):
             diagonal,
             int(self.preconditioner_rank),
         )
-        product = KernelProduct(tasks, rows.features, kernel)
+        product = KernelProduct(fit.tasks, rows.features, kernel)
         right = np.column_stack([np.ones(n), rows.targets])
         found = conjugate_gradients(
             lambda P: product(P) + diagonal[:, None] * P,
@@ -150,14 +149,9 @@ class LeastSquaresSVM(DenseKernelEstimator):
                 DistkernWarning,
                 stacklevel=2,
             )
-        coef, intercept = eliminate_border(found.solution[:, 0], found.solution[:, 1:])
-        return DenseSolution(
-            coef,
-            intercept,
-            rounds=found.iterations,
-            exchanges=found.products,
-            kernel_columns=len(factor) + found.products * n,
-        )
+        fit.rounds, fit.exchanges = found.iterations, 1 + found.products
+        fit.kernel_columns = len(factor) + found.products * n
+        return DenseSolution(*eliminate_border(found.solution[:, 0], found.solution[:, 1:]))
 
     def _stored_figures(self) -> dict[str, Any]:
         return {"solver": self.solver_, "n_iter": self.n_iter_, "residual": self.residual_}

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from distkern.scheduler.passes.block_tasks import BlockTasks
 from distkern.scheduler.passes.class_statistics import ClassStatistics
-from distkern.scheduler.planning.pass_plan import PassPlan
+from distkern.scheduler.passes.fit import Fit
 from distkern.scheduler.prediction.local import Finish
 
 from ...methods.linear_discriminants import fisher
@@ -74,25 +73,23 @@ class FisherDiscriminant(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Line
             raise refuse("shrinkage", self.shrinkage, "a number from 0 to 1")
         super()._check_parameters()
 
-    def _solve(
-        self, tasks: BlockTasks, statistics: ClassStatistics, scaling: FeatureScaling, plan: PassPlan
-    ) -> Solution:
+    def _solve(self, fit: Fit, statistics: ClassStatistics, scaling: FeatureScaling) -> Solution:
         assert statistics.scatter is not None
         scatter = statistics.scatter.scaled(scaling)
-        fit, projection = fisher(scatter, float(self.shrinkage))
-        d = len(fit.weights)
-        if fit.rank < d:
+        found, projection = fisher(scatter, float(self.shrinkage))
+        d = len(found.weights)
+        if found.rank < d:
             logger.warning(
                 "the covariance within the classes has rank %d of %d: directions in which no class varies are ignored; "
                 "set shrinkage above 0 to use them",
-                fit.rank,
+                found.rank,
                 d,
             )
         self.priors_ = scatter.weights / scatter.weight
         self.means_ = statistics.scatter.means
-        self.rank_ = fit.rank
+        self.rank_ = found.rank
         self._set_projection(scaling, projection.directions, -scatter.mean @ projection.directions, projection.ratios)
-        return Solution(fit.weights, fit.intercept)
+        return Solution(found.weights, found.intercept)
 
     def _set_projection(self, scaling: FeatureScaling, directions: Array, origin: Array, ratios: Array) -> None:
         self._projection = LinearModel.of(scaling, directions, origin)

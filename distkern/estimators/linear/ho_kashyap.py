@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from distkern.scheduler.passes.block_tasks import BlockTasks
 from distkern.scheduler.passes.class_statistics import ClassStatistics
+from distkern.scheduler.passes.fit import Fit
 from distkern.scheduler.passes.ho_kashyap import MarginSetup, run_ho_kashyap
 from distkern.scheduler.passes.linear_plan import keeps_rows, plan_linear
 from distkern.scheduler.planning.limits import WorkerFacts
@@ -106,14 +106,12 @@ class HoKashyapClassifier(LinearClassifier):
         limit = byte_count("memory_limit", self.memory_limit)
         return plan_linear(work, facts, limit, with_scatter=True, again=int(self.max_iter), margins=True)
 
-    def _solve(
-        self, tasks: BlockTasks, statistics: ClassStatistics, scaling: FeatureScaling, plan: PassPlan
-    ) -> Solution:
+    def _solve(self, fit: Fit, statistics: ClassStatistics, scaling: FeatureScaling) -> Solution:
         assert statistics.scatter is not None
         n_classes = len(statistics.labels)
         signs = np.array([[-1.0], [1.0]]) if n_classes == 2 else 2 * np.eye(n_classes) - 1
         result = run_ho_kashyap(
-            tasks,
+            fit.tasks,
             MarginSetup(statistics.labels, signs, scaling, float(self.b_min)),
             statistics.scatter.scaled(scaling),
             learning_rate=float(self.learning_rate),
@@ -121,12 +119,14 @@ class HoKashyapClassifier(LinearClassifier):
             tol=float(self.tol),
             center=self._norm_center(scaling),
             first=statistics.reads,
-            keep=keeps_rows(plan),
+            keep=keeps_rows(fit.plan),
         )
         self.rank_ = result.fit.rank
         self._set_verdicts(result.verdicts)
         self.n_iter_ = result.iterations
-        return Solution(result.fit.weights, result.fit.intercept, result.passes, result.bytes_read, result.iterations)
+        fit.rounds = result.iterations
+        fit.passes, fit.bytes_read = fit.passes + result.passes, fit.bytes_read + result.bytes_read
+        return Solution(result.fit.weights, result.fit.intercept)
 
     def _set_verdicts(self, verdicts: list[bool | None]) -> None:
         self.separable_classes_ = verdicts

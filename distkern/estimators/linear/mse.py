@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from distkern.scheduler.passes.block_tasks import BlockTasks
 from distkern.scheduler.passes.class_statistics import ClassStatistics
-from distkern.scheduler.planning.pass_plan import PassPlan
+from distkern.scheduler.passes.fit import Fit
 from distkern.scheduler.prediction.local import Finish
 
 from ...methods.linear_discriminants import class_targets, least_squares
@@ -50,15 +49,13 @@ class MSEClassifier(LinearClassifier):
         number("margin", self.margin, open_interval=True)
         super()._check_parameters()
 
-    def _solve(
-        self, tasks: BlockTasks, statistics: ClassStatistics, scaling: FeatureScaling, plan: PassPlan
-    ) -> Solution:
+    def _solve(self, fit: Fit, statistics: ClassStatistics, scaling: FeatureScaling) -> Solution:
         assert statistics.scatter is not None
         targets = class_targets(len(statistics.labels), float(self.margin))
         scatter = statistics.scatter.scaled(scaling)
-        fit = least_squares(scatter, targets, self._norm_center(scaling))
-        self.rank_ = fit.rank
-        return Solution(fit.weights, fit.intercept)
+        found = least_squares(scatter, targets, self._norm_center(scaling))
+        self.rank_ = found.rank
+        return Solution(found.weights, found.intercept)
 
     def _probabilities(self) -> Finish[Array]:
         return partial(shares_of_indicators, margin=float(self.margin))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from time import perf_counter
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from distkern.scheduler import current_client
-from distkern.scheduler.passes.block_tasks import BlockTasks
 from distkern.scheduler.passes.class_statistics import ClassStatistics, Reads, class_statistics
+from distkern.scheduler.passes.fit import Fit
 from distkern.scheduler.passes.linear_plan import keeps_rows, plan_linear
 from distkern.scheduler.passes.lms import LMSSetup, run_lms
 from distkern.scheduler.planning.limits import WorkerFacts
@@ -133,17 +132,22 @@ class WidrowHoffClassifier(LinearClassifier):
         limit = byte_count("memory_limit", self.memory_limit)
         return plan_linear(work, facts, limit, with_scatter=False, again=int(self.passes))
 
-    def _solve(
-        self, tasks: BlockTasks, statistics: ClassStatistics, scaling: FeatureScaling, plan: PassPlan
-    ) -> Solution:
+    def _solve(self, fit: Fit, statistics: ClassStatistics, scaling: FeatureScaling) -> Solution:
         self._begin(statistics, scaling)
         targets = class_targets(len(statistics.labels), float(self.margin))
         setup = LMSSetup(statistics.labels, targets, scaling, self._rule())
-        start = LMSState.start(np.zeros((tasks.source.n_features + 1, targets.shape[1])))
-        numbers = range(1, int(self.passes) + 1)
-        state, reads, bytes_read = run_lms(tasks, setup, start, numbers, statistics.reads, keeps_rows(plan))
-        self.seen_, self.passes_ = state.seen, int(self.passes)
-        return Solution(state.weights[1:], state.weights[0], reads, bytes_read, int(self.passes))
+        start = np.zeros((fit.tasks.source.n_features + 1, targets.shape[1]))
+        fit.rounds = int(self.passes)
+        state = self._take_steps(fit, setup, start, statistics.reads, keep=keeps_rows(fit.plan))
+        self.seen_, self.passes_ = state.seen, fit.rounds
+        return Solution(state.weights[1:], state.weights[0])
+
+    def _take_steps(self, fit: Fit, setup: LMSSetup, start: Array, first: Reads, *, keep: bool) -> LMSState:
+        """Go on from some weights with as many passes as the fit has rounds."""
+        numbers = range(self.passes_ + 1, self.passes_ + fit.rounds + 1)
+        state, reads, bytes_read = run_lms(fit.tasks, setup, LMSState.start(start, self.seen_), numbers, first, keep)
+        fit.passes, fit.bytes_read = fit.passes + reads, fit.bytes_read + bytes_read
+        return state
 
     def _begin(self, statistics: ClassStatistics, scaling: FeatureScaling) -> None:
         """Settle the learning rate and start to count."""
@@ -205,13 +209,11 @@ class WidrowHoffClassifier(LinearClassifier):
         return self
 
     def _continue(self, source: BlockSource, client: Any, classes: NDArray[Any], fresh: bool) -> None:
-        plan = self._require_plan(source, client)
-        started = perf_counter()
         targets = class_targets(len(classes), float(self.margin))
-        with self._tasks(source, client, plan) as tasks:
+        with self._fitting(source, client) as fit:
             first = Reads(0, {})
             if fresh:
-                statistics = class_statistics(tasks, with_scatter=False, any_classes=True)
+                statistics = class_statistics(fit.tasks, with_scatter=False, any_classes=True)
                 scaling, first = self._scaling(statistics), statistics.reads
                 self._begin(statistics, scaling)
                 start = np.zeros((source.n_features + 1, targets.shape[1]))
@@ -220,15 +222,13 @@ class WidrowHoffClassifier(LinearClassifier):
                 start = np.concatenate([self._model.intercept[None], self._model.centers.T])
             labels, own = _known_labels(source, classes, targets)
             setup = LMSSetup(labels, own, scaling, self._rule())
-            numbers = range(self.passes_ + 1, self.passes_ + 2)
-            begin = LMSState.start(start, self.seen_)
-            state, reads, bytes_read = run_lms(tasks, setup, begin, numbers, first, keep=False)
+            fit.n_targets, fit.rounds, fit.exchanges = targets.shape[1], 1, 1 + int(fresh)
+            fit.passes, fit.bytes_read = int(fresh), first.bytes_read
+            state = self._take_steps(fit, setup, start, first, keep=False)
+            self._keep(scaling, Solution(state.weights[1:], state.weights[0]))
         more = class_weights_of(source, classes)
         self._set_class_weights(more if fresh else self._class_weights + more)
         self.classes_ = classes
-        found = Solution(state.weights[1:], state.weights[0], reads, bytes_read)
-        self._keep(scaling, found)
-        self._note(plan, source, client, found, int(fresh), first.bytes_read, started)
         self.seen_, self.passes_ = state.seen, self.passes_ + 1
 
     def _probabilities(self) -> Finish[Array]:

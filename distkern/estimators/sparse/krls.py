@@ -75,6 +75,7 @@ class KernelRecursiveLeastSquares(BlockEstimator):
     """Base of both; see the subclasses for the parameters."""
 
     _least_rows: ClassVar[int] = 2
+    _memory_advice = "raise nu so that fewer rows join the dictionary"
 
     kernel: Any
     sigma: float | str
@@ -84,7 +85,6 @@ class KernelRecursiveLeastSquares(BlockEstimator):
     dtype: str
     client: Any
     memory_limit: int | str | None
-    summary_: dict[str, Any]
     _class_weights: NDArray[np.float64]
 
     def _set_class_weights(self, weights: NDArray[np.float64]) -> None:
@@ -148,10 +148,14 @@ class KernelRecursiveLeastSquares(BlockEstimator):
         facts = None if client is None else worker_facts(client)
         passes = 2 if before is None and job.needs_statistics else 1
         planner = self._planner(Workload.of(source, n_targets, 1), facts, passes)
-        recursion, summary, plan = train_krls(
-            job, source, planner, client=client, before=before, classes=classes, checked=checked
-        )
-        coef = recursion.weights()
+        centers = 0 if before is None else len(before.dictionary)
+        most = 1 if job.max_centers is None else min(job.max_centers, centers + source.n_rows)
+        summed = None if before is None else self.summary_
+        with self._fitting(source, client, planner.at(max(centers, most))) as fit:
+            recursion = train_krls(job, fit, planner, before=before, classes=classes, checked=checked)
+            coef = recursion.weights()
+        if summed is not None:
+            self.summary_ = _added(summed, self.summary_)
         dictionary = recursion.dictionary
         self._set_model(
             KernelModel(
@@ -163,8 +167,6 @@ class KernelRecursiveLeastSquares(BlockEstimator):
             self.classes_ = recursion.classes
             more = class_weights_of(source, recursion.classes)
             self._set_class_weights(more if before is None else self._class_weights + more)
-        self.summary_ = summary if before is None else _added(self.summary_, summary)
-        self.plan_ = plan.terms()
         self._recursion: Recursion | None = recursion
 
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any, classes: Any) -> None:

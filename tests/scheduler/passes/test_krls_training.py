@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from distkern.errors import BudgetError, DataError, DistkernWarning
 from distkern.scheduler.clusters.worker_queries import worker_facts
 from distkern.scheduler.passes.block_tasks import LocalTasks
+from distkern.scheduler.passes.fit import fit_by_passes
 from distkern.scheduler.passes.krls import KRLSJob, Recursion, train_krls
 from distkern.scheduler.passes.krls_plan import KRLSPlanner
 from distkern.scheduler.passes.krls_tasks import Encoding, sum_rows
@@ -43,13 +44,21 @@ def job(**changes: Any) -> KRLSJob:
 
 
 def train(
-    source: Any, client: Any = None, limit: int = 4 * GIB, before: Recursion | None = None, **changes: Any
+    source: Any,
+    client: Any = None,
+    limit: int = 4 * GIB,
+    before: Recursion | None = None,
+    checked: bool = True,
+    **changes: Any,
 ) -> tuple[Recursion, dict[str, Any]]:
     asked = job(**changes)
     facts = None if client is None else worker_facts(client)
     passes = 2 if asked.needs_statistics else 1
     planner = KRLSPlanner.of(Workload.of(source, 1, 1), passes, facts, limit)
-    return train_krls(asked, source, planner, client=client, before=before)[:2]
+    plan = planner.at(1 if asked.max_centers is None else min(asked.max_centers, source.n_rows))
+    with fit_by_passes(plan, source, client, classification=asked.classification, advice="raise nu") as fit:
+        recursion = train_krls(asked, fit, planner, before=before, checked=checked)
+    return recursion, fit.summary()
 
 
 def generated(n: int, d: int = 3, seed: int = 0) -> tuple[Any, Any]:
@@ -175,8 +184,7 @@ def test_going_on_is_the_same_as_one_training() -> None:
     parts: Recursion | None = None
     for first, last in ((0, 1), (1, 400), (400, 401), (401, 1500)):
         source = ArraySource(X[first:last], y[first:last])
-        planner = KRLSPlanner.of(Workload.of(source, 1, 1), 1, None, GIB)
-        parts, _, _ = train_krls(job(), source, planner, before=parts, checked=False)
+        parts, _ = train(source, before=parts, checked=False)
     assert parts is not None
     assert parts.n_rows == 1500
     assert parts.dictionary.factor.tobytes() == whole.dictionary.factor.tobytes()

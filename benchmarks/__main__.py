@@ -29,6 +29,9 @@ from benchmarks import (
     stop_rule,
     tables,
 )
+from benchmarks.faults_in_code import campaign
+from benchmarks.faults_in_code.faults import load
+from benchmarks.faults_in_code.selection import Coverage
 
 
 @click.group(help="Benchmarks of distkern; each prints a Markdown table and may save it as JSON.")
@@ -303,6 +306,26 @@ def record_cost_command(
 @_number("--centers", 400)
 def faults_command(path: Path | None, runs: int, seed: int, rows: int, features: int, centers: int) -> None:
     tables.report(faults.campaign(runs, seed, rows, features, centers), path)
+
+
+_file = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+@main.command("faults-in-code", help="Small faults planted in the code one at a time, and the test that catches each.")
+@_json
+@click.option("--only", multiple=True, metavar="ID", help="Only this fault; may be given several times.")
+@click.option("--coverage", type=_file, help="Database of a test run with --cov-context=test: run what ran the lines.")
+@click.option("--durations", type=_file, help="Report (--junitxml) of that run.")
+@click.option("--slow/--no-slow", default=True, show_default=True, help="Slow tests where no fast one catches a fault.")
+@click.option("--jobs", default=1, show_default=True, type=click.IntRange(min=1), help="Faults at a time.")
+def faults_in_code_command(
+    path: Path | None, only: tuple[str, ...], coverage: Path | None, durations: Path | None, slow: bool, jobs: int
+) -> None:
+    tests = None if coverage is None else Coverage(coverage, durations)
+    rows: list[dict[str, Any]] = []
+    found = campaign.run(load(only), coverage=tests, slow=slow, jobs=jobs, path=path)
+    tables.report(methods.noted(found, rows), path)
+    click.echo("\n" + tables.markdown(campaign.totals(rows)))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Choosing a panel of centres from a pool of orthogonalised candidates.
+"""The choice of a panel of centres from a pool of orthogonalised candidates.
 
-The driver knows the pool's Gram matrix S = P'P and products R = P'E of the candidates P (already orthogonal to
-Q); it picks the candidate with the largest error reduction sum_t R_jt^2 / S_jj, eliminates it from the others
-and repeats (classical orthogonal least squares, Chen, Cowan and Grant 1991), without touching a row.
+The driver has the Gram matrix S = P'P of the candidates P, which are orthogonal to Q, and their products R = P'E with
+the residual. It picks the candidate with the largest error reduction sum_t R_jt^2 / S_jj, eliminates it from the other
+candidates and repeats (classical orthogonal least squares, Chen, Cowan and Grant 1991). No row of the data is read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scipy.linalg.blas import dger
 Array = NDArray[np.float64]
 
 TIE = 1e-10
-"""Scores that differ by less than this, relatively, are equal."""
+"""Scores with a smaller relative difference are equal: rounding must not decide between them."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Panel:
     lower: Array
     """(p, p): unit upper triangular, P[:, slots] = F @ lower."""
     multipliers: Array
-    """(p, B): what each pool column holds of each formed column; zero for the panel's own slots."""
+    """(p, B): multiple of each formed column in each pool column; zero for the panel's own slots."""
     pivots: Array
     """(p,): S_jj of each pick when it was picked."""
     products: Array
@@ -39,21 +39,21 @@ class Panel:
 
 
 class Pool:
-    """Candidates that wait, orthogonalised, for a later round.
+    """Candidates, orthogonal to Q, that stay available for later rounds.
 
     Parameters
     ----------
     capacity : int
         Number of slots B.
     n_columns : int
-        Most columns of Q, for the coefficients.
+        Largest number of columns of Q, for the coefficients.
     n_targets : int
         Number of targets T.
     dependent : float
         A candidate with |P_j|^2 <= dependent * |k_j|^2 depends on Q's columns and is dropped for good.
-    reliable : float
-        A candidate whose S_jj fell below `reliable` times the value last computed over the rows is not picked
-        before S is computed anew: elimination leaves noise of that order, and dividing by it would spoil the pool.
+    reliable : float, default 1e-8
+        A candidate whose S_jj fell below `reliable` times its last value from the rows is not picked until S is
+        computed from the rows again: elimination leaves noise of that order, and dividing by it would spoil the pool.
     """
 
     def __init__(self, capacity: int, n_columns: int, n_targets: int, dependent: float, reliable: float = 1e-8) -> None:
@@ -99,8 +99,8 @@ class Pool:
         for slot in slots:
             self.features[slot] = None
 
-    def make_room(self, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return `count` slots for new candidates, evicting the lowest scores, and the rows evicted."""
+    def free_slots(self, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return `count` slots for new candidates, and the rows of the lowest scores that were evicted for them."""
         free = np.flatnonzero(~self.active)[:count]
         missing = count - len(free)
         if missing <= 0:
@@ -120,7 +120,7 @@ class Pool:
         norms: Array,
         coefficients: Array,
     ) -> None:
-        """Put projected candidates into `slots`; `merge_gram` brings their products."""
+        """Put projected candidates into `slots`; `merge_gram` adds their products."""
         self.rows[slots] = rows
         self.norms[slots] = norms
         self.coefficients[: len(coefficients), slots] = coefficients
@@ -130,6 +130,7 @@ class Pool:
 
     def merge_gram(self, slots: NDArray[np.int64], gram: Array, products: Array) -> None:
         """Set S and R of new candidates from gram (B, n) = P'P[:, slots] and products (n, T)."""
+        # Two sums over rows round (i, j) and (j, i) differently; elimination needs a symmetric matrix.
         inactive = ~self.active
         self.gram[:, slots] = gram
         self.gram[slots, :] = gram.T
@@ -148,29 +149,29 @@ class Pool:
         self.anchors[...] = self.gram.diagonal()
 
     @property
-    def wants_refresh(self) -> bool:
-        """Whether a candidate waits for S to be computed anew."""
+    def needs_refresh(self) -> bool:
+        """Whether a candidate cannot be picked until S is computed from the rows again."""
         diagonal = self.gram.diagonal()
         independent = self.active & (diagonal > self.dependent * self.norms)
         return bool((independent & (diagonal <= self.reliable * self.anchors)).any())
 
     @property
     def usable(self) -> NDArray[np.bool_]:
-        """Which candidates can be picked now, shape (B,)."""
+        """Which candidates can be picked, shape (B,)."""
         return np.asarray(self.active & (self.gram.diagonal() > self._limits()))
 
     def _limits(self) -> Array:
         return np.maximum(self.dependent * self.norms, self.reliable * self.anchors)
 
     def pick(self, count: int, among: NDArray[np.bool_] | None = None) -> Panel:
-        """Pick up to `count` candidates by error reduction and eliminate them from the rest.
+        """Pick up to `count` candidates by error reduction and eliminate them from the other candidates.
 
         S and R of the survivors are updated in place; the picked slots stay filled until `clear`.
 
         Parameters
         ----------
         count : int
-            Most candidates to pick.
+            Largest number of candidates to pick.
         among : array of bool, shape (B,), optional
             Slots to pick from; all by default.
         """
@@ -213,10 +214,10 @@ class Pool:
         )
 
     def _best(self, scores: Array) -> int:
-        """Slot of the highest score.
+        """Return the slot of the highest score.
 
-        Scores that agree to rounding are ordered by features, then row: the last centres of a saturated fit reduce
-        the error alike, and the choice must not depend on the order of the rows.
+        Scores that agree up to rounding are ordered by features, then by row: the last centres of a saturated fit have
+        equal error reductions, and the choice must not depend on the order of the rows.
         """
         ties = np.flatnonzero(scores >= scores.max() * (1 - TIE))
         if len(ties) == 1:
@@ -233,7 +234,7 @@ class Pool:
         multipliers : array, shape (p, B)
             Elimination multipliers of the panel.
         correct : array, shape (m + 1, k)
-            Second pass of the panel.
+            Second orthogonalisation pass of the panel, from `PanelUpdate`.
         survivors : array, shape (k, p)
             From `PanelUpdate`.
         """
@@ -242,27 +243,27 @@ class Pool:
         self.coefficients[:m] += correct @ held
         self.coefficients[m : m + k] = held
 
-    def give_back(self, restored: Array, panel: Panel) -> None:
+    def restore(self, restored: Array, panel: Panel) -> None:
         """Undo the elimination of formed columns that were not kept.
 
         Parameters
         ----------
         restored : array, shape (p, B)
-            Multiples of F returned to each pool column.
+            Multiples of F that are added to each pool column again.
         panel : Panel
-            What was eliminated. Its own pivots are used, not F'F measured since: large multipliers would magnify
-            the difference.
+            The eliminated panel. Its own pivots are used, not the later F'F over the rows: large multipliers would
+            magnify the difference.
         """
         self.gram += restored.T @ (panel.pivots[:, None] * restored)
         self.products += restored.T @ panel.products
 
 
 def _subtract_outer(matrix: Array, column: Array, row: Array) -> None:
-    """Take an outer product from a C-ordered matrix in place; `row` may be one of its rows."""
+    """Subtract an outer product from a C-ordered matrix in place; `row` may be one of its rows."""
     dger(-1.0, row.copy(), column, a=matrix.T, overwrite_a=True)
 
 
 def _reductions(products: Array, diagonal: Array) -> Array:
-    """Error reductions sum_t R_jt^2 / S_jj; the root is divided out first, since squares overflow sooner."""
+    """Return the error reductions sum_t R_jt^2 / S_jj; R_jt is divided by the root of S_jj first: squares overflow."""
     reductions: Array = np.square(products / np.sqrt(diagonal)[:, None]).sum(axis=1)
     return reductions

@@ -1,8 +1,9 @@
-"""Scores of the models along a path, from the factors' small numbers alone: what stop rules look for the minimum of.
+"""Scores of the models along a path, from the factors' small numbers alone; a stop rule keeps the minimum of a score.
 
-Each takes s, z, y'y, lambda and the sum of the row weights W as `distkern.selection.regularization` does and gives one
-number a model. With W for the number of rows, a weight counts as repeated rows. Targets share one noise variance, as
-they share lambda: likelihoods see the total of their sums of squares, over W T numbers, and scores are per target.
+Each function takes s, z, y'y, lambda and the sum of the row weights W, as in `distkern.selection.regularization`, and
+returns one number for each model. W stands for the number of rows, so a weight counts as repeated rows. Targets share
+one noise variance, as they share lambda: the likelihood uses the total of their sums of squares, over W T numbers, and
+scores are per target. The stop rules themselves are in `stopping`.
 """
 
 from __future__ import annotations
@@ -24,8 +25,7 @@ def bayesian_information(s: Array, z: Array, yy: Array, lam: Array, W: float) ->
     """Compute BIC = W log(ss/W) + p log W (Schwarz 1978; named in section 4 of the paper).
 
     p = 1 + sum_{j>=1} s_j/(lambda + s_j) counts the constant and the effective number of weights. A centre costs
-    log W, more than the two degrees of freedom by which GCV_c charges it for having been selected, and is not charged
-    for that again.
+    log W, which is more than its two degrees of freedom in GCV_c. The selection itself is therefore not charged again.
 
     Parameters
     ----------
@@ -43,13 +43,13 @@ def bayesian_information(s: Array, z: Array, yy: Array, lam: Array, W: float) ->
     Returns
     -------
     float
-        The score; infinite where p reaches half of W, as for GCV_c: the likelihood of a fit that is nearly exact
-        would outgrow any price of its parameters.
+        The score; infinite where p reaches half of W, as for GCV_c: the likelihood of a nearly exact fit would exceed
+        any price of its parameters.
     """
     effective = float(effective_centers(s, lam).mean())
     if 1.0 + 2.0 * effective >= W:
         return float("inf")
-    # What is below rounding is no better fit.
+    # A residual below the rounding of y'y is no better fit; the papers take the logarithm of ss itself.
     floor = float(np.finfo(np.float64).eps) * float(yy.sum())
     ss = max(float(residual_sum_of_squares(s, z, yy, lam).sum()), floor, float(np.finfo(np.float64).tiny))
     return W * (log(ss) - log(W * len(yy))) + (1.0 + effective) * log(W)
@@ -58,8 +58,8 @@ def bayesian_information(s: Array, z: Array, yy: Array, lam: Array, W: float) ->
 def description_length(s: Array, z: Array, yy: Array, lam: Array, W: float) -> float:
     """Compute the length, in nats, of a two-part code of a target (Rissanen 1978; named in section 4 of the paper).
 
-    The code of the residuals and of the weights to the precision that W rows warrant is BIC/2. The code of which of
-    the rows are centres is log C(W, m), and is sent once for all targets.
+    BIC/2 is the code length of the residuals and of the weights, at the precision that W rows warrant. The code of the
+    m centres among the rows has the length log C(W, m), once for all targets.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ _SCORES: dict[str | None, Callable[[Array, Array, Array, Array, float], float]] 
 
 
 def path_score(stop: str | None, s: Array, z: Array, yy: Array, lam: Array, W: float) -> float | None:
-    """Compute what a stop rule watches, None if it watches something else.
+    """Compute the score that a stop rule observes, None if the rule observes another number.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""The small half of the thin factors: U, s, z and lambda, and the algebra that extends them by a panel.
+"""The small part of the thin factors: U, s, z and lambda, and the algebra that extends them by a panel.
 
-K_m = [1 k_1 ... k_m] = Q_m U_m with orthogonal, not normalised columns q_j of Q. The rows of Q live with the data;
-everything here is m numbers wide and never sees a row. Q is extended in two passes: candidates are projected
-once when they enter the pool, and the panel chosen from them a second time here, through Gram matrices only.
+K_m = [1 k_1 ... k_m] = Q_m U_m with orthogonal, not normalised columns q_j of Q. The rows of Q stay with the data;
+all arrays here have a size of about m, and no row is read. Q is extended in two passes: candidates are projected
+once when they enter the pool, and their panel is projected a second time here, through Gram matrices only.
 
 Notation follows the paper (Andelic et al., IJCAI-07, eqs 10, 17-20) and the thesis (3.54, 3.76-3.84).
 """
@@ -22,14 +22,14 @@ from .regularization import gcv, reestimate_by_evidence, reestimate_lambda
 Array = NDArray[np.float64]
 
 PER_TARGET = "-per-target"
-"""Ends the names of the rules that give every target its own lambda."""
+"""Suffix of the names of the rules that give every target its own lambda."""
 
 _RULES = {"gcv": reestimate_lambda, "evidence": reestimate_by_evidence}
 
 
 @dataclass(frozen=True)
 class PanelUpdate:
-    """How formed columns F become columns of Q, and what that does to the coefficients.
+    """The change of Q and of the coefficients when formed columns F become columns of Q.
 
     Q_new = F combine - Q correct, with F of width p (the formed panel) and k <= p columns kept.
     """
@@ -45,13 +45,13 @@ class PanelUpdate:
     z: Array
     """(k, T): their products with the targets."""
     u_top: Array
-    """(m + 1, k): what the second pass adds to the coefficients of the kept columns in the old basis."""
+    """(m + 1, k): added by the second pass to the coefficients of the kept columns in the old basis."""
     u_new: Array
     """(k, k): unit upper triangular part of U for the kept columns."""
     survivors: Array
     """(k, p): maps elimination multipliers of the p formed columns to coefficients in the new basis."""
     restore: Array | None
-    """(p, p): multiples of F to give back to the surviving candidates, None if every column was kept."""
+    """(p, p): multiples of F to add to the surviving candidates again, None if every column was kept."""
 
 
 def finish_panel(
@@ -70,7 +70,7 @@ def finish_panel(
     Parameters
     ----------
     cross : array, shape (m + 1, p)
-        Q'F; small, as F was projected once already.
+        Q'F; small, because F was projected once already.
     gram : array, shape (p, p)
         F'F.
     products : array, shape (p, T)
@@ -85,14 +85,16 @@ def finish_panel(
         |k_j|^2 of the panel's kernel columns.
     dependent : float
         A column with |q|^2 <= dependent * |k|^2 is not kept.
-    orthogonal : float
-        If every cosine between F and Q is at most this, the first pass was good enough and `correct` is zero.
+    orthogonal : float, default 0.0
+        If every cosine between F and Q is at most this, the first pass suffices and `correct` is zero.
 
     Returns
     -------
     PanelUpdate
-        "Twice is enough": Q_new is orthogonal to Q and within itself to rounding.
+        Q_new is orthogonal to Q and within itself up to rounding.
     """
+    # The paper (eqs 17-20) projects once and loses orthogonality with the square of the condition number. A second
+    # pass restores it: "twice is enough" (Giraud, Langou, Rozloznik and van den Eshof, 2005).
     second = cross / s[:, None]
     if np.all(np.abs(cross) <= orthogonal * np.sqrt(s)[:, None] * np.sqrt(np.maximum(gram.diagonal(), 0.0))):
         second = np.zeros_like(second)
@@ -110,8 +112,8 @@ def finish_panel(
         kept_now, unit_lower, pivots = skipping_ldl(base.T @ orthogonal_gram @ base, limits[kept])
         if len(kept_now) == len(kept):
             break
-        # F of a later column lost a multiple of a dropped one, which Q will not hold: give just that back. Starting
-        # from the pool columns instead would drown small pivots in the rounding of large ones.
+        # A later column of F lost a multiple of a dropped column, which is not in Q: only that multiple is added again.
+        # Computing all from the pool columns instead would lose small pivots in the rounding of large ones.
         kept = [kept[i] for i in kept_now]
         relation = lower[np.ix_(kept, kept)]
         base = solve_triangular(relation, lower[:, kept].T, trans="T", unit_diagonal=True).T
@@ -135,7 +137,7 @@ def finish_panel(
 
 
 def skipping_ldl(gram: Array, limits: Array) -> tuple[list[int], Array, Array]:
-    """LDL' of the largest leading-order subset whose pivots exceed `limits`: (kept, unit L, D)."""
+    """Return (kept, unit L, D) of LDL', where each column whose pivot does not exceed its limit is skipped in order."""
     p = len(gram)
     kept: list[int] = []
     lower = np.zeros((p, p))
@@ -159,7 +161,7 @@ def skipping_ldl(gram: Array, limits: Array) -> tuple[list[int], Array, Array]:
 
 
 class Factors:
-    """U, s, z and the lambda path of one problem, grown a column at a time.
+    """U, s, z and the lambda path of one problem, extended by one column at a time.
 
     Parameters
     ----------
@@ -168,9 +170,9 @@ class Factors:
     target_norms : array, shape (T,)
         y'y of each centred target.
     capacity : int
-        Most centres.
-    regularization : {"gcv", "gcv-per-target", "evidence", "evidence-per-target", "none"} or float
-        How lambda follows the path: re-estimated a step at a time from 0 on, zero, or fixed.
+        Largest number of centres.
+    regularization : {"gcv", "gcv-per-target", "evidence", "evidence-per-target", "none"} or float, default "gcv"
+        Rule for lambda along the path: estimated again in each step from 0 on, zero, or fixed.
     """
 
     def __init__(
@@ -192,7 +194,7 @@ class Factors:
         n_lambdas = n_targets if rule.endswith(PER_TARGET) else 1
         fixed = 0.0 if isinstance(regularization, str) else float(regularization)
         self.lambdas = np.full((capacity + 1, n_lambdas), fixed)
-        # Targets that share lambda enter its choice through the sums of their squares alone.
+        # Targets that share lambda enter its choice only as sums of their squares: one number a column replaces T.
         self._per_target = n_lambdas == n_targets
         self._sizes = np.zeros((capacity + 1, n_lambdas))
         self._norms = target_norms if self._per_target else target_norms.sum(keepdims=True)
@@ -214,7 +216,7 @@ class Factors:
 
     @property
     def residual_products(self) -> Array:
-        """Q'E for the residual the rows hold now, shape (m + 1, T)."""
+        """Q'E for the current residual of the rows, shape (m + 1, T)."""
         return self._residual_products[: self.n_columns]
 
     @property
@@ -227,7 +229,7 @@ class Factors:
         return float(np.sqrt(self.s.max()) / np.sqrt(self.s.min()))
 
     def append(self, u_column: Array, s: float, z: Array) -> tuple[Array, float]:
-        """Add one column, re-estimate lambda once and return (residual step, GCV).
+        """Add one column, estimate lambda once more and return (residual step, GCV).
 
         Parameters
         ----------
@@ -241,7 +243,7 @@ class Factors:
         Returns
         -------
         step : array, shape (T,)
-            E loses q times this: z / (lambda + s) (thesis 3.82).
+            E is reduced by q times this: z / (lambda + s) (thesis 3.82).
         gcv : float
             Generalised cross validation with the new lambda.
         """
@@ -254,14 +256,14 @@ class Factors:
         return step, float(gcv(self.s, self._sizes[: m + 1], self._norms, self.lambdas[m], self.weight_sum).sum())
 
     def score(self, stop: str | None) -> float | None:
-        """Return what a stop rule watches after the last step, None if it watches something else.
+        """Return the score that a stop rule observes after the last step, None if it observes another number.
 
         Parameters
         ----------
         stop : str or None
             Name of the rule.
         """
-        # The other rules also count the targets.
+        # The other rules also use the number of targets.
         z, yy = (self._sizes[: self.n_columns], self._norms) if stop == "gcv" else (self.z, self.target_norms)
         return path_score(stop, self.s, z, yy, self.lambda_, self.weight_sum)
 
@@ -271,7 +273,8 @@ class Factors:
         Parameters
         ----------
         ahead : int
-            Columns before it that are not added either; their previews must have come first, in order.
+            Number of previewed columns before it that are not added either; their previews must be called first, in
+            order.
         s, z
             As for `append`.
         """
@@ -287,7 +290,7 @@ class Factors:
 
 
 def kernel_weights(u: Array, s: Array, z: Array, lam: Array) -> Array:
-    """Weights in the kernel basis: solve U a = z / (lambda + s) (thesis 3.83, 3.84).
+    """Return the weights in the kernel basis, the solution of U a = z / (lambda + s) (thesis 3.83, 3.84).
 
     Parameters
     ----------

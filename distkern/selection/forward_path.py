@@ -1,9 +1,10 @@
-"""Forward selection of kernel columns, as the methods that the thesis compares with do it: no pool, no regularisation.
+"""Forward selection in memory, without pool and regularisation: the two methods that the thesis compares with.
 
-One loop serves both. The next row is chosen, its kernel column joins the thin QR decomposition of [1 k_1 ... k_m], and
-the residual loses its part along the new column of Q. By the largest residual (Nair, Choudhury and Keane, 2002) only
-selected columns are computed: O(n m) memory, O(n m^2) work. By the largest error reduction of `Reductions` (Chen, Cowan
-and Grant, 1991) the columns of all rows are compared at every step: O(n^2) memory, O(n^2 m) work.
+One loop serves both methods. Every step selects a row, appends its kernel column to the thin QR decomposition of
+[1 k_1 ... k_m], and makes the residual orthogonal to the new column of Q. Selection by the largest residual (Nair,
+Choudhury and Keane, 2002) computes the selected columns only: O(n m) memory, O(n m^2) work. Selection by the largest
+error reduction of `Reductions` (Chen, Cowan and Grant, 1991) compares the columns of all rows in every step: O(n^2)
+memory, O(n^2 m) work.
 """
 
 from __future__ import annotations
@@ -18,23 +19,23 @@ from scipy.linalg import solve_triangular
 from .candidate_pool import TIE
 from .stopping import StopReason
 
-__all__ = ["HISTORY_DTYPE", "ForwardPath", "Reductions", "ThinQR", "forward_path"]
+__all__ = ["PATH_DTYPE", "ForwardPath", "Reductions", "ThinQR", "forward_path"]
 
 Array = NDArray[np.float64]
 
 DEPENDENT = 1e-14
-"""A column with |q|^2 of at most this part of |k|^2 depends on the selected ones and is skipped for good."""
+"""A column with |q|^2 of at most this part of |k|^2 depends on the selected columns and is skipped for good."""
 
 CONDITION_LIMIT = 1e10
 """Selection ends when the lengths of the orthogonal columns differ by more than this factor."""
 
 _UNRELIABLE = 1e-4
-"""A squared norm that fell below this part of the value last computed from its column is computed anew."""
+"""A squared norm below this part of the last value from its column is computed from the column again."""
 
-SLAB = 64
-"""Columns that are made orthogonal to Q at a time."""
+BATCH_COLUMNS = 64
+"""Columns that are made orthogonal to Q together."""
 
-HISTORY_DTYPE = np.dtype(
+PATH_DTYPE = np.dtype(
     [
         ("center", np.int64),
         ("residual_max", np.float64),
@@ -42,7 +43,7 @@ HISTORY_DTYPE = np.dtype(
         ("error_reduction", np.float64),
     ]
 )
-"""A row per centre: its row, the largest absolute residual before it, |q|, and the part of y'y that it explained."""
+"""One entry a centre: its row, the largest absolute residual before it, |q|, and the share of y'y that it explains."""
 
 
 @dataclass(frozen=True)
@@ -50,17 +51,17 @@ class ForwardPath:
     """A finished selection."""
 
     positions: NDArray[np.int64]
-    """(m,): selected rows in order, as positions among the rows that were given."""
+    """(m,): selected rows in order, as positions among the given rows."""
     coef: Array
     """(m, T)."""
     intercept: Array
     """(T,)."""
     history: NDArray[np.void]
-    """(m,): of `HISTORY_DTYPE`, with positions as centres."""
+    """(m,): of `PATH_DTYPE`, with positions as centres."""
     reason: StopReason
-    """Why it ended."""
+    """Why the selection ended."""
     n_columns: int
-    """Kernel columns that were taken, those that depend on others too."""
+    """Number of kernel columns that were computed, dependent columns included."""
 
 
 def forward_path(
@@ -73,25 +74,28 @@ def forward_path(
     reductions: Reductions | None = None,
     tolerance: float = 0.0,
 ) -> ForwardPath:
-    """Select rows, of equal ones the lowest, and solve for the weights.
+    """Select rows, the lowest of equal ones, and solve for the weights.
+
+    Targets are centred first: their sums of squares then do not cancel near an exact fit.
 
     Parameters
     ----------
     column : callable
-        Takes the position of a row to its kernel column, shape (n,).
+        Function of the position of a row that returns its kernel column, shape (n,).
     Y : array, shape (n, T)
         Targets.
     weights : array, shape (n,)
         Row weights above zero.
     max_centers : int
-        Most rows to select.
+        Largest number of rows to select.
     tol : float, optional
-        Without `reductions`: end when the largest residual, over the targets' norm in each row, is at most this.
+        Without `reductions`: selection ends when the largest residual, the norm over the targets of a row, is at most
+        this; by default it does not end by the residual.
     reductions : Reductions, optional
-        The largest error reduction decides; the largest residual without.
-    tolerance : float
-        With `reductions`: end when less than this part of the targets' squares about their means is left; summed over
-        targets.
+        Selects the row with the largest error reduction; by default the row with the largest residual is selected.
+    tolerance : float, default 0.0
+        With `reductions`: selection ends when the unexplained part of the targets' squares about their means, summed
+        over targets, is below this.
     """
     roots = np.sqrt(weights)
     means = weights @ Y / weights.sum()
@@ -138,27 +142,27 @@ def forward_path(
         positions=np.array(positions, dtype=np.int64),
         coef=solution[1:],
         intercept=solution[0] + means,
-        history=np.array(history, dtype=HISTORY_DTYPE),
+        history=np.array(history, dtype=PATH_DTYPE),
         reason=reason,
         n_columns=int(np.count_nonzero(~free)),
     )
 
 
 def _best(scores: Array, free: NDArray[np.bool_]) -> int | None:
-    """Lowest of the free rows with the largest score, None if there are none."""
+    """Return the lowest of the free rows with the largest score, None if there are none."""
     free = free & (scores > -np.inf)
     if not free.any():
         return None
-    # Equal up to rounding is equal: the rows of a class often are.
+    # Scores that are equal up to rounding, as often within a class, count as equal.
     return int(np.argmax(free & (scores >= (1.0 - TIE) * scores[free].max())))
 
 
 class Reductions:
     """Error reduction (q'r)^2 / q'q of every row's column.
 
-    The textbook makes all candidates orthogonal to each selected column (modified Gram-Schmidt). Here they stay as they
-    are: k'r = q'r for a residual r that is orthogonal to Q, and |q|^2 = |k|^2 - |Q'k|^2. One product with the Gram
-    matrix a step is enough then, and the rounding of rank-one updates does not build up.
+    Chen, Cowan and Grant make all candidates orthogonal to each selected column (modified Gram-Schmidt). Here the
+    columns do not change: k'r = q'r for a residual r that is orthogonal to Q, and |q|^2 = |k|^2 - |Q'k|^2. A step then
+    costs one product with the Gram matrix, and no rounding of rank-one updates accumulates.
 
     Parameters
     ----------
@@ -177,7 +181,14 @@ class Reductions:
         self._independent = self._norms > 0
 
     def update(self, Q: Array, residual: Array) -> Array:
-        """Take the columns of Q after one more of them and the residual that they leave, both times root weights.
+        """Return the error reductions after one more column of Q.
+
+        Parameters
+        ----------
+        Q : array, shape (n, m)
+            All columns so far, the new one last, times root weights.
+        residual : array, shape (n, T)
+            Residual of the targets, orthogonal to Q, times root weights.
 
         Returns
         -------
@@ -187,29 +198,30 @@ class Reductions:
         products = self._K @ (np.column_stack([Q[:, -1], residual]) * self._roots[:, None])
         self._norms -= np.square(products[:, 0])
         doubtful = np.flatnonzero(self._independent & (self._norms < _UNRELIABLE * self._anchors))
-        for start in range(0, len(doubtful), SLAB):
-            slab = doubtful[start : start + SLAB]
-            part = self._K[slab] * self._roots
+        # |k|^2 - |Q'k|^2 cancels where little of a column remains: such norms are computed from the columns.
+        for start in range(0, len(doubtful), BATCH_COLUMNS):
+            batch = doubtful[start : start + BATCH_COLUMNS]
+            part = self._K[batch] * self._roots
             for _ in range(2):  # as in `ThinQR.append`
                 part -= (part @ Q) @ Q.T
-            self._norms[slab] = self._anchors[slab] = np.einsum("ij,ij->i", part, part)
+            self._norms[batch] = self._anchors[batch] = np.einsum("ij,ij->i", part, part)
         self._independent &= self._norms > self._limits
         norms = np.where(self._independent, self._norms, 1.0)
         return np.where(self._independent, np.square(products[:, 1:]).sum(axis=1) / norms, -np.inf)
 
 
 class ThinQR:
-    """Thin QR decomposition that takes one more column at the end, in arrays that are allocated once.
+    """Thin QR decomposition that is extended by one column at a time, in arrays that are allocated once.
 
-    Inserting a last column is the update of `scipy.linalg.qr_insert` in economic mode, which needs no rotations but
-    copies Q every time; here only the new column of Q is written.
+    `scipy.linalg.qr_insert` in economic mode gives the same update of a last column without rotations, but copies Q
+    every time; here only the new column of Q is written.
 
     Parameters
     ----------
     first : array, shape (n,)
         The first column, not zero.
     capacity : int
-        Most columns to append; more than n are never independent.
+        Largest number of columns to append; more than n are never independent.
     """
 
     def __init__(self, first: Array, capacity: int) -> None:
@@ -236,7 +248,7 @@ class ThinQR:
         m = self.n_columns
         if m == self._Q.shape[1]:
             return None
-        # Orthogonalised twice, as one pass loses orthogonality with the square of the condition.
+        # Two passes: one pass loses orthogonality with the square of the condition number (Giraud et al., 2005).
         c = self.Q.T @ k
         q = k - self.Q @ c
         second = self.Q.T @ q

@@ -1,12 +1,11 @@
-"""Weights of given centres from sums over rows: a small Gram matrix that grows by row tiles, and factors from it.
+"""Weights of given centres from sums over rows: a small Gram matrix, added up tile by tile, and its factors.
 
-Centres chosen on some of the rows are fitted on all of them. Nothing with a row for each row of the data is kept:
-tiles add [1 K]'[1 K] and [1 K]'Y, and G = U'SU gives the factors that orthogonalisation would have given
-(z = q'Y by substitution). A Gram matrix squares the condition number, so where columns nearly depend on each other the
-tiles form [1 K] inv(U_0) first, with U_0 from the rows the centres were chosen on; its columns are nearly
-orthogonal over all rows too, and U = U_2 U_0.
+Centres that were chosen on some of the rows are fitted on all rows. No row matrix is kept: tiles add [1 K]'[1 K] and
+[1 K]'Y, and G = U'SU gives the same factors as orthogonalisation (z = q'Y by substitution). A Gram matrix squares the
+condition number. Where columns nearly depend on each other, tiles therefore form [1 K] inv(U_0) first, with U_0 from
+the rows of the selection; its columns are nearly orthogonal over all rows too, and U = U_2 U_0.
 
-Gram matrices travel packed (LAPACK's rectangular full packed format, upper triangle), half the bytes of a square.
+Answers hold Gram matrices packed (LAPACK's rectangular full packed format, upper triangle), half the bytes of a square.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ RELIABLE = 1e-10
 """Smallest s_j / |k_j|^2 at which factors of [1 K]'[1 K] itself are kept."""
 
 FORESEEN = 1e-8
-"""Smallest s_j / |k_j|^2 over the first rows at which [1 K]'[1 K] is tried; below, the pass would often be lost."""
+"""Smallest s_j / |k_j|^2 on the selection's rows at which [1 K]'[1 K] is tried; below it the pass would often fail."""
 
 
 def empty_gram(n: int) -> Array:
@@ -36,8 +35,8 @@ def empty_gram(n: int) -> Array:
 def add_gram(packed: Array, columns: Array, square: Array) -> None:
     """Add columns'columns to a packed Gram matrix in place.
 
-    LAPACK could add to the packed matrix itself (dsfrk), but scipy calls it with Python's lock held, which would make
-    threads take turns.
+    LAPACK could add to the packed matrix itself (dsfrk), but scipy calls it with Python's lock held: threads would then
+    run one after another.
 
     Parameters
     ----------
@@ -46,7 +45,7 @@ def add_gram(packed: Array, columns: Array, square: Array) -> None:
     columns : array, shape (n_rows, n)
         C-contiguous; at least two columns.
     square : array, shape (n, n)
-        Room for the product.
+        Work array for the product.
     """
     np.matmul(columns.T, columns, out=square)
     added, _ = lapack.dtrttf(square.T)
@@ -75,7 +74,7 @@ def precondition(columns: Array, u: Array) -> None:
 
 
 def smallest_share(u: Array, s: Array) -> float:
-    """Return the smallest s_j / |k_j|^2, what is left of a column by those before it, from the factors alone.
+    """Return the smallest s_j / |k_j|^2, the share of a column that is orthogonal to all before it, from the factors.
 
     Parameters
     ----------
@@ -89,16 +88,16 @@ def smallest_share(u: Array, s: Array) -> float:
 
 @dataclass(frozen=True)
 class Refit:
-    """Thin factors of the columns that are kept, the constant first."""
+    """Thin factors of the kept columns, the constant first."""
 
     kept: NDArray[np.int64]
-    """(k,): positions of the centres that are kept, ascending; the others depend on those before them."""
+    """(k,): positions of the kept centres, ascending; the others depend on the centres before them."""
     u: Array
     """(k + 1, k + 1): unit upper triangular."""
     s: Array
     """(k + 1,): squared norms of Q's columns."""
     z: Array
-    """(k + 1, T): Q'Y; the first row is zero, targets count as centred."""
+    """(k + 1, T): Q'Y; the first row is zero, since targets count as centred."""
 
 
 def refit(gram: Array, products: Array, dependent: float, preconditioner: Array | None = None) -> Refit | None:
@@ -118,7 +117,7 @@ def refit(gram: Array, products: Array, dependent: float, preconditioner: Array 
     Returns
     -------
     Refit or None
-        None where the columns depend on each other too much for plain sums: add them up again with a preconditioner.
+        None where the columns depend on each other too much for plain sums: repeat the pass with a preconditioner.
     """
     square = unpack_gram(gram, len(products))
     if preconditioner is None:
@@ -135,7 +134,7 @@ def refit(gram: Array, products: Array, dependent: float, preconditioner: Array 
         left, unit, pivots = _independent(reduced, limits[kept])
         if len(left) == len(kept):
             break
-        # The later columns of [1 K] inv(U_0) lost a multiple of one that is left out now: give just that back.
+        # Later columns of [1 K] inv(U_0) lost a multiple of a column that is now left out: it is added again.
         kept = kept[left]
         relation = preconditioner[np.ix_(kept, kept)]
         base = solve_triangular(relation, preconditioner[:, kept].T, trans="T", unit_diagonal=True).T
@@ -145,7 +144,7 @@ def refit(gram: Array, products: Array, dependent: float, preconditioner: Array 
 
 
 def _cholesky(gram: Array) -> tuple[Array, Array] | None:
-    """Unit upper U and pivots S of gram = U'SU, None if a pivot is not positive."""
+    """Return unit upper U and pivots S of gram = U'SU, None if a pivot is not positive."""
     root, info = lapack.dpotrf(gram)
     if info:
         return None
@@ -154,7 +153,7 @@ def _cholesky(gram: Array) -> tuple[Array, Array] | None:
 
 
 def _independent(gram: Array, limits: Array) -> tuple[NDArray[np.int64], Array, Array]:
-    """Columns whose pivots exceed `limits`, and their factors."""
+    """Return the columns whose pivots exceed `limits`, and their factors."""
     factor = _cholesky(gram)
     if factor is not None and (factor[1] > limits).all():
         return np.arange(len(gram)), *factor
@@ -164,7 +163,7 @@ def _independent(gram: Array, limits: Array) -> tuple[NDArray[np.int64], Array, 
 
 def _orthogonal_products(unit: Array, products: Array) -> Array:
     z: Array = solve_triangular(unit, products, trans="T", unit_diagonal=True)
-    # What rounding left of the targets' mean: it has been taken off the later rows, as centring would have done.
+    # z_0 is the rounding error of the targets' mean; substitution took it from the later rows, as centring does.
     z[0] = 0.0
     return z
 
@@ -172,12 +171,12 @@ def _orthogonal_products(unit: Array, products: Array) -> Array:
 def regularise(
     fitted: Refit, weight_sum: float, target_norms: Array, regularization: str | float, stop: str | None
 ) -> tuple[Factors, Array, Array | None]:
-    """Follow lambda along the path of the kept centres, one re-estimation a step.
+    """Compute lambda along the path of the kept centres, with one estimate in each step.
 
     Parameters
     ----------
     fitted : Refit
-        Over all rows.
+        Factors over all rows.
     weight_sum : float
         Sum of the row weights.
     target_norms : array, shape (T,)
@@ -190,11 +189,11 @@ def regularise(
     Returns
     -------
     factors : Factors
-        With all centres.
+        Factors of all kept centres.
     gcv : array, shape (k,)
         Generalised cross validation after each step.
     scores : array, shape (k,), or None
-        What the stop rule looks for the minimum of, if that follows from the factors.
+        Score of the stop rule after each step, None if it does not follow from the factors.
     """
     m = len(fitted.kept)
     factors = Factors(weight_sum, target_norms, m, regularization)

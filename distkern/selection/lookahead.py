@@ -1,9 +1,10 @@
 """Look-ahead for the residual criterion: the next steps, simulated among a few candidates.
 
-The row with the largest residual is next, and every step changes all residuals. With the candidates' products with
-each other, with Q and with E, and with the values of K, Q and E at the candidates' own rows, the steps among them
-follow without any other row (thesis 3.76-3.82, in coefficient space). The simulation only predicts an order: what is
-accepted is computed and checked over all rows, so its rounding costs speed and never a wrong centre.
+The row with the largest residual is the next centre, and every step changes all residuals. The steps among a few
+candidates follow without any other row (thesis 3.76-3.82, in coefficient space) from the candidates' products with each
+other, with Q and with E, and from the values of K, Q and E at their rows. The simulation only predicts an order. Every
+accepted step is computed and checked over all rows, so a rounding error of the simulation costs time, never a wrong
+centre.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ Array = NDArray[np.float64]
 
 
 @dataclass
-class Candidates:
-    """What is known of B candidate rows with kernel columns k, none of them orthogonalised, and of rows to watch.
+class LookaheadCandidates:
+    """Products and values of B candidate rows, whose kernel columns are not orthogonalised, and of watched rows.
 
     Arrays over rows include the root weights, as Q and E do.
     """
 
     rows: NDArray[np.int64]
-    """(R,): global rows; the first B are the candidates, the others have no kernel column."""
+    """(R,): global rows; the first B are the candidates, the others are watched and have no kernel column."""
     gram: Array
     """(B, B): K'K."""
     cross: Array
@@ -42,18 +43,18 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The candidates that are probably next, in order."""
+    """The predicted next centres, in order."""
 
     order: tuple[int, ...]
     """Positions among the candidates."""
     lower: Array
     """(n, n): unit upper triangular; their columns, orthogonal to Q, are F @ lower with nearly orthogonal F."""
     share: float
-    """The smallest |q|^2 / |k|^2 of the columns; below what rounding leaves it means nothing but "small"."""
+    """The smallest |q|^2 / |k|^2 of the columns; a value below rounding has no digits, it only means "small"."""
 
 
 def predict_steps(
-    candidates: Candidates,
+    candidates: LookaheadCandidates,
     s: Array,
     residual_products: Array,
     next_step: Callable[[int, float, Array], Array],
@@ -63,27 +64,28 @@ def predict_steps(
     reliable: float,
     through_dependent: bool,
 ) -> Prediction:
-    """Simulate greedy steps, largest residual first, ties to the lowest row, until a row that is no candidate leads.
+    """Simulate greedy steps, largest residual first, ties to the lowest row, until a row that is no candidate is next.
 
     Parameters
     ----------
-    candidates : Candidates
-        The rows to choose among, and to watch.
+    candidates : LookaheadCandidates
+        The candidates, and the watched rows.
     s : array, shape (m + 1,)
         q_j'q_j of the columns in Q.
     residual_products : array, shape (m + 1, T)
         Q'E, not zero where lambda > 0.
     next_step : callable
-        ``next_step(i, s, z)``: what E loses of the i-th column from here (thesis 3.82), given those before it.
+        ``next_step(i, s, z)``: the multiple of the i-th column from here that E is reduced by (thesis 3.82), after the
+        columns before it.
     first : int
         The candidate that is known to be next.
     limit : int
-        Most steps.
+        Largest number of steps.
     reliable : float
-        A candidate with a squared norm of at most this times |k|^2 is lost in the rounding of the simulation: it is
-        taken to depend on Q, and where that is not to be trusted nothing can be said about what follows it.
+        A candidate with a squared norm of at most this times |k|^2 is below the rounding of the simulation: it counts
+        as dependent on Q.
     through_dependent : bool
-        Whether to trust that.
+        Whether the prediction goes on after such a candidate; if not, it ends there.
 
     Returns
     -------
@@ -124,7 +126,7 @@ def predict_steps(
             break
         if len(order) == limit or not free.any():
             break
-        # In single precision the root of a tiny weight is 0; such a row can wait.
+        # In single precision the root of a tiny weight is 0; such a row gets the size 0.
         sizes = np.divide(np.sqrt(np.square(residual).sum(axis=1)), roots, out=np.zeros(len(roots)), where=roots > 0.0)
         sizes[~free] = -1.0
         tied = np.flatnonzero(sizes == sizes.max())
@@ -136,10 +138,11 @@ def predict_steps(
 
 
 def orthogonal_coefficients(cross: Array, s: Array, leaning: Array) -> Array:
-    """Coefficients C that make K - Q C orthogonal to Q where Q itself is orthogonal only nearly.
+    """Return coefficients C that make K - Q C orthogonal to Q where Q is only nearly orthogonal.
 
-    Leaving out that late columns of Q lean a little on early ones would multiply the leaning by |k|/|q| with every
-    further column (the instability of classical Gram-Schmidt). Taking it into account leaves the rounding of one pass.
+    The paper's C = Q'K / s assumes an orthogonal Q. Rounding leaves small products between late and early columns of Q,
+    and C would multiply them by |k|/|q| with every further column (the instability of classical Gram-Schmidt). With
+    these products in C, only the rounding of one pass remains.
 
     Parameters
     ----------

@@ -1,12 +1,12 @@
-"""Choice of lambda by generalised cross-validation or by evidence, from the factors' small numbers alone.
+"""Choice of lambda by generalised cross validation or by evidence, from the factors' small numbers alone.
 
-With orthogonal columns q_j everything follows from s_j = q_j'q_j, z_j = q_j'y and y'y, in O(m T) a step. The
+With orthogonal columns q_j all formulas use only s_j = q_j'q_j, z_j = q_j'y and y'y, in O(m T) a step. The
 smoother is P = I - Q (Q'Q + lambda I)^-1 Q', ss = |P y|^2 and tr = trace(P). Column 0 is the constant:
 s_0 = W, the sum of the row weights, and z_0 = 0 because targets are centred. W stands for the number of rows,
 so that a weight equals repeated rows.
 
-Throughout, ``lam`` has shape (1,) when the T targets share one lambda, their ss and sums added up, or (T,)
-when each has its own; results have the shape of ``lam`` unless said otherwise.
+``lam`` has shape (1,) when the T targets share one lambda, with their ss and sums added up, or (T,) when each
+target has its own. Results have the shape of ``lam`` unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 FloatArray = npt.NDArray[np.float64]
 
 _LAMBDA_LIMIT = 1e6
-"""Largest lambda, in units of the largest s: beyond it the model is the mean."""
+"""Largest lambda, in units of the largest s; with a larger one the model would be the mean."""
 
 
 def residual_sum_of_squares(s: FloatArray, z: FloatArray, yy: FloatArray, lam: FloatArray) -> FloatArray:
@@ -49,17 +49,17 @@ def residual_sum_of_squares(s: FloatArray, z: FloatArray, yy: FloatArray, lam: F
     Returns
     -------
     array, shape (T,)
-        Weighted sums of squared residuals, at least 0 however much the sums cancel.
+        Weighted sums of squared residuals; cancellation never makes them negative.
     """
     return _residuals(z, yy, lam, _shrinkage(s, lam)[0])
 
 
 def effective_trace(s: FloatArray, lam: FloatArray, W: float, charge: float = 1.0) -> FloatArray:
-    """Compute the effective number of free rows, with selected centres charged for having been selected.
+    """Compute the effective number of free rows, where a selected centre may count as more than one weight.
 
     For a charge of 1 this is trace(P) = W - sum_j s_j/(lambda + s_j), the constant column included (thesis
     eq. 3.85). For any other charge c it is the stop rule's W - 1 - c sum_{j>=1} s_j/(lambda + s_j), which
-    counts the constant as one degree of freedom whatever lambda is.
+    counts the constant as one degree of freedom for any lambda.
 
     Parameters
     ----------
@@ -69,8 +69,8 @@ def effective_trace(s: FloatArray, lam: FloatArray, W: float, charge: float = 1.
         Regularisation, at least 0.
     W : float
         Sum of the row weights.
-    charge : float
-        Degrees of freedom a selected centre counts for.
+    charge : float, default 1.0
+        Degrees of freedom of a selected centre.
 
     Returns
     -------
@@ -121,14 +121,17 @@ def charged_gcv(
 ) -> FloatArray:
     """Compute GCV_c = W ss/tr_c^2, the score of the stop rule; see `effective_trace` for tr_c.
 
+    The paper's GCV (charge 1) falls to the end of almost every path, because each centre is the best of many
+    candidates; a charge of 2 accounts for that choice.
+
     Parameters
     ----------
     s, z, yy, lam
         As for `residual_sum_of_squares`.
     W : float
         Sum of the row weights.
-    charge : float
-        Degrees of freedom a selected centre counts for.
+    charge : float, default 2.0
+        Degrees of freedom of a selected centre.
 
     Returns
     -------
@@ -140,7 +143,7 @@ def charged_gcv(
     ss = _over_targets(_residuals(z, yy, lam, inverse), lam)
     score = np.full(lam.shape, np.inf)
     free = trace > 0.0
-    # A quotient at a time: W ss would overflow long before the score does.
+    # Two quotients in turn: W ss and tr^2 would overflow or underflow before the score does.
     np.divide(ss, trace, out=score, where=free)
     return np.asarray(np.multiply(score, np.divide(W, trace, out=np.ones_like(trace), where=free), out=score))
 
@@ -160,8 +163,8 @@ def reestimate_lambda(s: FloatArray, z: FloatArray, yy: FloatArray, lam: FloatAr
     Returns
     -------
     array, shape of `lam`
-        The new lambda, between 0 and 10^6 max s. The old one stays where the step is undefined: the trace is
-        not above 0, or no column has a product with the targets.
+        The new lambda, between 0 and 10^6 max s. The old lambda is returned where the step is undefined: the trace is
+        not above 0, or all products of the columns with the targets are 0.
     """
     inverse, shares = _shrinkage(s, lam)
     weights = np.ascontiguousarray(z) * inverse
@@ -183,7 +186,7 @@ def reestimate_by_evidence(s: FloatArray, z: FloatArray, yy: FloatArray, lam: Fl
     beta = (W - gamma)/ss. The constant stays in both sums, so that this is the marginal likelihood of y under
     I/beta + Q Q'/alpha. Targets that share lambda share alpha and beta: their |w|^2 and ss are added up.
 
-    From lambda = 0 the step leads to a lambda above 0 unless the fit is exact: there the evidence is minus infinity.
+    From lambda = 0, where the evidence is minus infinity, the step leads to a lambda above 0 unless the fit is exact.
 
     Parameters
     ----------
@@ -195,8 +198,8 @@ def reestimate_by_evidence(s: FloatArray, z: FloatArray, yy: FloatArray, lam: Fl
     Returns
     -------
     array, shape of `lam`
-        The new lambda, between 0 and 10^6 max s. The old one stays where the step is undefined: the trace is
-        not above 0, or no column has a product with the targets.
+        The new lambda, between 0 and 10^6 max s. The old lambda is returned where the step is undefined: the trace is
+        not above 0, or all products of the columns with the targets are 0.
     """
     inverse, shares = _shrinkage(s, lam)
     weights = np.ascontiguousarray(z) * inverse
@@ -210,7 +213,7 @@ def reestimate_by_evidence(s: FloatArray, z: FloatArray, yy: FloatArray, lam: Fl
 
 
 def _shrinkage(s: FloatArray, lam: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """1/(lambda + s) and s/(lambda + s), both of shape (m + 1, len(lam))."""
+    """Return 1/(lambda + s) and s/(lambda + s), both of shape (m + 1, len(lam))."""
     total = s[:, np.newaxis] + lam
     if total.min() >= np.finfo(np.float64).tiny:
         # The share is a quotient, not a product with the inverse: without lambda every share is exactly 1.
@@ -223,7 +226,7 @@ def _shrinkage(s: FloatArray, lam: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def _residuals(z: FloatArray, yy: FloatArray, lam: FloatArray, inverse: FloatArray) -> FloatArray:
     weights = np.ascontiguousarray(z) * inverse
-    # Both sums in one, z^2/(l+s) (1 + l/(l+s)): every term is positive, and one subtraction remains.
+    # The two sums of 3.85 in one, z^2/(l+s) (1 + l/(l+s)): every term is positive, so only one subtraction cancels.
     explained = (weights * z * (1.0 + lam * inverse)).sum(axis=0)
     return np.asarray(np.maximum(yy - explained, 0.0))
 

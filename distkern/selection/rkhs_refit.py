@@ -1,13 +1,14 @@
 """Weights of selected centres that are small in the norm of the kernel's space (RKHS).
 
-The path penalises the weights of the orthogonal columns, which depends on the order of the centres. Here the function
-f = sum_j a_j k(., x_j) is penalised itself: b and a minimise |y - b 1 - K a|^2 + mu a'K_mm a, with K_mm the kernel
-between the centres and b free. All of it follows from the thin factors [1 K] = Q U and z = Q'y.
+The path penalises the weights of the orthogonal columns, which depend on the order of the centres. Here the function
+f = sum_j a_j k(., x_j) itself is penalised: b and a minimise |y - b 1 - K a|^2 + mu a'K_mm a, with K_mm the kernel
+between the centres and b free. Only the thin factors [1 K] = Q U and z = Q'y are needed, no row.
 
-With q_0 = 1 and centred targets the best intercept is b = -u_0'a, u_0 the first row of U, and what is left is
-|y - Q_1 U_1 a|^2 + mu a'K_mm a without the constant. R = S^(1/2) U_1 has R'R = U_1'S U_1. In v = R a the fit is the
-orthonormal Q_1 S^(-1/2), and the penalty mu |F R^-1 v|^2 with F'F = K_mm: the singular values of F R^-1 make both
-diagonal, and mu costs O(m T) a try. F comes from the eigenvalues of K_mm, which may be singular to rounding.
+With q_0 = 1 and centred targets the best intercept is b = -u_0'a, u_0 the first row of U, and the remaining problem is
+|y - Q_1 U_1 a|^2 + mu a'K_mm a without the constant. R = S^(1/2) U_1 has R'R = U_1'S U_1. In v = R a the matrix of the
+fit is the orthonormal Q_1 S^(-1/2), and the penalty is mu |F R^-1 v|^2 with F'F = K_mm: the singular value
+decomposition of F R^-1 makes both diagonal, and each tried mu costs O(m T). F comes from the eigenvalues of K_mm, since
+a Cholesky factorisation fails where K_mm is singular up to rounding.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ __all__ = ["NormFit", "fit_in_rkhs_norm", "norm_fit_bytes", "require_norm"]
 Array = NDArray[np.float64]
 
 CHARGE = 2.0
-"""Degrees of freedom that a selected centre counts for where mu is chosen, as in the stop rule."""
+"""Degrees of freedom of a selected centre in the choice of mu, as in the stop rule."""
 
 INDEFINITE = 1e-8
-"""An eigenvalue of the kernel matrix below minus this times the largest is no rounding."""
+"""An eigenvalue of the kernel matrix below minus this times the largest is more than a rounding error."""
 
 _DECADES = np.arange(-16.0, 8.0, 0.125)
-"""Logarithms of the mu that are tried, in units of the least penalised direction's."""
+"""Decimal logarithms of the tried mu, in units of the mu of the least penalised direction."""
 
 
 @dataclass(frozen=True)
 class NormFit:
-    """Weights and what they were chosen by."""
+    """Weights, and the mu and GCV that they were chosen by."""
 
     weights: Array
     """(m + 1, T): the first row is the intercept on centred targets."""
@@ -51,7 +52,7 @@ class NormFit:
 def fit_in_rkhs_norm(
     u: Array, s: Array, z: Array, target_norms: Array, gram: Array, *, per_target: bool = False
 ) -> NormFit:
-    """Fit weights with mu by generalised cross validation, selected centres charged for as in the stop rule.
+    """Fit weights with mu by generalised cross validation, where a selected centre counts `CHARGE` degrees of freedom.
 
     Parameters
     ----------
@@ -64,9 +65,9 @@ def fit_in_rkhs_norm(
     target_norms : array, shape (T,)
         y'y of each centred target.
     gram : array, shape (m, m)
-        Kernel between the centres, row weights left out.
-    per_target : bool
-        Whether every target has its own mu; they share one otherwise.
+        Kernel between the centres, without row weights.
+    per_target : bool, default False
+        Whether every target has its own mu; otherwise all share one.
 
     Returns
     -------
@@ -99,21 +100,21 @@ def fit_in_rkhs_norm(
 
 
 def norm_fit_bytes(m: int, n_targets: int) -> int:
-    """Bytes that a fit takes beside U, in the driver.
+    """Return the bytes that a fit takes beside U, in the driver.
 
     Parameters
     ----------
     m : int
-        Centres.
+        Number of centres.
     n_targets : int
-        Targets that share them.
+        Number of targets that share them.
     """
-    # K_mm, R, F R^-1, the singular vectors of both sides and LAPACK's room, four squares.
+    # K_mm, R, F R^-1, the singular vectors of both sides and LAPACK's work arrays, four squares.
     return 8 * (9 * m * m + 6 * m * n_targets)
 
 
 def require_norm(kernel: Kernel) -> None:
-    """Refuse a kernel that is known not to be positive definite; others show it in the kernel matrix.
+    """Refuse a kernel that is known not to be positive definite; `fit_in_rkhs_norm` checks the matrix of any other.
 
     Raises
     ------
@@ -154,7 +155,10 @@ class _Score:
         return self(float(np.exp(logarithm)))
 
     def minimum(self) -> float:
-        """Best mu of a grid over all that matter, refined between its neighbours."""
+        """Return the best mu of a grid over its whole range, refined between its neighbours.
+
+        GCV may have several minima in mu: the grid finds the lowest one, which a local search alone could miss.
+        """
         largest = self.penalties.max(initial=0.0)
         if not largest > 0.0:
             return 0.0
@@ -167,7 +171,7 @@ class _Score:
 
 
 def _square_root(gram: Array) -> Array:
-    """F of F'F = gram, negative eigenvalues that are rounding left out."""
+    """Return F of F'F = gram; negative eigenvalues that are rounding errors count as zero."""
     values, vectors = eigh((gram + gram.T) / 2)
     if values[0] < -INDEFINITE * max(values[-1], 0.0) or not values[-1] > 0.0:
         raise JobError(

@@ -1,4 +1,4 @@
-"""Why a training ended, and the rules that end it along the path."""
+"""Stop reasons, and the stop rules that end a path. The scores that rules observe are in `criteria`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class StopReason(StrEnum):
 
     @property
     def advice(self) -> str:
-        """One sentence on what the reason means for the user."""
+        """One sentence of advice for the user."""
         return _ADVICE[self]
 
 
@@ -52,35 +52,35 @@ _ADVICE = {
     ),
     StopReason.TIME_LIMIT: (
         "The time of max_seconds was used up, and the model of the centres so far is kept; a run that has a directory "
-        "goes on from there, with --resume or by another fit."
+        "resumes from there, with --resume or by another fit."
     ),
 }
 
 
 class StopRule:
-    """Never stops; the base of the rules that watch one number along the path."""
+    """Base of the stop rules, which observe one number along the path; this rule never stops."""
 
     watches_validation: bool = False
     reason: StopReason | None = None
 
     def observe(self, n_centers: int, value: float) -> StopReason | None:
-        """Take the watched number of the model with `n_centers` centres."""
+        """Record the observed number of the model with `n_centers` centres; return a reason to stop, or None."""
         return None
 
     def best(self, n_centers: int) -> int:
-        """Centres to keep of a path that ended at `n_centers`."""
+        """Return the number of centres to keep of a path that ended at `n_centers`."""
         return n_centers
 
 
 class MinimumPassed(StopRule):
-    """Stops when the minimum of the watched number is too many centres old, and keeps the minimum.
+    """Stops after too many centres without a new minimum of the observed number, and keeps the model at the minimum.
 
     Parameters
     ----------
     reason : StopReason
-        What to report.
+        The reason to return.
     patience : int, optional
-        Centres without a new minimum; ``max(20, 0.2 m)`` if not given.
+        Centres without a new minimum; ``max(20, 0.2 m)`` by default.
     """
 
     def __init__(self, reason: StopReason, patience: int | None = None) -> None:
@@ -91,37 +91,37 @@ class MinimumPassed(StopRule):
         self._best = 0
 
     def observe(self, n_centers: int, value: float) -> StopReason | None:
-        """Stop once `value` has not fallen below its minimum for the patience."""
+        """Stop when `value` has not fallen below its minimum for `patience` centres."""
         if value < self._lowest:
             self._lowest, self._best = value, n_centers
         patience = max(20.0, 0.2 * n_centers) if self.patience is None else self.patience
         return self.reason if n_centers - self._best >= patience else None
 
     def best(self, n_centers: int) -> int:
-        """Centres at the minimum."""
+        """Return the number of centres at the minimum."""
         return min(self._best, n_centers)
 
 
-class LambdaCalm(StopRule):
+class LambdaConverged(StopRule):
     """Stops when lambda stops changing significantly, the rule of the paper's Algorithm 1.
 
     Parameters
     ----------
     tol : float
-        Largest relative change that counts as calm.
+        Largest relative change of a step that counts as converged.
     patience : int
-        Calm steps in a row.
+        Number of converged steps in a row.
     """
 
     def __init__(self, tol: float, patience: int) -> None:
         self.tol = tol
         self.patience = patience
         self._last = 0.0
-        self._calm = 0
+        self._converged = 0
 
     def observe(self, n_centers: int, value: float) -> StopReason | None:
         """Stop after `patience` steps with a relative change of at most `tol`."""
-        calm = value > 0 and abs(value - self._last) <= self.tol * value
-        self._calm = self._calm + 1 if calm else 0
+        converged = value > 0 and abs(value - self._last) <= self.tol * value
+        self._converged = self._converged + 1 if converged else 0
         self._last = value
-        return StopReason.LAMBDA_CONVERGED if self._calm >= self.patience else None
+        return StopReason.LAMBDA_CONVERGED if self._converged >= self.patience else None

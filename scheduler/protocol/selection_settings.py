@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from distkern.selection.stopping import LambdaCalm, MinimumPassed, StopReason, StopRule
+from distkern.selection.stopping import LambdaConverged, MinimumPassed, StopReason, StopRule
 
 from .problems import Draw
 
@@ -93,7 +93,7 @@ class SelectionSettings:
         if self.stop in _MINIMUM:
             return MinimumPassed(_MINIMUM[self.stop], self.patience)
         if self.stop == "lambda":
-            return LambdaCalm(1e-2 if self.tol is None else self.tol, self.patience or 5)
+            return LambdaConverged(1e-2 if self.tol is None else self.tol, self.patience or 5)
         return StopRule()
 
     def draw(self, round_: int) -> Draw:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.selection.factors import finish_panel
-from distkern.selection.lookahead import Candidates, orthogonal_coefficients, predict_steps
+from distkern.selection.lookahead import LookaheadCandidates, orthogonal_coefficients, predict_steps
 from distkern.selection.stopping import StopReason
 
 from ..protocol.answers import ProblemAnswer
@@ -125,11 +125,11 @@ class CandidatePool:
         self._kernel[where] = values.values[:, n_targets : n_targets + capacity]
         self._q[where, : start + n_old] = values.values[:, n_targets + capacity :]
 
-    def candidates(self, n_columns: int) -> tuple[NDArray[np.intp], Candidates]:
+    def candidates(self, n_columns: int) -> tuple[NDArray[np.intp], LookaheadCandidates]:
         """Return slots and candidates."""
         slots = np.flatnonzero(self.rows >= 0)
         where = np.concatenate([slots, len(self.rows) + np.arange(len(self.watched))])
-        return slots, Candidates(
+        return slots, LookaheadCandidates(
             rows=np.concatenate([self.rows, self.watched])[where],
             gram=self._gram[np.ix_(slots, slots)],
             cross=self._cross[:n_columns, slots],

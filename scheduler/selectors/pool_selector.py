@@ -255,10 +255,10 @@ class PoolSelector(Selector):
         columns = None
         if len(self._queue.rows):
             rows, features = self._queue.take(self.settings.batch)
-            slots, released = pool.make_room(len(rows))
+            slots, released = pool.free_slots(len(rows))
             self._batch = rows, features, slots
             columns = Columns(rows, features, released)
-        if form is None and columns is None and pool.wants_refresh:
+        if form is None and columns is None and pool.needs_refresh:
             self._finishing = True
             return self._finish_step()
         if form is None and columns is None:
@@ -279,7 +279,7 @@ class PoolSelector(Selector):
         # Elimination carries S and R; in single precision they drift, and candidates that lost most of their norm
         # cannot be judged without a fresh S in either.
         due = settings.single_precision and self.round % REFRESH_ROUNDS == 0
-        self._refreshing = not self._filling and (due or self._pool.wants_refresh)
+        self._refreshing = not self._filling and (due or self._pool.needs_refresh)
         draw = settings.draw(self.round + 1) if drained else None
         return ProblemStep(append=append, eliminate=eliminate, project=project, draw=draw, refresh=self._refreshing)
 
@@ -388,7 +388,7 @@ class PoolSelector(Selector):
         lost = forming.panel.multipliers
         if update.restore is not None:
             restored = update.restore @ forming.panel.multipliers
-            self._pool.give_back(restored, forming.panel)
+            self._pool.restore(restored, forming.panel)
             lost = lost - restored
         self._pool.absorb(forming.panel.multipliers, update.correct, update.survivors)
         if update.kept:

@@ -171,34 +171,34 @@ def test_a_pool_without_products_still_picks_by_features() -> None:
     np.testing.assert_array_equal(pool.pick(3).slots, [1, 0, 2])
 
 
-def test_make_room_takes_free_slots_first() -> None:
+def test_free_slots_are_taken_first() -> None:
     pool = uncorrelated([[0.0]] * 4, [3, 1, 2, 0], [4.0, 3.0, 2.0, 1.0])
     pool.clear(np.array([0, 2]))
-    slots, released = pool.make_room(2)
+    slots, released = pool.free_slots(2)
     np.testing.assert_array_equal(slots, [0, 2])
     np.testing.assert_array_equal(released, NO_ROWS)
 
 
-def test_make_room_evicts_the_lowest_scores() -> None:
+def test_free_slots_evict_the_lowest_scores() -> None:
     pool = uncorrelated([[0.0]] * 5, [3, 1, 2, 0, 7], [4.0, 1.0, 3.0, 2.0, 5.0])
     pool.clear(np.array([4]))
-    slots, released = pool.make_room(3)
+    slots, released = pool.free_slots(3)
     np.testing.assert_array_equal(slots, [4, 1, 3])
     np.testing.assert_array_equal(released, [1, 0])
     np.testing.assert_array_equal(pool.rows, [3, -1, 2, -1, -1])
     assert not pool.products[[1, 3]].any()
 
 
-def test_make_room_breaks_ties_by_row() -> None:
+def test_free_slots_break_ties_by_row() -> None:
     pool = uncorrelated([[0.0]] * 3, [9, 5, 7], [1.0, 1.0, 1.0])
-    slots, released = pool.make_room(1)
+    slots, released = pool.free_slots(1)
     np.testing.assert_array_equal(slots, [1])
     np.testing.assert_array_equal(released, [5])
 
 
-def test_make_room_of_nothing() -> None:
+def test_free_slots_for_no_candidates() -> None:
     pool = uncorrelated([[0.0]] * 2, [0, 1], [1.0, 1.0])
-    slots, released = pool.make_room(0)
+    slots, released = pool.free_slots(0)
     assert len(slots) == len(released) == 0
 
 
@@ -220,7 +220,7 @@ def test_a_round_leaves_the_survivors_expressed_in_the_new_basis(seed: int, depe
     update = finish_panel(q.T @ formed, gram, products, given_.s, q.T @ given_.residual, panel.lower, norms, dependent)
     if update.restore is not None:
         restored = update.restore @ panel.multipliers
-        pool.give_back(restored, panel)
+        pool.restore(restored, panel)
         survivors = survivors + formed @ restored
     pool.absorb(panel.multipliers, update.correct, update.survivors)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from distkern.selection.factors import Factors
-from distkern.selection.lookahead import Candidates, orthogonal_coefficients, predict_steps
+from distkern.selection.lookahead import LookaheadCandidates, orthogonal_coefficients, predict_steps
 from tests.references import DensePath, gaussian_gram
 
 Array = NDArray[np.float64]
@@ -49,7 +49,7 @@ class Problem:
 
     def predict(
         self, before: DensePath, candidates: Any, watched: Any, limit: int, **changes: Any
-    ) -> tuple[Any, Candidates, Factors]:
+    ) -> tuple[Any, LookaheadCandidates, Factors]:
         factors = Factors(
             float(self.roots @ self.roots),
             np.square(self.targets).sum(axis=0),
@@ -60,7 +60,7 @@ class Problem:
             factors.append(np.zeros(factors.n_columns), s, z)
         rows = np.concatenate([candidates, watched]).astype(np.int64)
         K = self.columns[:, candidates]
-        known = Candidates(
+        known = LookaheadCandidates(
             rows=rows,
             gram=K.T @ K,
             cross=before.q.T @ K,
@@ -153,7 +153,7 @@ def test_ties_go_to_the_lowest_row(seed: int) -> None:
     n = 10
     targets = np.where(np.arange(n) % 2, 1.0, -1.0)[:, None]
     candidates = np.random.default_rng(seed).permutation(n)
-    known = Candidates(
+    known = LookaheadCandidates(
         rows=candidates.astype(np.int64),
         gram=np.eye(n),
         cross=np.zeros((1, n)),

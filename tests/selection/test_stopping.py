@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from distkern.selection.stopping import LambdaCalm, MinimumPassed, StopReason, StopRule
+from distkern.selection.stopping import LambdaConverged, MinimumPassed, StopReason, StopRule
 
 
 def run(rule: StopRule, values: Iterable[float]) -> tuple[int, StopReason | None]:
@@ -104,26 +104,26 @@ def test_best_is_never_past_the_end() -> None:
 
 
 def test_lambda_is_calm_after_a_row_of_small_changes() -> None:
-    rule = LambdaCalm(tol=0.01, patience=3)
+    rule = LambdaConverged(tol=0.01, patience=3)
     assert run(rule, [1.0, 2.0, 2.001, 2.002, 2.003, 5.0]) == (5, StopReason.LAMBDA_CONVERGED)
     assert rule.best(5) == 5
     assert not rule.watches_validation
 
 
 def test_a_jump_of_lambda_starts_the_count_again() -> None:
-    rule = LambdaCalm(tol=0.01, patience=2)
+    rule = LambdaConverged(tol=0.01, patience=2)
     assert run(rule, [1.0, 1.001, 3.0, 3.001, 4.0, 4.001, 4.002]) == (7, StopReason.LAMBDA_CONVERGED)
 
 
 def test_a_change_of_exactly_tol_is_calm() -> None:
-    rule = LambdaCalm(tol=0.5, patience=1)
+    rule = LambdaConverged(tol=0.5, patience=1)
     assert run(rule, [1.0, 2.0]) == (2, StopReason.LAMBDA_CONVERGED)
 
 
 def test_lambda_at_zero_is_not_calm() -> None:
     """At the start lambda is zero for a while: that is no convergence."""
-    assert run(LambdaCalm(tol=0.01, patience=2), [0.0] * 50) == (50, None)
+    assert run(LambdaConverged(tol=0.01, patience=2), [0.0] * 50) == (50, None)
 
 
 def test_lambda_that_drifts_is_not_calm() -> None:
-    assert run(LambdaCalm(tol=0.01, patience=2), [1.05**m for m in range(100)]) == (100, None)
+    assert run(LambdaConverged(tol=0.01, patience=2), [1.05**m for m in range(100)]) == (100, None)

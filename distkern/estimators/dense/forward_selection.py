@@ -14,7 +14,7 @@ from distkern.scheduler.passes.fit import Fit
 from distkern.scheduler.planning.memory import Workload
 
 from ...kernels import Kernel
-from ...selection.forward_path import SLAB, ForwardPath, Reductions, forward_path
+from ...selection.forward_path import BATCH_COLUMNS, ForwardPath, Reductions, forward_path
 from ...selection.stopping import StopReason
 from ..base.documentation import described
 from ..base.parameter_checks import integer, number
@@ -118,7 +118,7 @@ class OLSForward(ForwardSelection):
 
     def _terms(self, work: Workload) -> dict[str, int]:
         n = work.n_rows
-        return {"gram": square_bytes(n), **super()._terms(work), "slab": 8 * n * 3 * min(SLAB, n)}
+        return {"gram": square_bytes(n), **super()._terms(work), "slab": 8 * n * 3 * min(BATCH_COLUMNS, n)}
 
     def _select(self, rows: DenseRows) -> ForwardPath:
         K = rows.gram()

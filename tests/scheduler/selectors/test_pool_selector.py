@@ -17,7 +17,7 @@ from distkern.scheduler.selectors.pool_selector import PoolSelector
 from distkern.selection.candidate_pool import Pool
 from distkern.selection.criteria import path_score
 from distkern.selection.factors import finish_panel
-from distkern.selection.stopping import LambdaCalm, MinimumPassed, StopReason, StopRule
+from distkern.selection.stopping import LambdaConverged, MinimumPassed, StopReason, StopRule
 from distkern.storage import ArraySource
 from tests.references import gaussian_gram, greedy_error_reduction
 from tests.scheduler.trainings import (
@@ -329,7 +329,7 @@ def test_giving_back_undoes_the_elimination(seed: int, count: int, noise: float)
     F = P[:, panel.slots] @ np.linalg.inv(panel.lower)
     left = pool.active
     eliminated = P - F @ panel.multipliers
-    pool.give_back(panel.multipliers, panel)
+    pool.restore(panel.multipliers, panel)
     rebuilt = (eliminated + F @ panel.multipliers)[:, left]
     size = np.linalg.norm(rebuilt, axis=0)
     np.testing.assert_allclose(
@@ -500,7 +500,7 @@ def test_the_lambda_rule(seed: int, tol: float | None, patience: int | None) -> 
     job = make_job(stop="lambda", tol=tol, patience=patience, max_centers=60, seed=seed)
     trained = train_serial(job, make_source(X, y))
     path = trained.path
-    rule = LambdaCalm(1e-2 if tol is None else tol, patience or 5)
+    rule = LambdaConverged(1e-2 if tol is None else tol, patience or 5)
     end = replayed(trained, rule, path.lambdas[1:].max(axis=1))
     assert end in (None, len(path.rows))
     assert (path.reason is StopReason.LAMBDA_CONVERGED) == (end is not None)

@@ -21,11 +21,12 @@ from ..protocol.candidates import Candidates
 from ..protocol.messages import Accumulate, Begin, Centers
 from ..protocol.problems import Problem
 from ..rows.block_reading import BlockRows, require_unchanged
+from ..rows.label_encoding import LabelEncoding
 from ..rows.problem_rows import TILE_ROWS, cut_tiles
 from ..runtime.threads import workspace
 from ..runtime.timings import READ, busy
 from . import pool_tiles as tiles
-from .block import Block, class_codes, encode_targets
+from .block import Block
 
 Array = NDArray[np.float64]
 
@@ -55,24 +56,20 @@ def accumulate(block: Block, message: Accumulate, take: Callable[[int], BlockRow
     begin, source, number = block.begin, block.source, block.number
     assert begin is not None
     with busy(READ):
-        rows, features, targets, weights, nbytes, checksum, report = take(number)
+        rows, features, targets, weights, nbytes, checksum, report = take(number).present()
         require_unchanged(source, number, block.checksum, checksum)
     assert features is not None
     answer = Answer(bytes_read=nbytes, report=report)
-    roots = None
-    if weights is not None:
-        present = weights > 0
-        if not present.all():
-            rows, features, targets, weights = rows[present], features[present], targets[present], weights[present]
-        roots = np.sqrt(weights.astype(np.float64))
-    codes = None if begin.classes is None else class_codes(targets, begin.classes, source.classes is not None)
+    roots = None if weights is None else np.sqrt(weights.astype(np.float64))
+    encoding = LabelEncoding.of(source, begin.classes)
+    codes = encoding.codes(targets)
     sums = [
         None if centers is None else _Sums(centers, begin, problem, source.n_rows)
         for centers, problem in zip(message.problems, begin.problems, strict=True)
     ]
     taking = [problem.takes(rows, codes) for problem in begin.problems]
     for tile in cut_tiles(len(rows), 0):
-        encoded = encode_targets(targets[tile.rows], begin.classes, source.classes is not None)
+        encoded = encoding.columns(targets[tile.rows])
         tile_roots = None if roots is None else roots[tile.rows]
         for part, problem_takes in zip(sums, taking, strict=True):
             if part is None:

@@ -31,6 +31,7 @@ from ..rows.block_reading import (
     row_statistics,
     selecting_rows,
 )
+from ..rows.label_encoding import LabelEncoding
 from ..rows.problem_rows import ProblemRows, Strip, joined, rows_of_problem
 from ..rows.tiles import Tile, TileData
 from ..runtime.spillable_matrix import MemoryBudget, RowMatrix
@@ -250,14 +251,14 @@ class Block:
         """Allocate the arrays of every problem and set E = Y, Q = 1 (both times the root weights)."""
         self.begin = message
         self._all_rows = None
-        are_codes = self.source.classes is not None
-        codes = None if message.classes is None else class_codes(self._targets, message.classes, are_codes)
+        encoding = LabelEncoding.of(self.source, message.classes)
+        codes = encoding.codes(self._targets)
         self.views = [
             rows_of_problem(problem, self.data, self._features, self._n_fit, codes) for problem in message.problems
         ]
         if not self._with_factors:
             return
-        encoded = encode_targets(self._targets, message.classes, are_codes)
+        encoded = encoding.columns(self._targets)
         if not self._keeps_targets:
             self._targets = np.empty(0)
         self.problems = [self._begin_problem(message, view, encoded) for view in self.views]
@@ -429,30 +430,3 @@ class Block:
             for row, i in zip(message.rows, where.tolist(), strict=True)
             if i < len(own) and own[i] == row
         }
-
-
-def class_codes(targets: NDArray[Any], classes: NDArray[Any], are_codes: bool) -> NDArray[np.int64]:
-    """Position of each label among the sorted classes, shape (n,); `are_codes` where targets are that already."""
-    return np.asarray(targets if are_codes else np.searchsorted(classes, targets), dtype=np.int64)
-
-
-def encode_targets(targets: NDArray[Any], classes: NDArray[Any] | None, are_codes: bool) -> NDArray[np.float64]:
-    """Targets as columns: values for regression, +-1 a class for classification (one column for two classes).
-
-    Parameters
-    ----------
-    targets : array, shape (n,) or (n, T)
-        Values, labels, or codes into `classes`.
-    classes : array, shape (n_classes,), or None
-        Sorted labels; None for regression.
-    are_codes : bool
-        Whether `targets` already are codes.
-    """
-    if classes is None:
-        return (targets if targets.ndim == 2 else targets[:, None]).astype(np.float64)
-    codes = class_codes(targets, classes, are_codes)
-    if len(classes) == 2:
-        return np.where(codes == 1, 1.0, -1.0)[:, None]
-    encoded = np.full((len(codes), len(classes)), -1.0)
-    encoded[np.arange(len(codes)), codes] = 1.0
-    return encoded

@@ -13,9 +13,10 @@ from distkern.probability.decisions import decide
 from ..protocol.answers import Answer, ProblemAnswer
 from ..protocol.messages import Begin, FoldModel, Score
 from ..protocol.problems import folds_of
+from ..rows.label_encoding import LabelEncoding
 from ..rows.problem_rows import SelectedFeatures, cut_tiles
 from ..runtime.threads import workspace
-from .block import Block, class_codes, encode_targets
+from .block import Block
 
 
 def score(block: Block, message: Score) -> Answer:
@@ -34,11 +35,12 @@ def score(block: Block, message: Score) -> Answer:
         A `ProblemAnswer` a model: ``error``, the weight of the wrong labels or the weighted squared error, and
         ``weight``, the weight of the rows.
     """
-    begin, are_codes = block.begin, block.source.classes is not None
+    begin = block.begin
     assert begin is not None
     data, targets = block.kept_rows()
-    codes = None if begin.classes is None else class_codes(targets, begin.classes, are_codes)
-    expected = encode_targets(targets, None, False) if codes is None else codes
+    encoding = LabelEncoding.of(block.source, begin.classes)
+    codes = encoding.codes(targets)
+    expected = encoding.columns(targets) if codes is None else codes
     answer = Answer()
     for model in message.models:
         chosen = np.flatnonzero(folds_of(model.fold.folds, data.rows) == model.fold.fold)

@@ -19,9 +19,9 @@ from distkern.numerics.moments import Moments
 from distkern.numerics.scaling import FeatureScaling
 from distkern.storage import ReadReport
 
-from ..protocol.answers import Labels, LoadAnswer
+from ..protocol.answers import LoadAnswer
 from ..protocol.messages import Load
-from ..rows.block_reading import require_unchanged, row_statistics
+from ..rows.block_reading import block_statistics, require_unchanged
 from ..rows.data_checks import check_rows, distinct_labels, tell_of_reads
 from .block_tasks import BlockRows, BlockTasks, Handle
 
@@ -92,31 +92,15 @@ def merge_statistics(left: ClassStatistics, right: ClassStatistics) -> ClassStat
 
 def present_rows(block: BlockRows) -> tuple[NDArray[Any], NDArray[Any], Array | None]:
     """Return features, targets and weights of the rows with a weight above 0."""
-    assert block.features is not None
-    if block.weights is None:
-        return block.features, block.targets, None
-    present = block.weights > 0
-    weights = block.weights.astype(np.float64)
-    if present.all():
-        return block.features, block.targets, weights
-    return block.features[present], block.targets[present], weights[present]
+    _, features, targets, weights, *_ = block.present()
+    assert features is not None
+    return features, targets, None if weights is None else weights.astype(np.float64)
 
 
-def block_statistics(block: BlockRows, with_scatter: bool) -> ClassStatistics:
+def find_statistics(block: BlockRows, with_scatter: bool) -> ClassStatistics:
     """Statistics of one block."""
-    n_fit = len(block.rows) if block.weights is None else int(np.count_nonzero(block.weights > 0))
-    loaded = row_statistics(
-        _LOAD,
-        block.rows,
-        block.features,
-        block.targets,
-        block.weights,
-        labels=Labels.of(block.targets, block.weights),
-        n_fit=n_fit,
-        n_held=0,
-        bytes_read=block.nbytes,
-    )
-    return ClassStatistics(loaded, block_scatter(block) if with_scatter else None, Reads.of(block))
+    scatter = block_scatter(block) if with_scatter else None
+    return ClassStatistics(block_statistics(block, _LOAD), scatter, Reads.of(block))
 
 
 def block_scatter(block: BlockRows) -> ClassScatter:
@@ -155,7 +139,7 @@ def class_statistics(tasks: BlockTasks, *, with_scatter: bool, any_classes: bool
         Too few rows or classes, constant features, a continuous target, or numbers too large or small to be squared.
     """
     # Overflow is found in the moments.
-    found = tasks.reduce("class-statistics", block_statistics, with_scatter, merge=merge_statistics)
+    found = tasks.reduce("class-statistics", find_statistics, with_scatter, merge=merge_statistics)
     tell_of_reads(found.reads.report, tasks.source, EventBus(()))
     loaded = replace(found.loaded, labels=None) if any_classes else found.loaded
     check_rows(loaded, tasks.source, dtype="float64", standardize=True)

@@ -18,12 +18,11 @@ from distkern.numerics.row_draws import draw_keys, uniforms_for_rows
 from distkern.numerics.scaling import FeatureScaling
 from distkern.storage import ReadReport
 
-from ..blocks.block import encode_targets
 from ..planning.memory import Workload
-from ..protocol.answers import Labels, LoadAnswer
+from ..protocol.answers import LoadAnswer
 from ..protocol.messages import Load
-from ..rows.block_reading import SELECTION_STREAM, row_statistics
-from ..rows.data_checks import MEDIAN_SAMPLE, check_statistics, encoded_classes, fit_kernel_space, tell_of_reads
+from ..rows.block_reading import SELECTION_STREAM, block_statistics
+from ..rows.data_checks import MEDIAN_SAMPLE, check_statistics, encoding_of, fit_kernel_space, tell_of_reads
 from ..rows.numeric_ranges import feature_names, warn_about_scales
 from ..runtime.threads import map_tiles, single_threaded_blas
 from .block_tasks import BlockRows, BlockTasks
@@ -159,19 +158,18 @@ def gather_rows(tasks: BlockTasks, job: DenseJob, events: EventBus | None = None
         source = tasks.source
         tell_of_reads(report, source, EventBus(()) if events is None else events)
         check_statistics(loaded, source, job)
-        classes = encoded_classes(loaded, source, job)
+        encoding = encoding_of(loaded, source, job)
         scaling, kernel = fit_kernel_space(loaded, job)
     warn_about_scales(loaded.features, scaling, kernel, feature_names(source))
     raw = np.concatenate([part.features for part in parts])
-    targets = [encode_targets(part.targets, classes, source.classes is not None) for part in parts]
     weights = [np.ones(len(part.rows)) if part.weights is None else part.weights for part in parts]
     return DenseRows(
         rows=np.concatenate([part.rows for part in parts]),
         raw=raw,
         features=scaling.apply(raw, np.dtype(np.float64)),
-        targets=np.concatenate(targets),
+        targets=np.concatenate([encoding.columns(part.targets) for part in parts]),
         weights=np.concatenate(weights).astype(np.float64),
-        classes=classes,
+        classes=encoding.classes,
         kernel=kernel,
         scaling=scaling,
         bytes_read=loaded.bytes_read,
@@ -180,17 +178,9 @@ def gather_rows(tasks: BlockTasks, job: DenseJob, events: EventBus | None = None
 
 def _present(block: BlockRows, load: Load) -> _Part:
     """Rows of positive weight of a block, and their statistics."""
-    rows, features, targets, weights, nbytes, _, report = block
-    assert features is not None
-    labels = Labels.of(targets, weights) if load.classification else None
-    if weights is not None:
-        present = weights > 0
-        rows, features, targets, weights = rows[present], features[present], targets[present], weights[present]
-    with np.errstate(over="ignore", invalid="ignore"):
-        loaded = row_statistics(
-            load, rows, features, targets, weights, labels=labels, n_fit=len(rows), n_held=0, bytes_read=nbytes
-        )
-    return _Part(loaded, rows, features, targets, weights, report)
+    block = block.present()
+    assert block.features is not None
+    return _Part(block_statistics(block, load), block.rows, block.features, block.targets, block.weights, block.report)
 
 
 def gathered_bytes(work: Workload) -> int:

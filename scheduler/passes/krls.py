@@ -29,7 +29,7 @@ from ..planning.pass_plan import MIB
 from ..protocol.answers import Labels, LoadAnswer
 from ..protocol.messages import Load
 from ..rows.block_reading import require_unchanged
-from ..rows.data_checks import MEDIAN_SAMPLE, check_statistics, encoded_classes, fit_kernel_space, tell_of_reads
+from ..rows.data_checks import MEDIAN_SAMPLE, check_statistics, encoding_of, fit_kernel_space, tell_of_reads
 from ..rows.numeric_ranges import feature_names, overflow, warn_about_scales
 from ..runtime.threads import single_threaded_blas
 from ..runtime.tree_reducer import TreeReducer
@@ -40,8 +40,8 @@ from .krls_tasks import (
     Encoding,
     Survivors,
     add_sums,
-    block_statistics,
     count_labels,
+    find_statistics,
     find_survivors,
     merge_statistics,
     sum_rows,
@@ -185,7 +185,7 @@ class _Training:
             self._dictionary = before.dictionary.copy(job.nu, self._most(len(before.dictionary)))
         elif job.needs_statistics:
             found = self._statistics(classes)
-            classes = encoded_classes(found, self._source, job) if classes is None else classes
+            classes = encoding_of(found, self._source, job).classes if classes is None else classes
             self._scaling, self._kernel = fit_kernel_space(found, job)
             warn_about_scales(found.features, self._scaling, self._kernel, feature_names(self._source))
         else:
@@ -219,7 +219,7 @@ class _Training:
 
     def _statistics(self, classes: NDArray[Any] | None) -> LoadAnswer:
         load = Load(self._job.classification, MEDIAN_SAMPLE if self._job.samples else 0, 0, 0.0)
-        found = self._tasks.reduce("statistics", block_statistics, load, merge=merge_statistics)
+        found = self._tasks.reduce("statistics", find_statistics, load, merge=merge_statistics)
         self._fit.exchanges += 1
         self._fit.bytes_read += found.loaded.bytes_read
         self._checksums, self._report = found.checksums, found.report
@@ -242,7 +242,7 @@ class _Training:
         labels = counts[0]
         for count in counts[1:]:
             labels = labels.merge(count)
-        return encoded_classes(_only_labels(labels), self._source, self._job)
+        return encoding_of(_only_labels(labels), self._source, self._job).classes
 
     def _waves(self, encoding: Encoding) -> ReducedSums:
         """Go over the blocks, twice as many at a time until enough of them are under way."""

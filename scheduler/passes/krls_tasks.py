@@ -13,10 +13,10 @@ from distkern.methods.krls import ReducedSums, Snapshot
 from distkern.storage import ReadReport
 from distkern.storage.arrays.source import BlockSource
 
-from ..blocks.block import encode_targets
 from ..protocol.answers import Labels, LoadAnswer
 from ..protocol.messages import Load
-from ..rows.block_reading import BlockRows, read_block, row_statistics
+from ..rows.block_reading import BlockRows, block_statistics, read_block
+from ..rows.label_encoding import LabelEncoding
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Encoding:
             ``unknown-class``: a label is none of the model's.
         """
         if self.classes is None:
-            return encode_targets(targets, None, False)
+            return LabelEncoding().columns(targets)
         codes = _places(targets, self.classes) if self.codes is None else self.codes[targets]
         if (codes < 0).any():
             where = int(np.argmax(codes < 0))
@@ -58,7 +58,7 @@ class Encoding:
                 "all of them to the first partial_fit (classes)",
                 kind="unknown-class",
             )
-        return encode_targets(codes, self.classes, True)
+        return LabelEncoding(self.classes, True).columns(codes)
 
 
 def _places(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
@@ -82,23 +82,9 @@ class Statistics(NamedTuple):
         )
 
 
-def block_statistics(block: BlockRows, load: Load) -> Statistics:
+def find_statistics(block: BlockRows, load: Load) -> Statistics:
     """Moments, label counts and a sample of one block."""
-    labels = Labels.of(block.targets, block.weights) if load.classification else None
-    n_fit = len(block.rows) if block.weights is None else int(np.count_nonzero(block.weights))
-    with np.errstate(over="ignore", invalid="ignore"):
-        loaded = row_statistics(
-            load,
-            block.rows,
-            block.features,
-            block.targets,
-            block.weights,
-            labels=labels,
-            n_fit=n_fit,
-            n_held=0,
-            bytes_read=block.nbytes,
-        )
-    return Statistics(loaded, {int(block.rows[0]): block.checksum}, block.report)
+    return Statistics(block_statistics(block, load), {int(block.rows[0]): block.checksum}, block.report)
 
 
 def merge_statistics(left: Statistics, right: Statistics) -> Statistics:
@@ -144,7 +130,7 @@ def find_survivors(block: BlockRows, dictionary: Snapshot | None, looking: bool,
     """
     rows, features, _, weights = block[:4]
     assert features is not None
-    loaded = None if load is None else block_statistics(block, load).loaded
+    loaded = None if load is None else block_statistics(block, load)
     kept = np.zeros(len(rows), dtype=bool)
     if looking:
         present = np.ones(len(rows), dtype=bool) if weights is None else weights > 0
@@ -180,19 +166,16 @@ def sum_rows(
     DataError
         ``changed``: the block reads other than it did; ``unknown-class``.
     """
-    rows, features, targets, weights = block[:4]
-    assert features is not None
     if block.checksum != checksum:
         raise DataError(
-            f"rows {rows[0]} to {rows[-1]} changed while the training ran: train on data that nothing writes to",
+            f"rows {block.rows[0]} to {block.rows[-1]} changed while the training ran: train on data that nothing "
+            "writes to",
             kind="changed",
         )
     if dictionary is None:
         return ReducedSums.empty(encoding.n_targets)
-    if weights is not None:
-        present = weights > 0
-        if not present.all():
-            rows, features, targets, weights = rows[present], features[present], targets[present], weights[present]
+    rows, features, targets, weights = block.present()[:4]
+    assert features is not None
     with np.errstate(over="ignore", invalid="ignore"):
         return ReducedSums.of(dictionary, rows + first_row, features, encoding.encode(targets), weights, dtype)
 

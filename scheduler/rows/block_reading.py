@@ -48,6 +48,17 @@ class BlockRows(NamedTuple):
     report: ReadReport
     """Retries, and absent chunks."""
 
+    def present(self) -> BlockRows:
+        """Return the block without the rows of weight zero; itself where it has none."""
+        if self.weights is None or (kept := self.weights > 0).all():
+            return self
+        return self._replace(
+            rows=self.rows[kept],
+            features=None if self.features is None else self.features[kept],
+            targets=self.targets[kept],
+            weights=self.weights[kept],
+        )
+
 
 def read_block(source: BlockSource, number: int, classification: bool, *, with_features: bool = True) -> BlockRows:
     """Read one block.
@@ -202,3 +213,16 @@ def row_statistics(
         n_held=n_held,
         bytes_read=bytes_read,
     )
+
+
+def block_statistics(block: BlockRows, message: Load) -> LoadAnswer:
+    """Compute the statistics of all rows of a block."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return row_statistics(
+            message,
+            *block[:4],
+            labels=Labels.of(block.targets, block.weights) if message.classification else None,
+            n_fit=len(block.rows) if block.weights is None else int(np.count_nonzero(block.weights > 0)),
+            n_held=0,
+            bytes_read=block.nbytes,
+        )

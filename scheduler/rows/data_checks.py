@@ -18,6 +18,7 @@ from distkern.storage import ReadReport
 from distkern.storage.arrays.source import BlockSource
 
 from ..protocol.answers import LoadAnswer
+from .label_encoding import LabelEncoding
 from .numeric_ranges import check_ranges, feature_names
 
 logger = logging.getLogger(__name__)
@@ -123,12 +124,12 @@ def check_rows(loaded: LoadAnswer, source: BlockSource, *, dtype: str, standardi
     return loaded.features.count
 
 
-def encoded_classes(loaded: LoadAnswer, source: BlockSource, job: SpaceJob) -> NDArray[Any] | None:
-    """Sorted labels that the encoding uses, None for regression."""
+def encoding_of(loaded: LoadAnswer, source: BlockSource, job: SpaceJob) -> LabelEncoding:
+    """Encoding of the targets of a job, from the labels that were seen or the source's own."""
     if not job.classification:
-        return None
+        return LabelEncoding()
     assert loaded.labels is not None
-    return distinct_labels(loaded.labels.values) if source.classes is None else source.classes
+    return LabelEncoding.of(source, distinct_labels(loaded.labels.values) if source.classes is None else source.classes)
 
 
 def distinct_labels(values: NDArray[Any]) -> NDArray[Any]:

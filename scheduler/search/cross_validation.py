@@ -23,7 +23,7 @@ from ..protocol.answers import LoadAnswer
 from ..protocol.messages import FoldModel, Load, Score
 from ..protocol.path import Path
 from ..protocol.problems import Folds, OtherFolds
-from ..rows.data_checks import MEDIAN_SAMPLE, check_statistics, encoded_classes, fit_kernel_space, tell_of_reads
+from ..rows.data_checks import MEDIAN_SAMPLE, check_statistics, encoding_of, fit_kernel_space, tell_of_reads
 from ..runtime.threads import single_threaded_blas
 from ..selectors.problem_setup import Posed, pose
 from ..training.alternating import run_in_turns
@@ -131,8 +131,7 @@ def cross_validate(
     check_statistics(all_rows, source, first)
     if all_rows is not loaded:
         check_sample(loaded, load.selection_rows)
-    classes = encoded_classes(all_rows, source, first)
-    are_codes = source.classes is not None
+    encoding = encoding_of(all_rows, source, first)
     spaces = [fit_kernel_space(all_rows, job, job.sigma_factor) for job in jobs]
     scaling = spaces[0][0]
     outside = [_outside(loaded, fold) for fold in range(folds.count)]
@@ -143,11 +142,11 @@ def cross_validate(
         job, rest, kernel = jobs[index], outside[fold], spaces[index][1]
         settings = job.selection(rest.n_fit)
         within = (OtherFolds(folds, fold),)
-        problems_of.append(pose(job.multiclass, settings, rest, classes, are_codes, kernel, within, job.intercept))
+        problems_of.append(pose(job.multiclass, settings, rest, encoding, kernel, within, job.intercept))
     posed = [p for problems in problems_of for p in problems]
     widest = max((p.settings for p in posed), key=lambda settings: settings.pool)
     posed = [_widened(p, widest.pool, widest.batch, widest.panel) for p in posed]
-    begin = begin_of(first, scaling, classes, posed)
+    begin = begin_of(first, scaling, encoding.classes, posed)
     selectors = make_selectors(posed, loaded.n_held)
     for selector, part in zip(selectors, backend.exchange(begin).problems, strict=True):
         selector.begin(part)

@@ -15,6 +15,7 @@ from distkern.probability.pairwise import class_pairs
 from ..protocol.answers import LoadAnswer
 from ..protocol.problems import ClassPair, OtherFolds, Problem
 from ..protocol.selection_settings import SelectionSettings
+from ..rows.label_encoding import LabelEncoding
 
 Array = NDArray[np.float64]
 
@@ -29,31 +30,11 @@ class Posed:
     """Outputs of the model that it gives."""
 
 
-def target_means(loaded: LoadAnswer, classes: NDArray[Any] | None, are_codes: bool) -> Array:
-    """Weighted mean of every encoded target column, shape (T,)."""
-    if classes is None:
-        assert loaded.targets is not None
-        return loaded.targets.mean
-    weights = class_weights(loaded, classes, are_codes)
-    means: Array = 2 * weights / weights.sum() - 1
-    return means[1:] if len(classes) == 2 else means
-
-
-def class_weights(loaded: LoadAnswer, classes: NDArray[Any], are_codes: bool) -> Array:
-    """Sum of the row weights of every class, shape (n_classes,)."""
-    assert loaded.labels is not None
-    weights = np.zeros(len(classes))
-    seen = loaded.labels.values
-    weights[seen if are_codes else np.searchsorted(classes, seen)] = loaded.labels.weights
-    return weights
-
-
 def pose(
     multiclass: str,
     settings: SelectionSettings,
     loaded: LoadAnswer,
-    classes: NDArray[Any] | None,
-    are_codes: bool,
+    encoding: LabelEncoding,
     kernel: Kernel,
     within: tuple[OtherFolds, ...] = (),
     intercept: bool = True,
@@ -68,10 +49,8 @@ def pose(
         Of a problem of all rows.
     loaded : LoadAnswer
         Statistics of the rows that select.
-    classes : array or None
-        Sorted labels; None for regression.
-    are_codes : bool
-        Whether the statistics are of codes into `classes`.
+    encoding : LabelEncoding
+        Of the targets.
     kernel : Kernel
         Of every problem.
     within : tuple of OtherFolds
@@ -84,11 +63,13 @@ def pose(
     DataError
         ``too-few-rows``: two classes have too few rows together.
     """
-    means, weight_sum = target_means(loaded, classes, are_codes), loaded.features.count
+    means, weight_sum, classes = encoding.means(loaded), loaded.features.count, encoding.classes
     if not intercept:
         means = np.zeros_like(means)
     if multiclass == "one-vs-one" and classes is not None and len(classes) > 2:
-        return _pairs(settings, class_weights(loaded, classes, are_codes), classes, kernel, within, intercept)
+        weights = encoding.class_weights(loaded)
+        assert weights is not None
+        return _pairs(settings, weights, classes, kernel, within, intercept)
     groups = [(t,) for t in range(len(means))] if multiclass == "one-vs-rest" else [tuple(range(len(means)))]
     return [
         Posed(Problem(columns, means[list(columns)], weight_sum, kernel, within, settings.draw(0)), settings, columns)

@@ -19,10 +19,10 @@ from distkern.probability.leave_one_out import left_out_outputs, rows_of_q
 from distkern.probability.pairwise import class_pairs
 from distkern.storage.arrays.source import BlockSource
 
-from ..blocks.block import encode_targets
 from ..passes.block_tasks import block_tasks
 from ..protocol.path import Path
 from ..rows.block_reading import HOLDOUT_STREAM, BlockRows
+from ..rows.label_encoding import LabelEncoding
 from ..runtime.threads import map_tiles, single_threaded_blas
 from .driver_loop import HOLDOUT_FRACTION, TrainingResult
 
@@ -97,8 +97,8 @@ def draw_rows(source: BlockSource, classes: NDArray[Any], shares: Array, *, seed
     rare = ROWS_OF_A_CLASS / (source.n_rows * np.maximum(shares, 1 / source.n_rows))
     chances = np.minimum(np.maximum(usual, rare), 1.0)
     with block_tasks(source, classification=True, client=client) as tasks:
-        known = source.classes is not None
-        parts = list(tasks.each("calibration-rows", pick_rows, classes, known, chances, usual, seed))
+        encoding = LabelEncoding.of(source, classes)
+        parts = list(tasks.each("calibration-rows", pick_rows, encoding, chances, usual, seed))
     rows, features, codes, weights, shares_of_rows, nbytes = zip(*parts, strict=True)
     return CalibrationRows(
         rows=np.concatenate(rows),
@@ -110,19 +110,15 @@ def draw_rows(source: BlockSource, classes: NDArray[Any], shares: Array, *, seed
     )
 
 
-def pick_rows(
-    block: BlockRows, classes: NDArray[Any], are_codes: bool, chances: Array, usual: float, seed: int
-) -> tuple[Any, ...]:
+def pick_rows(block: BlockRows, encoding: LabelEncoding, chances: Array, usual: float, seed: int) -> tuple[Any, ...]:
     """Pick the rows of one block.
 
     Parameters
     ----------
     block : BlockRows
         With features.
-    classes : array, shape (C,)
-        Sorted labels.
-    are_codes : bool
-        Whether the block's targets are numbers of classes already.
+    encoding : LabelEncoding
+        Of the targets.
     chances : array, shape (C,)
         Probability that a row of a class is drawn.
     usual : float
@@ -137,9 +133,10 @@ def pick_rows(
     """
     assert block.features is not None
     weights = np.ones(len(block.rows)) if block.weights is None else block.weights.astype(np.float64)
-    codes = np.asarray(block.targets if are_codes else np.searchsorted(classes, block.targets), dtype=np.intp)
+    codes = encoding.codes(block.targets)
+    assert codes is not None
     # A row of weight zero is absent, and its label may be of no class.
-    chance = np.where(weights > 0, chances[np.minimum(codes, len(classes) - 1)], 0.0)
+    chance = np.where(weights > 0, chances[np.minimum(codes, len(chances) - 1)], 0.0)
     uniforms = (
         row_uniforms(seed, CALIBRATION_STREAM, int(block.rows[0]), len(block.rows)) if len(block.rows) else chance
     )
@@ -224,7 +221,7 @@ def outputs_left_out(
 def _targets(result: TrainingResult, codes: NDArray[np.intp]) -> Array:
     """Targets of the outputs, shape (n, n_outputs); those of a pair mean nothing on rows of other classes."""
     assert result.classes is not None
-    encoded = encode_targets(codes, result.classes, True)
+    encoded = LabelEncoding(result.classes, True).columns(codes)
     if len(result.outputs) <= 1 or result.multiclass != "one-vs-one":
         return encoded
     seconds = [second for _, second in class_pairs(len(result.classes))]

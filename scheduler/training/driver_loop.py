@@ -29,13 +29,13 @@ from ..protocol.lookahead_messages import WIDTH_UNIT
 from ..protocol.messages import Begin, Load, LookaheadStep, ProblemStep, Step
 from ..protocol.path import Path
 from ..protocol.selection_settings import LOOKAHEAD_PANEL, LOOKAHEAD_POOL, SelectionSettings
-from ..rows.data_checks import MEDIAN_SAMPLE, check_statistics, encoded_classes, fit_kernel_space, tell_of_reads
+from ..rows.data_checks import MEDIAN_SAMPLE, check_statistics, encoding_of, fit_kernel_space, tell_of_reads
 from ..rows.numeric_ranges import feature_names, overflow, warn_about_scales
 from ..runtime.threads import map_tiles, single_threaded_blas
 from ..selectors.loo_selector import LooSelector
 from ..selectors.lookahead_selector import LookaheadSelector
 from ..selectors.pool_selector import HISTORY_DTYPE, PoolSelector, Selector
-from ..selectors.problem_setup import Posed, class_weights, pose, target_means
+from ..selectors.problem_setup import Posed, pose
 from .backends import Backend
 from .refit import check_sample, refit_paths
 from .time_limit import NOTHING, TimeLimit, WorkAfter
@@ -198,16 +198,15 @@ def train(
     assert loaded is not None
     all_rows = loaded if loaded.all_rows is None else loaded.all_rows
     check_statistics(all_rows, source, job)
-    classes = encoded_classes(all_rows, source, job)
+    encoding = encoding_of(all_rows, source, job)
     scaling, kernel = fit_kernel_space(all_rows, job, job.sigma_factor)
     warn_about_scales(all_rows.features, scaling, kernel, feature_names(source))
-    are_codes = source.classes is not None
     if all_rows is not loaded:
         check_sample(loaded, load.selection_rows)
     settings = job.selection(loaded.n_fit)
-    posed = pose(job.multiclass, settings, loaded, classes, are_codes, kernel, intercept=job.intercept)
-    n_targets = len(target_means(loaded, classes, are_codes))
-    begin = begin_of(job, scaling, classes, posed)
+    posed = pose(job.multiclass, settings, loaded, encoding, kernel, intercept=job.intercept)
+    n_targets = len(encoding.means(loaded))
+    begin = begin_of(job, scaling, encoding.classes, posed)
     events.emit(
         RunStarted(
             run_id=run_id,
@@ -235,7 +234,7 @@ def train(
         history["center"] = path.rows
     passes, bytes_read = 1, loaded.bytes_read
     if all_rows is not loaded:
-        posed = pose(job.multiclass, settings, all_rows, classes, are_codes, kernel)
+        posed = pose(job.multiclass, settings, all_rows, encoding, kernel)
         means = [p.problem.target_means for p in posed]
         sums, chosen = [p.problem.weight_sum for p in posed], [p.settings for p in posed]
         refitted = refit_paths(paths, histories, backend, means, sums, chosen, source.n_rows)
@@ -257,8 +256,8 @@ def train(
         kernel=kernel,
         scaling=scaling,
         target_means=np.concatenate([p.problem.target_means for p in posed]),
-        classes=classes,
-        class_weights=None if classes is None else class_weights(all_rows, classes, are_codes),
+        classes=encoding.classes,
+        class_weights=encoding.class_weights(all_rows),
         multiclass=job.multiclass,
         history=np.concatenate(histories),
         reason=reason,

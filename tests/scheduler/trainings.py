@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from distkern.kernels import kernel_of_centers
 from distkern.monitoring.events import Event, EventBus, RoundDone
-from distkern.scheduler.blocks.block import Block, encode_targets
+from distkern.scheduler.blocks.block import Block
 from distkern.scheduler.blocks.pool_tiles import borrow_columns
 from distkern.scheduler.execution.executor import SerialExecutor
 from distkern.scheduler.protocol.candidates import rows_and_widths
 from distkern.scheduler.protocol.messages import Begin
 from distkern.scheduler.protocol.path import Path
+from distkern.scheduler.rows.label_encoding import LabelEncoding
 from distkern.scheduler.runtime import threads
 from distkern.scheduler.runtime.spillable_matrix import RowMatrix
 from distkern.scheduler.selectors.lookahead_selector import LookaheadSelector
@@ -139,7 +140,7 @@ class Inside:
     def targets(self, problem: int = 0) -> Array:
         """Encoded centred targets of a problem, times the root weights."""
         y, begin = self.source.y[self.rows], self.begin
-        encoded = encode_targets(y, begin.classes, self.source.classes is not None)
+        encoded = LabelEncoding.of(self.source, begin.classes).columns(y)
         chosen = begin.problems[problem]
         return (encoded[:, list(chosen.columns)] - chosen.target_means) * self.roots[:, None]
 

@@ -13,10 +13,11 @@ from distkern.errors import DataError
 from distkern.kernels import Gaussian, Kernel, Linear, Polynomial, Sigmoid
 from distkern.numerics.row_draws import row_uniforms
 from distkern.numerics.scaling import FeatureScaling
-from distkern.scheduler.blocks.block import HOLDOUT_STREAM, Block, encode_targets
+from distkern.scheduler.blocks.block import HOLDOUT_STREAM, Block
 from distkern.scheduler.execution.executor import SerialExecutor
 from distkern.scheduler.protocol.messages import Begin, Columns, FetchRows, KernelColumns, Load, ProblemStep, Step
 from distkern.scheduler.protocol.problems import Problem
+from distkern.scheduler.rows.label_encoding import LabelEncoding
 from distkern.scheduler.rows.problem_rows import TILE_ROWS, cut_tiles
 from distkern.selection.stopping import MinimumPassed, StopReason
 from distkern.storage import ArraySource, ZarrSource
@@ -77,7 +78,7 @@ def test_tiles_cover_a_block_evenly(n_fit: int, n_held: int) -> None:
 
 def test_encode_values() -> None:
     for y in (np.array([1, 2, 3], dtype=np.int32), np.array([[1.0, 2.0]], dtype=np.float32)):
-        encoded = encode_targets(y, None, False)
+        encoded = LabelEncoding().columns(y)
         assert encoded.dtype == np.float64
         np.testing.assert_array_equal(encoded, y if y.ndim == 2 else y[:, None])
 
@@ -86,7 +87,7 @@ def test_encode_values() -> None:
 def test_encode_labels(n_classes: int, are_codes: bool, drawn: list[int]) -> None:
     codes = np.array([c % n_classes for c in drawn], dtype=np.int64)
     classes = np.array([f"class {c}" for c in range(n_classes)])
-    encoded = encode_targets(codes if are_codes else classes[codes], classes, are_codes)
+    encoded = LabelEncoding(classes, are_codes).columns(codes if are_codes else classes[codes])
     if n_classes == 2:
         np.testing.assert_array_equal(encoded, np.where(codes == 1, 1.0, -1.0)[:, None])
     else:

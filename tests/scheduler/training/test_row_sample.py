@@ -25,12 +25,13 @@ from distkern.scheduler import Workload, plan_job, run_training
 from distkern.scheduler.blocks import block_registry as memo
 from distkern.scheduler.blocks import message_handler as rounds
 from distkern.scheduler.blocks.all_rows_pass import refit_bytes
-from distkern.scheduler.blocks.block import Block, encode_targets
+from distkern.scheduler.blocks.block import Block
 from distkern.scheduler.execution.dask_executor import DaskExecutor
 from distkern.scheduler.execution.executor import SerialExecutor
 from distkern.scheduler.protocol.answers import Answer
 from distkern.scheduler.protocol.messages import Accumulate, Begin, Centers, Load
 from distkern.scheduler.rows.block_reading import SELECTION_STREAM, selecting_rows
+from distkern.scheduler.rows.label_encoding import LabelEncoding
 from distkern.scheduler.training import refit as refitting
 from distkern.scheduler.training.backends import DriverFactors, WorkerFactors
 from distkern.scheduler.training.driver_loop import TrainingJob, TrainingResult, train
@@ -182,7 +183,7 @@ def test_the_selection_is_that_of_the_sample(classification: bool) -> None:
     trained = train_serial(job, make_source(X, y, weights), each_round=check_each_round())
     rows = selected(job, trained.source)
     assert trained.rows.tolist() == rows.tolist()
-    encoded = encode_targets(y[rows], trained.begin.classes, False)
+    encoded = LabelEncoding(trained.begin.classes).columns(y[rows])
     (problem,) = trained.begin.problems
     np.testing.assert_allclose(problem.target_means, np.average(encoded, axis=0, weights=weights[rows]), atol=1e-12)
     assert trained.selectors[0].factors.weight_sum == weights[rows].sum()
@@ -201,7 +202,7 @@ def dense(job: TrainingJob, source: ArraySource, result: TrainingResult, problem
     path = result.paths[problem]
     own = np.searchsorted(present, path.rows)
     K = dense_kernel_columns(result.kernel, X[present], X[path.rows], own, job.epsilon)
-    encoded = encode_targets(source.y[present], result.classes, False)
+    encoded = LabelEncoding(result.classes).columns(source.y[present])
     means = np.average(encoded, axis=0, weights=mass[present])
     np.testing.assert_allclose(result.target_means, means, atol=1e-12)
     targets = (encoded - means)[:, list(result.outputs[problem])]

@@ -119,6 +119,28 @@ def test_folders_and_modules_are_small() -> None:
     assert {folder: count for folder, count in folders.items() if count > 15} == {}
 
 
+def defined_names(file: Path) -> Iterator[str]:
+    """Public classes, type aliases and constants that a module defines; type variables mean nothing outside of it."""
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.ClassDef):
+            names = [node.name]
+        elif isinstance(node, ast.Assign) and not ast.unparse(node.value).startswith("TypeVar("):
+            names = [name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names = [node.target.id]
+        else:
+            names = []
+        yield from (name for name in names if name[0].isupper())
+
+
+def test_a_name_has_one_meaning() -> None:
+    places: dict[str, list[Path]] = {}
+    for file in python_files(*LIBRARY):
+        for name in defined_names(file):
+            places.setdefault(name, []).append(file)
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
 # --- imports ---------------------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from distkern.scheduler import ReadAhead, ahead_of
 from distkern.storage import Dataset, ZarrRows, is_zarr_array
 
-SMALLEST_PROBABILITY = 1e-15
+LIKELIHOOD_FLOOR = 1e-15
 """What a true class counts at least as likely as in the log loss, so that one row does not make it infinite."""
 
 
@@ -52,7 +52,7 @@ class ClassificationScore:
         own = np.zeros(len(codes))
         own[seen] = probabilities[seen, codes[seen]]
         before = (self._log_losses, self._squares) if self.n_rows else (0.0, 0.0)
-        self._log_losses = before[0] - float(np.log(np.maximum(own, SMALLEST_PROBABILITY)).sum())
+        self._log_losses = before[0] - float(np.log(np.maximum(own, LIKELIHOOD_FLOOR)).sum())
         # sum_c (p_c - t_c)^2, with t_c one for the true class.
         self._squares = before[1] + float((np.square(probabilities).sum(axis=1) - 2 * own + 1).sum())
 
@@ -179,11 +179,11 @@ def _ratio(part: float, whole: float) -> float:
     return float(part / whole) if whole else float("nan")
 
 
-Score: TypeAlias = ClassificationScore | RegressionScore
+ModelScore: TypeAlias = ClassificationScore | RegressionScore
 """Either kind of score."""
 
 
-class Rows(Protocol):
+class LabelledRows(Protocol):
     """Rows with targets: a `Dataset`, or arrays that a user keeps apart."""
 
     X: Any
@@ -193,7 +193,7 @@ class Rows(Protocol):
         ...
 
 
-class Judge(Protocol):
+class BlockCollector(Protocol):
     """Looks at predictions beside the score."""
 
     def update(self, truth: NDArray[Any], predicted: NDArray[Any], probabilities: NDArray[np.float64] | None) -> None:
@@ -201,31 +201,31 @@ class Judge(Protocol):
         ...
 
 
-def score_model(model: Any, data: Rows, judges: Sequence[Judge] = ()) -> Score:
+def score_model(model: Any, data: LabelledRows, collectors: Sequence[BlockCollector] = ()) -> ModelScore:
     """Predict all rows of a data set and compare them with its targets, block by block.
 
     Parameters
     ----------
     model : fitted estimator
         Yields blocks from ``iter_predictions``.
-    data : Rows
+    data : LabelledRows
         With targets.
-    judges : sequence of Judge
+    collectors : sequence of BlockCollector
         Get every block too.
     """
     rows = data if isinstance(data, Dataset) else data.X
     classifies = is_classifier(model)
-    score: Score = ClassificationScore(model.classes_) if classifies else RegressionScore()
+    score: ModelScore = ClassificationScore(model.classes_) if classifies else RegressionScore()
     with closing(model.iter_predictions(rows, proba=classifies)) as blocks, _targets_ahead(data) as truths:
         for start, predicted, probabilities in blocks:
             truth = truths(start, start + len(predicted))
-            for taker in (score, *judges):
+            for taker in (score, *collectors):
                 taker.update(truth, predicted, probabilities)
     return score
 
 
 @contextmanager
-def _targets_ahead(data: Rows) -> Iterator[Callable[[int, int], NDArray[Any]]]:
+def _targets_ahead(data: LabelledRows) -> Iterator[Callable[[int, int], NDArray[Any]]]:
     """Yield what reads the targets of a block; those behind a URL are on their way before they are asked for."""
     source = data.source() if isinstance(data, Dataset) else ZarrRows(data.X) if is_zarr_array(data.X) else None
     ahead = 0 if source is None else ahead_of(source)

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
+from ..arrays import Array
 from .base import Kernel
 from .radial import Wendland
-
-Array = NDArray[np.float64]
 
 TREE_FEATURES = 8
 """Largest number of features with which the tree was faster; with more features it visits nearly every pair."""

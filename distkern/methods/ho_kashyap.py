@@ -15,11 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from ..arrays import Array
 
 __all__ = ["MarginSums", "grow_margins"]
-
-Array = NDArray[np.float64]
 
 SIGN_TOLERANCE = 1e-12
 """A margin counts as positive above this fraction of the largest."""

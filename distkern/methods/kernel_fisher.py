@@ -14,11 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..numerics.bordered_systems import solve_symmetric
 
 __all__ = ["FisherDirections", "discriminants", "fisher_directions"]
-
-Array = NDArray[np.float64]
 
 _RELATIVE = 1e-12
 """Eigenvalues below this part of the largest are those of no direction; variances are at least this part of theirs."""

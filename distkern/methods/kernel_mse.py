@@ -8,12 +8,11 @@ rows only, and the system is overdetermined (Xu et al., Pattern Recognition 39, 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh, lu_factor, lu_solve, qr, svd
 
-__all__ = ["solve_full", "solve_reduced"]
+from ..arrays import Array
 
-Array = NDArray[np.float64]
+__all__ = ["solve_full", "solve_reduced"]
 
 _EPSILON = float(np.finfo(np.float64).eps)
 

@@ -22,10 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack, lstsq
 
+from ..arrays import Array
 from ..kernels import Kernel
 from ..numerics.scaling import FeatureScaling
-
-Array = NDArray[np.float64]
 
 RESOLUTION = 1e-10
 """A delta below this fraction of k~_nn is rounding, whatever nu is."""

@@ -14,14 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import qr, solve_triangular
 
+from ..arrays import Array
 from ..numerics.class_scatter import ClassScatter, triangle
 
 __all__ = ["LinearFit", "Projection", "Range", "class_targets", "fisher", "least_squares", "smallest_norm"]
-
-Array = NDArray[np.float64]
 
 RANK_TOLERANCE = 1e-12
 """Singular values, of columns of unit length, below this fraction of the largest count as zero."""

@@ -14,12 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import blas
 
-__all__ = ["GROUP", "LMSRule", "LMSState"]
+from ..arrays import Array
 
-Array = NDArray[np.float64]
+__all__ = ["GROUP", "LMSRule", "LMSState"]
 
 GROUP = 64
 """Rows whose steps are computed together."""

@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..errors import DataError
 from ..kernels import Kernel
 from ..kernels.near_sums import NearSums
 from ..numerics.scaling import FeatureScaling
-
-Array = NDArray[np.float64]
 
 Scratch = Callable[[str, tuple[int, ...], np.dtype[Any]], NDArray[Any]]
 """Hands out an uninitialised array by name, shape and dtype, valid until that name is asked for again."""

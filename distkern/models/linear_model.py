@@ -9,15 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..kernels import Linear
 from ..numerics.scaling import FeatureScaling
 from .kernel_model import KernelModel, PreparedModel
 
 __all__ = ["LinearModel"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,12 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, LinAlgWarning, cho_factor, cho_solve, solve
 
+from ..arrays import Array
 from ..errors import DataError
 
 __all__ = ["eliminate_border", "solve_bordered", "solve_symmetric"]
-
-Array = NDArray[np.float64]
 
 
 def eliminate_border(eta: Array, nu: Array) -> tuple[Array, Array]:

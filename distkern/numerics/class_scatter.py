@@ -16,11 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from .scaling import FeatureScaling
 
 __all__ = ["ClassScatter", "triangle"]
-
-Array = NDArray[np.float64]
 
 
 def triangle(rows: Array) -> Array:

@@ -10,14 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from ..arrays import Array
 from ..errors import DataError
 
 __all__ = ["LowRankPreconditioner", "Solved", "conjugate_gradients", "pivoted_cholesky"]
-
-Array = NDArray[np.float64]
 
 Product = Callable[[Array], Array]
 """Function of P, shape (n, k), that returns the matrix times P."""

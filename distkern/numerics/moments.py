@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import pdist
 
+from ..arrays import Array
 from ..errors import DataError
 
 __all__ = ["Moments", "weighted_median_distance"]
-
-Array = npt.NDArray[np.float64]
 
 _SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import Array
 from ..errors import DataError
 
 __all__ = ["Shortlist", "combine_draws", "draw_keys", "residual_keys", "row_uniforms", "uniforms_for_rows"]
 
-Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _WORD = 2**64 - 1

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from .moments import Moments
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

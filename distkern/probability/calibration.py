@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
+from ..arrays import Array
 from .pairwise import class_pairs, pairwise_coupling
-
-Array = NDArray[np.float64]
 
 RIDGE = 1.0
 """Penalty on the squared coefficients of outputs of unit variance: that of a few rows, which matters where classes are

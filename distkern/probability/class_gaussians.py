@@ -13,9 +13,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from .calibration import log_softmax
-
-Array = NDArray[np.float64]
 
 NEGLIGIBLE = 1e-10
 """Share of the largest variance below which a direction counts as constant: one-of-many outputs sum to a constant."""

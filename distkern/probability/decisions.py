@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from .pairwise import class_pairs, dag_decision
-
-Array = NDArray[np.float64]
 
 
 def decide(outputs: Array, n_classes: int, multiclass: str) -> NDArray[np.intp]:

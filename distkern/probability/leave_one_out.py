@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-Array = NDArray[np.float64]
+from ..arrays import Array
 
 SMALLEST_FREEDOM = 1e-8
 """Least 1 - h at which e / (1 - h) still has digits; below, the row alone holds a centre's column in place."""

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from ..arrays import Array
 
 SMALLEST_CHANCE = 1e-12
 """Pairwise probabilities are not taken below this, nor above one minus this."""

@@ -16,10 +16,10 @@ from .formats import shortened
 from .record import Exchange, Incident, RunRecord
 from .svg import Axis, Chart, element, number, path
 
-LONGEST = 500
+CURVE_POINTS = 500
 """Points of a curve that are drawn."""
 
-LARGEST = 1e100
+LARGEST_DRAWN = 1e100
 """Numbers that are drawn."""
 
 SLICES = 90
@@ -80,15 +80,15 @@ def finite_pairs(xs: Sequence[Any], ys: Sequence[Any]) -> list[tuple[float, floa
     return [
         (float(x), float(y))
         for x, y in zip(xs, ys, strict=False)
-        if finite(x, LARGEST) is not None and finite(y, LARGEST) is not None
+        if finite(x, LARGEST_DRAWN) is not None and finite(y, LARGEST_DRAWN) is not None
     ]
 
 
 def thinned(pairs: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return at most about `LONGEST` of the pairs; the lowest and the highest of every piece stay."""
-    if len(pairs) <= LONGEST:
+    """Return at most about `CURVE_POINTS` of the pairs; the lowest and the highest of every piece stay."""
+    if len(pairs) <= CURVE_POINTS:
         return pairs
-    size = -(-2 * len(pairs) // LONGEST)
+    size = -(-2 * len(pairs) // CURVE_POINTS)
     kept: list[tuple[float, float]] = []
     for start in range(0, len(pairs), size):
         piece = list(enumerate(pairs[start : start + size]))

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..estimators.scoring import ClassificationScore, Rows, Score, is_classifier, score_model
-
-Array = NDArray[np.float64]
+from ..arrays import Array
+from ..estimators.scoring import ClassificationScore, LabelledRows, ModelScore, is_classifier, score_model
 
 BINS = 10
 """Bins of a reliability diagram."""
@@ -205,7 +204,7 @@ class Residuals:
 class Evaluation:
     """A model on test rows."""
 
-    score: Score
+    score: ModelScore
     reliability: Reliability | None
     """Where there are probabilities."""
     residuals: Residuals | None
@@ -217,14 +216,14 @@ class Evaluation:
         return isinstance(self.score, ClassificationScore)
 
 
-def evaluate_model(model: Any, rows: Rows) -> Evaluation:
+def evaluate_model(model: Any, rows: LabelledRows) -> Evaluation:
     """Predict all test rows.
 
     Parameters
     ----------
     model : fitted estimator
         Any.
-    rows : Rows
+    rows : LabelledRows
         With targets.
     """
     if not is_classifier(model):

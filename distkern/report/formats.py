@@ -9,7 +9,7 @@ from datetime import datetime
 
 
 @dataclass(frozen=True)
-class Figure:
+class KeyNumber:
     """A number with its name."""
 
     name: str
@@ -19,7 +19,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """A table; its first column names the rows."""
 
     caption: str
@@ -27,16 +27,16 @@ class Table:
     rows: Sequence[Sequence[object]]
 
 
-MOST_ROWS = 200
+MOST_SETTINGS = 200
 """Rows of a table of settings."""
 
-LONGEST = 400
+LONGEST_TEXT = 400
 """Characters of a value that are shown."""
 
 
 def shortened(text: str) -> str:
     """Return a text, or the beginning of a long one."""
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
 
 
 def grouped(count: float) -> str:

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from ..estimators.scoring import ClassificationScore, RegressionScore
 from . import charts
 from .evaluation import Evaluation
-from .formats import Figure, Table, fixed, grouped, rate
+from .formats import KeyNumber, ReportTable, fixed, grouped, rate
 from .record import RunRecord
 
 MOST_CLASSES = 40
@@ -26,18 +26,18 @@ MOST_CURVES = 12
 
 
 @dataclass
-class Test:
+class TestPart:
     """A model on test rows."""
 
-    figures: list[Figure]
-    classes: Table | None = None
+    numbers: list[KeyNumber]
+    classes: ReportTable | None = None
     confusion: Confusion | None = None
-    confusions: Table | None = None
-    targets: Table | None = None
+    confusions: ReportTable | None = None
+    targets: ReportTable | None = None
     residuals: list[Markup] = field(default_factory=list)
     reliability: Markup | None = None
     per_class: list[Markup] = field(default_factory=list)
-    bins: Table | None = None
+    bins: ReportTable | None = None
     calibration_error: float | None = None
     note: str | None = None
 
@@ -51,7 +51,7 @@ class Confusion:
     """Of every cell the count, "hit" or "miss", and how strongly it is coloured, from 0 to 1."""
 
 
-def test_part(evaluation: Evaluation, record: RunRecord) -> Test:
+def test_part(evaluation: Evaluation, record: RunRecord) -> TestPart:
     """Return what is shown of the predictions on test rows."""
     score = evaluation.score
     part = _classes(score, evaluation) if isinstance(score, ClassificationScore) else _values(score, evaluation)
@@ -66,16 +66,16 @@ def test_part(evaluation: Evaluation, record: RunRecord) -> Test:
     return part
 
 
-def _classes(score: ClassificationScore, evaluation: Evaluation) -> Test:
-    figures = [Figure("test error", rate(score.error), score.error), Figure("test rows", grouped(score.n_rows))]
+def _classes(score: ClassificationScore, evaluation: Evaluation) -> TestPart:
+    numbers = [KeyNumber("test error", rate(score.error), score.error), KeyNumber("test rows", grouped(score.n_rows))]
     for name, value in (("log loss", score.log_loss), ("Brier score", score.brier)):
         if math.isfinite(value):
-            figures.append(Figure(name, f"{value:.4f}", value))
+            numbers.append(KeyNumber(name, f"{value:.4f}", value))
     rows = [
         (str(item["label"]), grouped(item["rows"]), *(fixed(item[name]) for name in ("precision", "recall", "f1")))
         for item in score.per_class()
     ]
-    part = Test(figures, classes=Table("Classes", ("class", "rows", "precision", "recall", "F1"), rows))
+    part = TestPart(numbers, classes=ReportTable("Classes", ("class", "rows", "precision", "recall", "F1"), rows))
     if len(score.labels) <= MOST_CLASSES:
         part.confusion = _confusion(score)
     else:
@@ -88,7 +88,7 @@ def _classes(score: ClassificationScore, evaluation: Evaluation) -> Test:
         title = f"Reliability, class {labels[1]}" if two else "Reliability, likeliest class"
         part.reliability = charts.reliability_chart(reliability, top, title)
         part.calibration_error = reliability.calibration_error(top)
-        part.bins = Table(
+        part.bins = ReportTable(
             f"Bins of the {title.lower()}",
             ("predicted", "right", "rows"),
             [(f"{p:.4f}", f"{r:.4f}", grouped(n)) for p, r, n in zip(*reliability.curve(top), strict=True)],
@@ -116,29 +116,29 @@ def _confusion(score: ClassificationScore) -> Confusion:
     return Confusion(labels, rows)
 
 
-def _worst(score: ClassificationScore) -> Table:
+def _worst(score: ClassificationScore) -> ReportTable:
     wrong = score.confusion - np.diag(np.diag(score.confusion))
     order = np.argsort(-wrong, axis=None, kind="stable")[:MOST_CONFUSIONS]
     pairs = [np.unravel_index(int(i), wrong.shape) for i in order]
     rows = [(str(score.labels[i]), str(score.labels[j]), grouped(wrong[i, j])) for i, j in pairs if wrong[i, j]]
-    return Table("Most frequent confusions", ("true class", "predicted", "rows"), rows)
+    return ReportTable("Most frequent confusions", ("true class", "predicted", "rows"), rows)
 
 
-def _values(score: RegressionScore, evaluation: Evaluation) -> Test:
-    figures = [
-        Figure("test RMSE", f"{score.rmse:.4g}", score.rmse),
-        Figure("test rows", grouped(score.n_rows)),
-        Figure("mean absolute error", f"{score.mae:.4g}", score.mae),
-        Figure("R²", fixed(score.r2), score.r2),
+def _values(score: RegressionScore, evaluation: Evaluation) -> TestPart:
+    numbers = [
+        KeyNumber("test RMSE", f"{score.rmse:.4g}", score.rmse),
+        KeyNumber("test rows", grouped(score.n_rows)),
+        KeyNumber("mean absolute error", f"{score.mae:.4g}", score.mae),
+        KeyNumber("R²", fixed(score.r2), score.r2),
     ]
-    part = Test(figures)
+    part = TestPart(numbers)
     each = list(score.per_target())
     if len(each) > 1:
         rows = [
             (f"target {i}", f"{item['rmse']:.4g}", f"{item['mae']:.4g}", fixed(item["r2"]))
             for i, item in enumerate(each)
         ]
-        part.targets = Table("Targets, counted from 0", ("target", "RMSE", "mean absolute error", "R²"), rows)
+        part.targets = ReportTable("Targets, counted from 0", ("target", "RMSE", "mean absolute error", "R²"), rows)
     residuals = evaluation.residuals
     if residuals is not None:
         drawn = (

@@ -15,9 +15,9 @@ from ..monitoring.event_checks import finite
 from ..selection.stopping import StopReason
 from ..text import byte_size, duration, shown
 from . import charts
-from .formats import MOST_ROWS, Figure, Table, grouped, moment, rate, shortened
+from .formats import MOST_SETTINGS, KeyNumber, ReportTable, grouped, moment, rate, shortened
 from .images import image_address, image_side
-from .predictions import Test
+from .predictions import TestPart
 from .record import RunRecord
 
 MOST_IMAGES = 60
@@ -31,7 +31,7 @@ MOST_FEATURES = 60
 
 
 @dataclass
-class Centers:
+class CenterPart:
     """The centres of a model."""
 
     text: str
@@ -54,11 +54,11 @@ class Planned:
     """Measured against planned."""
 
 
-def headline(record: RunRecord, test: Test | None) -> list[Figure]:
+def headline(record: RunRecord, test: TestPart | None) -> list[KeyNumber]:
     """Return the few figures that matter most."""
     shapes, summary = record.figures.shapes, record.summary or {}
-    figures = list(test.figures[:1]) if test is not None else _summary_test(summary)
-    figures.append(Figure("centres", grouped(record.n_centers), record.n_centers))
+    figures = list(test.numbers[:1]) if test is not None else _summary_test(summary)
+    figures.append(KeyNumber("centres", grouped(record.n_centers), record.n_centers))
     for name, series in (("lambda", "lambda_"), ("gcv", "gcv")):
         values = record.figures.series.get(series) or [None]
         value = summary.get(name, values[-1])
@@ -66,23 +66,23 @@ def headline(record: RunRecord, test: Test | None) -> list[Figure]:
         number = max(several) if several else finite(value, math.inf)
         if number is not None:
             label = "GCV" if name == "gcv" else "λ, largest" if several else "λ"
-            figures.append(Figure(label, f"{number:.4g}", number))
+            figures.append(KeyNumber(label, f"{number:.4g}", number))
     seconds = record.number("seconds") or record.figures.seconds
     if seconds is None and record.figures.series["seconds"]:
         seconds = record.figures.series["seconds"][-1]
     if seconds is not None:
-        figures.append(Figure("training", duration(float(seconds)), seconds))
+        figures.append(KeyNumber("training", duration(float(seconds)), seconds))
     if {"n_rows", "n_features"} <= set(shapes):
-        figures.append(Figure("rows × features", f"{grouped(shapes['n_rows'])} × {grouped(shapes['n_features'])}"))
+        figures.append(KeyNumber("rows × features", f"{grouped(shapes['n_rows'])} × {grouped(shapes['n_features'])}"))
     return figures
 
 
-def _summary_test(summary: Mapping[str, Any]) -> list[Figure]:
+def _summary_test(summary: Mapping[str, Any]) -> list[KeyNumber]:
     test = summary.get("test")
     if not isinstance(test, Mapping):
         return []
     return [
-        Figure(f"test {shortened(str(name))}", rate(value) if name == "error" else f"{value:.4g}", value)
+        KeyNumber(f"test {shortened(str(name))}", rate(value) if name == "error" else f"{value:.4g}", value)
         for name, value in list(test.items())[:2]
         if finite(value) is not None
     ]
@@ -105,22 +105,22 @@ def model_note(record: RunRecord, model: Any) -> str | None:
     )
 
 
-def job_tables(record: RunRecord) -> list[Table]:
+def job_tables(record: RunRecord) -> list[ReportTable]:
     """Return what was asked for, and what decided the model."""
     tables = [
-        Table(shortened(str(name)), ("setting", "value"), _settings(section))
+        ReportTable(shortened(str(name)), ("setting", "value"), _settings(section))
         for name, section in list(_sections(record.job))[:20]
         if section
     ]
     for name, section in (("data", "data as read"), ("software", "software")):
         facts = record.identity.get(name)
         if isinstance(facts, Mapping):
-            tables.append(Table(section, ("fact", "value"), _settings(facts)))
+            tables.append(ReportTable(section, ("fact", "value"), _settings(facts)))
     return tables
 
 
 def _settings(section: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(shortened(str(key)), shortened(shown(value))) for key, value in list(section.items())[:MOST_ROWS]]
+    return [(shortened(str(key)), shortened(shown(value))) for key, value in list(section.items())[:MOST_SETTINGS]]
 
 
 def _sections(job: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
@@ -145,7 +145,7 @@ def curves(record: RunRecord) -> list[Markup]:
     return [chart for chart in drawn if chart is not None]
 
 
-def center_part(model: Any, feature_names: Sequence[str] | None = None) -> Centers | None:
+def center_part(model: Any, feature_names: Sequence[str] | None = None) -> CenterPart | None:
     """Return what is shown of a model's centres; None where it has none.
 
     Parameters
@@ -165,7 +165,7 @@ def center_part(model: Any, feature_names: Sequence[str] | None = None) -> Cente
     side = image_side(values, names)
     if side is None:
         return _feature_table(values, names)
-    part = Centers(
+    part = CenterPart(
         f"The first {min(m, MOST_IMAGES)} of {m} centres in the order of their selection, {side} × {side} pixels each.",
         side=side,
     )
@@ -182,9 +182,9 @@ def center_part(model: Any, feature_names: Sequence[str] | None = None) -> Cente
     return part
 
 
-def _feature_table(values: Any, names: Sequence[str] | None) -> Centers:
+def _feature_table(values: Any, names: Sequence[str] | None) -> CenterPart:
     m, d = values.shape
-    part = Centers(
+    part = CenterPart(
         f"How the {m} centres are spread along each feature: least value, quartiles, largest value.",
         left_out=max(0, d - MOST_FEATURES),
     )

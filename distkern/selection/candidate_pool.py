@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dger
 
-Array = NDArray[np.float64]
+from ..arrays import Array
 
 TIE = 1e-10
 """Scores with a smaller relative difference are equal: rounding must not decide between them."""

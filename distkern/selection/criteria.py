@@ -12,13 +12,11 @@ from collections.abc import Callable
 from math import lgamma, log
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from .regularization import charged_gcv, effective_centers, residual_sum_of_squares
 
 __all__ = ["bayesian_information", "description_length", "path_score"]
-
-Array = NDArray[np.float64]
 
 
 def bayesian_information(s: Array, z: Array, yy: Array, lam: Array, W: float) -> float:

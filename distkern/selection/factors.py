@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from math import hypot
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from ..arrays import Array
 from .criteria import path_score
 from .regularization import gcv, reestimate_by_evidence, reestimate_lambda
-
-Array = NDArray[np.float64]
 
 PER_TARGET = "-per-target"
 """Suffix of the names of the rules that give every target its own lambda."""

@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from ..arrays import Array
 from .candidate_pool import TIE
 from .stopping import StopReason
 
 __all__ = ["PATH_DTYPE", "ForwardPath", "Reductions", "ThinQR", "forward_path"]
-
-Array = NDArray[np.float64]
 
 DEPENDENT = 1e-14
 """A column with |q|^2 of at most this part of |k|^2 depends on the selected columns and is skipped for good."""

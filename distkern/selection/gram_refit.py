@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack, solve_triangular
 
+from ..arrays import Array
 from .factors import Factors, skipping_ldl
-
-Array = NDArray[np.float64]
 
 RELIABLE = 1e-10
 """Smallest s_j / |k_j|^2 at which factors of [1 K]'[1 K] itself are kept."""

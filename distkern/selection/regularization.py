@@ -12,7 +12,8 @@ target has its own. Results have the shape of ``lam`` unless stated otherwise.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
+
+from ..arrays import Array
 
 __all__ = [
     "charged_gcv",
@@ -24,13 +25,11 @@ __all__ = [
     "residual_sum_of_squares",
 ]
 
-FloatArray = npt.NDArray[np.float64]
-
 _LAMBDA_LIMIT = 1e6
 """Largest lambda, in units of the largest s; with a larger one the model would be the mean."""
 
 
-def residual_sum_of_squares(s: FloatArray, z: FloatArray, yy: FloatArray, lam: FloatArray) -> FloatArray:
+def residual_sum_of_squares(s: Array, z: Array, yy: Array, lam: Array) -> Array:
     """Compute ss = |P y|^2 of every target, clipped at 0 (thesis eq. 3.80, 3.85).
 
     ss = y'y - 2 sum z^2/(lambda + s) + sum s z^2/(lambda + s)^2.
@@ -54,7 +53,7 @@ def residual_sum_of_squares(s: FloatArray, z: FloatArray, yy: FloatArray, lam: F
     return _residuals(z, yy, lam, _shrinkage(s, lam)[0])
 
 
-def effective_trace(s: FloatArray, lam: FloatArray, W: float, charge: float = 1.0) -> FloatArray:
+def effective_trace(s: Array, lam: Array, W: float, charge: float = 1.0) -> Array:
     """Compute the effective number of free rows, where a selected centre may count as more than one weight.
 
     For a charge of 1 this is trace(P) = W - sum_j s_j/(lambda + s_j), the constant column included (thesis
@@ -80,7 +79,7 @@ def effective_trace(s: FloatArray, lam: FloatArray, W: float, charge: float = 1.
     return _trace(_shrinkage(s, lam)[1], W, charge)
 
 
-def effective_centers(s: FloatArray, lam: FloatArray) -> FloatArray:
+def effective_centers(s: Array, lam: Array) -> Array:
     """Compute the effective number of weights beside the constant, sum_{j>=1} s_j/(lambda + s_j).
 
     Parameters
@@ -98,7 +97,7 @@ def effective_centers(s: FloatArray, lam: FloatArray) -> FloatArray:
     return np.asarray(_shrinkage(s, lam)[1][1:].sum(axis=0))
 
 
-def gcv(s: FloatArray, z: FloatArray, yy: FloatArray, lam: FloatArray, W: float) -> FloatArray:
+def gcv(s: Array, z: Array, yy: Array, lam: Array, W: float) -> Array:
     """Compute GCV = W ss/tr^2 (thesis eq. 3.85); a shared lambda adds up the targets' ss.
 
     Parameters
@@ -116,9 +115,7 @@ def gcv(s: FloatArray, z: FloatArray, yy: FloatArray, lam: FloatArray, W: float)
     return charged_gcv(s, z, yy, lam, W, charge=1.0)
 
 
-def charged_gcv(
-    s: FloatArray, z: FloatArray, yy: FloatArray, lam: FloatArray, W: float, charge: float = 2.0
-) -> FloatArray:
+def charged_gcv(s: Array, z: Array, yy: Array, lam: Array, W: float, charge: float = 2.0) -> Array:
     """Compute GCV_c = W ss/tr_c^2, the score of the stop rule; see `effective_trace` for tr_c.
 
     The paper's GCV (charge 1) falls to the end of almost every path, because each centre is the best of many
@@ -148,7 +145,7 @@ def charged_gcv(
     return np.asarray(np.multiply(score, np.divide(W, trace, out=np.ones_like(trace), where=free), out=score))
 
 
-def reestimate_lambda(s: FloatArray, z: FloatArray, yy: FloatArray, lam: FloatArray, W: float) -> FloatArray:
+def reestimate_lambda(s: Array, z: Array, yy: Array, lam: Array, W: float) -> Array:
     """Take one fixed-point step towards the lambda that minimises GCV (thesis eq. 3.88, 3.89).
 
     lambda <- dtr ss / (tr sum (z/(lambda + s))^2/(lambda + s)) with dtr = sum s/(lambda + s)^2.
@@ -178,7 +175,7 @@ def reestimate_lambda(s: FloatArray, z: FloatArray, yy: FloatArray, lam: FloatAr
     return np.where(defined, np.clip(step, 0.0, _LAMBDA_LIMIT * s.max()), lam)
 
 
-def reestimate_by_evidence(s: FloatArray, z: FloatArray, yy: FloatArray, lam: FloatArray, W: float) -> FloatArray:
+def reestimate_by_evidence(s: Array, z: Array, yy: Array, lam: Array, W: float) -> Array:
     """Take one fixed-point step towards a lambda that maximises the Bayesian evidence (MacKay 1992, eq. 4.11, 4.12).
 
     The weights w = z/(lambda + s) of the orthogonal columns have the prior N(0, I/alpha), the noise is N(0, I/beta) and
@@ -212,7 +209,7 @@ def reestimate_by_evidence(s: FloatArray, z: FloatArray, yy: FloatArray, lam: Fl
     return np.where(defined, np.clip(step, 0.0, _LAMBDA_LIMIT * s.max()), lam)
 
 
-def _shrinkage(s: FloatArray, lam: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _shrinkage(s: Array, lam: Array) -> tuple[Array, Array]:
     """Return 1/(lambda + s) and s/(lambda + s), both of shape (m + 1, len(lam))."""
     total = s[:, np.newaxis] + lam
     if total.min() >= np.finfo(np.float64).tiny:
@@ -224,18 +221,18 @@ def _shrinkage(s: FloatArray, lam: FloatArray) -> tuple[FloatArray, FloatArray]:
     return inverse, np.divide(s[:, np.newaxis], total, out=np.zeros_like(total), where=present)
 
 
-def _residuals(z: FloatArray, yy: FloatArray, lam: FloatArray, inverse: FloatArray) -> FloatArray:
+def _residuals(z: Array, yy: Array, lam: Array, inverse: Array) -> Array:
     weights = np.ascontiguousarray(z) * inverse
     # The two sums of 3.85 in one, z^2/(l+s) (1 + l/(l+s)): every term is positive, so only one subtraction cancels.
     explained = (weights * z * (1.0 + lam * inverse)).sum(axis=0)
     return np.asarray(np.maximum(yy - explained, 0.0))
 
 
-def _trace(shares: FloatArray, W: float, charge: float = 1.0) -> FloatArray:
+def _trace(shares: Array, W: float, charge: float = 1.0) -> Array:
     if charge == 1.0:
         return np.asarray(W - shares.sum(axis=0))
     return np.asarray(W - 1.0 - charge * shares[1:].sum(axis=0))
 
 
-def _over_targets(values: FloatArray, lam: FloatArray) -> FloatArray:
+def _over_targets(values: Array, lam: Array) -> Array:
     return values.sum(keepdims=True) if lam.shape == (1,) else values

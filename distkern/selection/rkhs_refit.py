@@ -16,16 +16,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh, solve_triangular, svd
 from scipy.optimize import minimize_scalar
 
+from ..arrays import Array
 from ..errors import JobError
 from ..kernels import Kernel, Polynomial, Sigmoid
 
 __all__ = ["NormFit", "fit_in_rkhs_norm", "norm_fit_bytes", "require_norm"]
-
-Array = NDArray[np.float64]
 
 CHARGE = 2.0
 """Degrees of freedom of a selected centre in the choice of mu, as in the stop rule."""

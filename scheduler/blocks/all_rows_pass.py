@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.arrays import Array
 from distkern.selection.gram_refit import add_gram, empty_gram, precondition
 
 from ..protocol.answers import Answer, ProblemAnswer
@@ -27,8 +28,6 @@ from ..runtime.threads import workspace
 from ..runtime.timings import READ, busy
 from . import pool_tiles as tiles
 from .block import Block
-
-Array = NDArray[np.float64]
 
 
 def accumulate(block: Block, message: Accumulate, take: Callable[[int], BlockRows]) -> Answer:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from distkern.arrays import Array
 
 CANDIDATES_AT_ONCE = 16
 """Candidates whose effect on a tile is computed together, with one target."""

@@ -148,10 +148,10 @@ def _read_ahead(work: Sequence[Work]) -> Iterator[Work]:
         yield item
 
 
-Reader = ReadAhead[BlockRows]
+RowReader = ReadAhead[BlockRows]
 
 
-def _reader(blocks: Sequence[Block], classification: bool) -> Reader:
+def _reader(blocks: Sequence[Block], classification: bool) -> RowReader:
     """Return what reads the rows of some blocks, which a pass will ask for in their order."""
     known = {block.number: block for block in blocks}
 
@@ -162,7 +162,7 @@ def _reader(blocks: Sequence[Block], classification: bool) -> Reader:
     return ReadAhead(read, list(known), ahead_of(blocks[0].source) if blocks else 0)
 
 
-def _loader(message: Load, fresh: Collection[int], reader: Reader) -> Any:
+def _loader(message: Load, fresh: Collection[int], reader: RowReader) -> Any:
     def load_block(block: Block) -> Answer:
         with _overflow_ignored():
             if block.number in fresh:
@@ -172,7 +172,7 @@ def _loader(message: Load, fresh: Collection[int], reader: Reader) -> Any:
     return load_block
 
 
-def _accumulator(message: Accumulate, reader: Reader) -> Any:
+def _accumulator(message: Accumulate, reader: RowReader) -> Any:
     def pass_over(block: Block) -> Answer:
         with _overflow_ignored():
             return accumulate(block, message, reader.take)

@@ -13,7 +13,7 @@ from .worker_queries import workers_of
 
 logger = logging.getLogger(__name__)
 
-LOOK_SECONDS = 0.25
+ARRIVAL_SECONDS = 0.25
 """How often the scheduler is asked for its workers."""
 
 
@@ -46,4 +46,4 @@ def await_workers(client: Any, least: int, seconds: float | None = None) -> None
         if not told and monotonic() - begun > 1:
             told = True
             logger.warning("waiting up to %g s for %d workers, %d are here", seconds, least, here)
-        sleep(LOOK_SECONDS)
+        sleep(ARRIVAL_SECONDS)

@@ -17,7 +17,7 @@ from ..runtime.processes import peak_rss
 SCHEDULER_SECONDS = 60.0
 """How long the scheduler may take to say which workers it has."""
 
-ANSWER_SECONDS = 10.0
+PEAKS_SECONDS = 10.0
 """How long workers may take to tell how much memory they took."""
 
 HUSH_SECONDS = 2.0
@@ -65,7 +65,7 @@ def peak_of_workers(client: Any) -> int:
     """Largest resident set of any worker process so far, in bytes; 0 for workers in this process, or without answer."""
     if in_process(client):
         return 0
-    answers = ask_workers(client, peak_rss, ANSWER_SECONDS) or {}
+    answers = ask_workers(client, peak_rss, PEAKS_SECONDS) or {}
     return max(answers.values(), default=0)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SILENT_SECONDS = 30.0
 """A run that has not been heard of for so long is marked."""
 
-MOST_INCIDENTS = 12
+LISTED_INCIDENTS = 12
 """Incidents that are listed, of all runs together."""
 
 LONGEST_NAME = 28
@@ -92,9 +92,9 @@ def incidents(runs: Sequence[ShownRun], names: Mapping[str, str], colours: Mappi
         f'<tr><td>{strftime("%H:%M:%S", localtime(when))}</td><td style="color:{colours[run.key]}">'
         f"{escape(names[run.key])}</td><td>{escape(mark.text)}</td>"
         f"<td>at {mark.n_centers} centres</td></tr>"
-        for when, run, mark in rows[:MOST_INCIDENTS]
+        for when, run, mark in rows[:LISTED_INCIDENTS]
     )
-    more = "" if len(rows) <= MOST_INCIDENTS else f" (the last {MOST_INCIDENTS} of {len(rows)})"
+    more = "" if len(rows) <= LISTED_INCIDENTS else f" (the last {LISTED_INCIDENTS} of {len(rows)})"
     return f'<table class="incidents"><caption>incidents{more}</caption>{shown}</table>'
 
 

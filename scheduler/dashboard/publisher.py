@@ -29,7 +29,7 @@ SEND_SECONDS = 0.5
 RETRY_SECONDS = 5.0
 """Least time to the next message after one that failed."""
 
-ANSWER_SECONDS = 10.0
+SHOW_SECONDS = 10.0
 """How long the scheduler may take to answer one."""
 
 LAST_SECONDS = 2.0
@@ -139,7 +139,7 @@ class Publisher:
                 changes = self._figures.changes(*self._known)
             self._due = monotonic() + SEND_SECONDS
             try:
-                await asyncio.wait_for(self._show(changes), ANSWER_SECONDS)
+                await asyncio.wait_for(self._show(changes), SHOW_SECONDS)
             except Exception as error:
                 self._due = monotonic() + RETRY_SECONDS
                 self._known, self._registered = (0, 0), False

@@ -48,7 +48,7 @@ from .executor import total
 from .shipping import shipments
 from .worker_pool import Workforce
 
-POLL_SECONDS = 1.0
+WORKERS_SECONDS = 1.0
 """How often the list of workers is asked for while nothing else is heard."""
 
 MAX_REFUSALS = 200
@@ -418,7 +418,7 @@ class DaskExecutor:
         transfer = asyncio.run_coroutine_threadsafe(
             self._client.gather(future, asynchronous=True), self._client.loop.asyncio_loop
         )
-        while not wait([transfer], timeout=POLL_SECONDS).done:
+        while not wait([transfer], timeout=WORKERS_SECONDS).done:
             self._staff.look()
             if any(self._staff.trouble(worker) for worker in errand.workers):
                 transfer.cancel()
@@ -457,7 +457,7 @@ class DaskExecutor:
 
     def _next_signal(self) -> tuple[str, Any]:
         """Return what happens next, and a poll when one is due whatever happens."""
-        due = self._polled + POLL_SECONDS - monotonic()
+        due = self._polled + WORKERS_SECONDS - monotonic()
         try:
             if due > 0:
                 return self._staff.signals.get(timeout=due)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.arrays import Array
 from distkern.monitoring.events import EventBus
 from distkern.numerics.class_scatter import ClassScatter
 from distkern.numerics.moments import Moments
@@ -25,9 +26,7 @@ from ..rows.block_reading import block_statistics, require_unchanged
 from ..rows.data_checks import check_rows, distinct_labels, tell_of_reads
 from .block_tasks import BlockRows, BlockTasks, Handle
 
-Array = NDArray[np.float64]
-
-TILE_ROWS = 4096
+FACTORED_ROWS = 4096
 """Rows that are factored at a time, or eight times as many as there are features."""
 
 _LOAD = Load(classification=True, sample_rows=0, seed=0, holdout=0.0)
@@ -118,7 +117,7 @@ def block_scatter(block: BlockRows) -> ClassScatter:
 
 def tile_rows(n_features: int) -> int:
     """Rows of a tile: enough of them that merging its factor costs little beside making it."""
-    return max(TILE_ROWS, 8 * n_features)
+    return max(FACTORED_ROWS, 8 * n_features)
 
 
 def class_statistics(tasks: BlockTasks, *, with_scatter: bool, any_classes: bool = False) -> ClassStatistics:
@@ -174,7 +173,7 @@ def require_same_rows(tasks: BlockTasks, first: Reads, again: Reads) -> None:
             require_unchanged(tasks.source, number, first.checksums.get(row), again.checksums[row])
 
 
-class Reader:
+class BlockReader:
     """Reads blocks again and again, or keeps them where they were read.
 
     Parameters

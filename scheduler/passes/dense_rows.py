@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.arrays import Array
 from distkern.kernels import Kernel
 from distkern.monitoring.events import EventBus
 from distkern.numerics.row_draws import draw_keys, uniforms_for_rows
@@ -26,8 +27,6 @@ from ..rows.data_checks import MEDIAN_SAMPLE, check_statistics, encoding_of, fit
 from ..rows.numeric_ranges import feature_names, warn_about_scales
 from ..runtime.threads import map_tiles, single_threaded_blas
 from .block_tasks import BlockRows, BlockTasks
-
-Array = NDArray[np.float64]
 
 SAMPLED_STREAM = SELECTION_STREAM + 1
 """Stream of the row draws for expansions in a sample of rows."""

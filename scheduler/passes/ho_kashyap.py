@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.arrays import Array
 from distkern.methods.ho_kashyap import MarginSums, grow_margins
 from distkern.methods.linear_discriminants import LinearFit, Range, least_squares
 from distkern.numerics.class_scatter import ClassScatter, triangle
 from distkern.numerics.scaling import FeatureScaling
 
 from .block_tasks import BlockRows, BlockTasks, Handle
-from .class_statistics import Reader, Reads, encoded, require_same_rows
-
-Array = NDArray[np.float64]
+from .class_statistics import BlockReader, Reads, encoded, require_same_rows
 
 
 @dataclass(frozen=True)
@@ -151,7 +150,7 @@ def run_ho_kashyap(
     inside = Range.of(triangle(np.concatenate([scatter.factor, scatter.between()])))
     weights, bias, mean = fit.weights.copy(), fit.intercept.copy(), scatter.mean
     verdicts: list[bool | None] = [None] * len(bias)
-    held, reader = tasks.hold(setup), Reader(tasks, keep)
+    held, reader = tasks.hold(setup), BlockReader(tasks, keep)
     margins: list[Handle] = [None] * tasks.n_blocks
     iterations = bytes_read = 0
     while True:
@@ -176,7 +175,7 @@ def run_ho_kashyap(
 
 
 def _ask(
-    tasks: BlockTasks, reader: Reader, margins: list[Handle], setup: Handle, question: MarginQuestion
+    tasks: BlockTasks, reader: BlockReader, margins: list[Handle], setup: Handle, question: MarginQuestion
 ) -> MarginAnswer:
     """Do one iteration on all blocks; replaces the margins of every block."""
     reader.begin_pass()

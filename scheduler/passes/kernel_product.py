@@ -9,14 +9,12 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from distkern.arrays import Array
 from distkern.kernels import Kernel
 
 from ..runtime.threads import workspace
 from .block_tasks import BlockTasks, Handle
-
-Array = NDArray[np.float64]
 
 LARGEST_SLAB = 2048
 """Most rows of a task."""

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.arrays import Array
 from distkern.errors import BudgetError, DataError, DistkernWarning
 from distkern.kernels import Kernel, make_kernel
 from distkern.kernels.standard import WITH_SIGMA
@@ -25,7 +26,7 @@ from distkern.numerics.moments import Moments
 from distkern.numerics.scaling import FeatureScaling
 from distkern.storage import ReadReport
 
-from ..planning.pass_plan import MIB
+from ..planning.memory import MIB
 from ..protocol.answers import Labels, LoadAnswer
 from ..protocol.messages import Load
 from ..rows.block_reading import require_unchanged
@@ -46,8 +47,6 @@ from .krls_tasks import (
     merge_statistics,
     sum_rows,
 )
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from ..planning.pass_plan import PassPlan
 from ..rows.data_checks import MEDIAN_SAMPLE
 from ..runtime.threads import available_cores
 
-ADVICE = "raise memory_limit, lower max_centers, raise nu, or use smaller chunks of X"
+KRLS_ADVICE = "raise memory_limit, lower max_centers, raise nu, or use smaller chunks of X"
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class KRLSPlanner:
             worker=self._worker(m, threads),
             together=together,
             limit=self.limit,
-            advice=ADVICE,
+            advice=KRLS_ADVICE,
         )
 
     def most_centers(self, known: int) -> int:

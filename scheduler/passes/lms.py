@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.arrays import Array
 from distkern.errors import DataError
 from distkern.methods.lms import LMSRule, LMSState
 from distkern.numerics.scaling import FeatureScaling
 
 from .block_tasks import BlockRows, BlockTasks, Handle
-from .class_statistics import Reader, Reads, require_same_rows
-
-Array = NDArray[np.float64]
+from .class_statistics import BlockReader, Reads, require_same_rows
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def run_lms(
     DataError
         ``changed``.
     """
-    held, reader = tasks.hold(setup), Reader(tasks, keep)
+    held, reader = tasks.hold(setup), BlockReader(tasks, keep)
     bytes_read = 0
     for number in passes:
         reader.begin_pass()
@@ -117,7 +116,7 @@ def run_lms(
     return state, reader.passes, bytes_read
 
 
-def _go_over(tasks: BlockTasks, reader: Reader, handle: Handle, setup: Handle, number: int) -> LMSProgress:
+def _go_over(tasks: BlockTasks, reader: BlockReader, handle: Handle, setup: Handle, number: int) -> LMSProgress:
     """Take the steps of one pass, block after block."""
 
     def step(block: int) -> Handle:

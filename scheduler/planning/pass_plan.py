@@ -12,12 +12,10 @@ import numpy as np
 from distkern.errors import BudgetError
 
 from ..runtime.threads import single_threaded_blas
-from .memory import BASELINE, Workload
+from .memory import BASELINE, MIB, Workload
 
 if TYPE_CHECKING:
     from .training_plan import TrainingPlan
-
-MIB = 1 << 20
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from distkern.storage import (
 )
 
 from ..runtime.threads import follow_worker
-from .local import Finish, evaluate
+from .local import OutputFunction, evaluate
 
 
 def is_dask_array(value: Any) -> bool:
@@ -156,14 +156,14 @@ def _whole_rows(X: Any) -> Any:
     return X if X.numblocks[1] == 1 else X.rechunk({1: -1})
 
 
-def predict_rows(rows: NDArray[Any], model: KernelModel, finish: Finish[NDArray[Any]]) -> NDArray[Any]:
+def predict_rows(rows: NDArray[Any], model: KernelModel, finish: OutputFunction[NDArray[Any]]) -> NDArray[Any]:
     """Predict one chunk of a dask array."""
     follow_worker()
     return finish(evaluate(model, rows))
 
 
 def map_rows(
-    model: KernelModel, X: Any, finish: Finish[NDArray[Any]], columns: int | None, dtype: np.dtype[Any]
+    model: KernelModel, X: Any, finish: OutputFunction[NDArray[Any]], columns: int | None, dtype: np.dtype[Any]
 ) -> Any:
     """Predict a dask array lazily, chunk by chunk.
 

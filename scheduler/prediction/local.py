@@ -15,18 +15,18 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.arrays import Array
 from distkern.models.kernel_model import KernelModel
 
 from ..runtime.read_ahead import ReadAhead, ahead_of
 from ..runtime.threads import map_tiles, single_threaded_blas, workspace
 
-Array = NDArray[np.float64]
 T = TypeVar("T")
 
 TILE_BYTES = 2 << 20
 """Kernel values and scaled rows of a tile; sizes from 1 to 4 MB were equally fast, larger and smaller ones slower."""
 
-BATCH_BYTES = 64 << 20
+FITTED_BYTES = 64 << 20
 """Fitted targets of rows in memory that are made at a time: pairs of many classes have thousands a row."""
 
 MIN_TILE_ROWS = 32
@@ -38,7 +38,7 @@ MAX_TILE_ROWS = 4096
 SMALL_OBJECTS = 2 << 20
 """Bytes of all that is smaller than a tile: vectors, zarr's and the pool's bookkeeping."""
 
-Finish = Callable[[Array], T]
+OutputFunction = Callable[[Array], T]
 """Turns fitted targets, shape (n, T), into what is wanted of them; pickled to be sent to workers."""
 
 
@@ -118,7 +118,7 @@ def evaluate_batches(model: KernelModel, X: NDArray[Any]) -> Iterator[tuple[int,
     values : array, shape (n_batch, T)
         Fitted targets; once and empty where there are no rows.
     """
-    fitting = BATCH_BYTES // (8 * max(1, len(model.intercept)))
+    fitting = FITTED_BYTES // (8 * max(1, len(model.intercept)))
     m, d = model.centers.shape
     # Whole tiles, so that the bits are those of all rows at once.
     rows = max(tile_rows(m, d, model.centers.itemsize), 1 << max(0, fitting.bit_length() - 1))
@@ -126,7 +126,7 @@ def evaluate_batches(model: KernelModel, X: NDArray[Any]) -> Iterator[tuple[int,
         yield start, evaluate(model, X[start : start + rows])
 
 
-def predict_blocks(model: KernelModel, source: FeatureSource, finish: Finish[T]) -> Iterator[tuple[int, T]]:
+def predict_blocks(model: KernelModel, source: FeatureSource, finish: OutputFunction[T]) -> Iterator[tuple[int, T]]:
     """Predict block by block, in order, in this process.
 
     Parameters

@@ -21,7 +21,7 @@ from ..clusters.futures import fetch, most_in_flight, submit
 from ..runtime.read_ahead import is_far, step_aside
 from ..runtime.submission_window import in_order
 from ..runtime.threads import follow_worker
-from .local import FeatureSource, Finish, evaluate
+from .local import FeatureSource, OutputFunction, evaluate
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class BlockTask(Generic[T]):
 
     model: KernelModel
     """The model, not prepared: arrays that dask has moved may be unaligned."""
-    finish: Finish[T]
+    finish: OutputFunction[T]
     """Applied to the fitted targets."""
     source: FeatureSource | None
     """Where the worker reads its blocks; None where rows come with the task."""
@@ -65,7 +65,7 @@ def predict_on_workers(
     client: Any,
     model: KernelModel,
     source: FeatureSource,
-    finish: Finish[T],
+    finish: OutputFunction[T],
     *,
     worker_wait: float | None = None,
 ) -> Iterator[tuple[int, T]]:

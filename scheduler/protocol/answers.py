@@ -12,15 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.arrays import Array, Rows
 from distkern.numerics.moments import Moments
 from distkern.numerics.row_draws import Shortlist
 from distkern.storage import ReadReport
 
 from ..runtime.timings import Costs
 from .lookahead_answers import CandidateRows, Leaders
-
-Array = NDArray[np.float64]
-Rows = NDArray[np.int64]
 
 
 @dataclass

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Rows = NDArray[np.int64]
+from distkern.arrays import Array, Rows
 
 
 @dataclass

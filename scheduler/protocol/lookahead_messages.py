@@ -8,11 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[np.float64]
-Rows = NDArray[np.int64]
+from distkern.arrays import Array, Rows
 
 WIDTH_UNIT = 4
 """Batches of columns are padded with zero columns to a multiple of this."""

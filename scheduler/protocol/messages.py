@@ -15,14 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.arrays import Array, Rows
 from distkern.kernels import Kernel
 from distkern.numerics.scaling import FeatureScaling
 
 from .lookahead_messages import Commit, Enter, FormAhead, Trial
 from .problems import Draw, Folds, OtherFolds, Problem
-
-Array = NDArray[np.float64]
-Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

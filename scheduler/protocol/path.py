@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.arrays import Array
 from distkern.selection.factors import kernel_weights
 from distkern.selection.stopping import StopReason
 
 from .candidates import candidate_numbers
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.arrays import Array
 from distkern.kernels import Kernel
 from distkern.numerics.row_draws import row_uniforms
-
-Array = NDArray[np.float64]
 
 FOLD_STREAM = (1 << 40) + 3
 """Stream of the row draws that decides which fold a row belongs to."""

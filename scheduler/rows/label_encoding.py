@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.arrays import Array
 from distkern.storage import BlockSource
 
 from ..protocol.answers import LoadAnswer
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

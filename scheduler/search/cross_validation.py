@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.arrays import Array
 from distkern.errors import DataError
 from distkern.kernels import Kernel, kernel_of_centers
 from distkern.monitoring.events import EventBus
@@ -31,8 +32,6 @@ from ..training.backends import Backend
 from ..training.driver_loop import HOLDOUT_FRACTION, TrainingJob, begin_of, make_path, make_selectors, run_steps
 from ..training.refit import check_sample
 from ..training.time_limit import TimeLimit
-
-Array = NDArray[np.float64]
 
 VARIED = frozenset({"kernel", "sigma", "sigma_factor", "max_centers", "regularization", "stop", "tol", "patience"})
 """Settings that may differ between the jobs of one group; all others decide what the blocks do."""

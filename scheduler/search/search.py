@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.arrays import Array
 from distkern.errors import DataError
 from distkern.kernels import Kernel
 from distkern.monitoring.events import EventBus, Subscriber
@@ -26,8 +27,6 @@ from ..training.time_limit import TimeLimit
 from .cross_validation import VARIED, Finish, cross_validate
 from .race import Race
 from .search_plan import SearchRoom
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

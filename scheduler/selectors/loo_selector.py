@@ -10,14 +10,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.arrays import Array
 from distkern.selection.candidate_pool import Panel
 from distkern.selection.stopping import StopReason
 
 from ..protocol.answers import ProblemAnswer
 from ..protocol.messages import Judge, ProblemStep
 from .pool_selector import PoolSelector
-
-Array = NDArray[np.float64]
 
 
 class LooSelector(PoolSelector):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.arrays import Array, Rows
 from distkern.selection.factors import finish_panel
 from distkern.selection.lookahead import LookaheadCandidates, orthogonal_coefficients, predict_steps
 from distkern.selection.stopping import StopReason
@@ -25,9 +26,6 @@ from ..protocol.messages import Columns, LookaheadStep
 from ..protocol.selection_settings import LOOKAHEAD_NEW, LOOKAHEAD_WATCHED
 from ..rows.numeric_ranges import require_finite_sums
 from .pool_selector import Selector
-
-Array = NDArray[np.float64]
-Rows = NDArray[np.int64]
 
 IDLE_ROWS = 1000
 """Rows in a row that depend on the selected ones before the rest is taken to depend on them too."""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.arrays import Array
 from distkern.numerics.row_draws import combine_draws
 from distkern.selection.candidate_pool import Panel, Pool
 from distkern.selection.factors import Factors, PanelUpdate, finish_panel
@@ -24,8 +25,6 @@ from ..protocol.answers import Drawn, ProblemAnswer
 from ..protocol.messages import Append, Columns, Eliminate, Form, LookaheadStep, ProblemStep, Project
 from ..protocol.selection_settings import SelectionSettings
 from ..rows.numeric_ranges import require_finite_sums
-
-Array = NDArray[np.float64]
 
 IDLE_ROUNDS = 16
 """Rounds in a row without an independent candidate before the rest is taken to be dependent too."""

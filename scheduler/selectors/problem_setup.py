@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.arrays import Array
 from distkern.errors import DataError
 from distkern.kernels import Kernel
 from distkern.probability.pairwise import class_pairs
@@ -16,8 +17,6 @@ from ..protocol.answers import LoadAnswer
 from ..protocol.problems import ClassPair, OtherFolds, Problem
 from ..protocol.selection_settings import SelectionSettings
 from ..rows.label_encoding import LabelEncoding
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.arrays import Array
 from distkern.kernels import kernel_of_centers
 from distkern.numerics.row_draws import row_uniforms, uniforms_for_rows
 from distkern.probability.leave_one_out import left_out_outputs, rows_of_q
@@ -25,8 +26,6 @@ from ..rows.block_reading import HOLDOUT_STREAM, BlockRows
 from ..rows.label_encoding import LabelEncoding
 from ..runtime.threads import map_tiles, single_threaded_blas
 from .driver_loop import HOLDOUT_FRACTION, TrainingResult
-
-Array = NDArray[np.float64]
 
 CALIBRATION_STREAM = HOLDOUT_STREAM + 4
 """Stream of the row draws that decides which rows calibrate."""
@@ -43,7 +42,7 @@ SAMPLE_BYTES = 64 << 20
 ROWS_OF_A_CLASS = 200
 """Rows that are drawn of a rare class, about, if it has as many."""
 
-TILE_ROWS = 1024
+ROWS_AT_A_TIME = 1024
 """Rows whose kernel columns are in memory at a time, by thread."""
 
 
@@ -192,7 +191,7 @@ def outputs_left_out(
     outputs = np.empty(targets.shape)
 
     def leave_out(start: int) -> None:
-        part = slice(start, start + TILE_ROWS)
+        part = slice(start, start + ROWS_AT_A_TIME)
         with np.errstate(over="ignore", invalid="ignore"):
             leave_out_rows(part)
 
@@ -213,7 +212,7 @@ def outputs_left_out(
             )
 
     with single_threaded_blas():
-        for _ in map_tiles(leave_out, range(0, n, TILE_ROWS)):
+        for _ in map_tiles(leave_out, range(0, n, ROWS_AT_A_TIME)):
             pass
     return outputs
 

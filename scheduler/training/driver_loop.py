@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.arrays import Array
 from distkern.kernels import Kernel
 from distkern.monitoring.events import EventBus, RoundDone, RunEnded, RunStarted
 from distkern.numerics.scaling import FeatureScaling
@@ -42,7 +43,6 @@ from .time_limit import NOTHING, TimeLimit, WorkAfter
 
 logger = logging.getLogger(__name__)
 
-Array = NDArray[np.float64]
 R = TypeVar("R")
 
 HOLDOUT_FRACTION = 0.1

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.arrays import Array
 from distkern.errors import DataError
 from distkern.selection.gram_refit import FORESEEN, Refit, refit, regularise, smallest_share
 from distkern.storage import ReadReport
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from ..protocol.path import Path
 
 logger = logging.getLogger(__name__)
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 __all__ = ["block_boundaries", "block_rows", "chunk_rows_for", "memory_block_rows"]
 
-KIB = 1024
-MIB = 1024 * KIB
+_KIB = 1024
+_MIB = 1024 * _KIB
 
 MIN_BLOCKS = 32
 """Blocks aimed at, so that several workers have enough to share."""
-MAX_BLOCK_BYTES = 16 * MIB
+MAX_BLOCK_BYTES = 16 * _MIB
 """Most bytes of X in a block of more than one chunk."""
 MIN_MEMORY_ROWS = 4096
-MAX_MEMORY_BYTES = 4 * MIB
-MIN_CHUNK_BYTES = 256 * KIB
-MAX_CHUNK_BYTES = 16 * MIB
+MAX_MEMORY_BYTES = 4 * _MIB
+MIN_CHUNK_BYTES = 256 * _KIB
+MAX_CHUNK_BYTES = 16 * _MIB
 CHUNKS_PER_STORE = 16
 
 

@@ -24,11 +24,11 @@ from ..io.trust import inside, labels_of, trusted
 from ..io.urls import Refused, is_url, open_store, place_of, said, shown_cause
 from .sources import DatasetSource
 
-__all__ = ["FORMAT_VERSION", "Dataset", "open_dataset"]
+__all__ = ["DATASET_VERSION", "Dataset", "open_dataset"]
 
-FORMAT_VERSION = 1
+DATASET_VERSION = 1
 
-MAX_CHUNK_BYTES = 2**31 - 1
+MAX_CODEC_BYTES = 2**31 - 1
 """Largest chunk of X or y; the codec of datasets takes no more."""
 
 
@@ -187,7 +187,7 @@ def open_dataset(path: str | os.PathLike[str], *, storage_options: Mapping[str, 
             )
         _require_own_files(place)
     facts, group = _open_group(place, storage_options)
-    require_version(path, facts, FORMAT_VERSION, DataError)
+    require_version(path, facts, DATASET_VERSION, DataError)
     if facts.get("complete") is not True:
         raise DataError(f"{path} was not written to its end: ingest the data again with --overwrite", kind="incomplete")
     try:
@@ -228,7 +228,7 @@ def _require_consistent(dataset: Dataset, facts: Mapping[str, Any]) -> None:
         and y.shards is None
         and X.chunks[1:] == X.shape[1:]
         and y.chunks == (chunk_rows, *y.shape[1:])
-        and max(X.dtype.itemsize * n_features, y.dtype.itemsize) * chunk_rows <= MAX_CHUNK_BYTES,
+        and max(X.dtype.itemsize * n_features, y.dtype.itemsize) * chunk_rows <= MAX_CODEC_BYTES,
         "checksums": n_chunks == len(dataset.checksums["y"]) == -(-n_rows // chunk_rows)
         and all(isinstance(digest, str) for name in ("X", "y") for digest in dataset.checksums[name]),
         "crc32": dataset.crcs is None

@@ -24,7 +24,7 @@ from ..io.formats import ATTRIBUTE
 from ..io.json_files import MAX_JSON_BYTES, dump_json
 from ..io.remote_folders import RemoteFolder
 from ..io.trust import trusted
-from .dataset import FORMAT_VERSION, Dataset, open_dataset
+from .dataset import DATASET_VERSION, Dataset, open_dataset
 
 __all__ = ["DatasetWriter", "write_dataset"]
 
@@ -238,7 +238,7 @@ class DatasetWriter:
                 "chunks: raise chunk_rows",
                 kind="too-many-chunks",
             )
-        self._group.attrs[ATTRIBUTE] = {"kind": "dataset", "format_version": FORMAT_VERSION, **facts}
+        self._group.attrs[ATTRIBUTE] = {"kind": "dataset", "format_version": DATASET_VERSION, **facts}
 
 
 def write_dataset(

@@ -16,7 +16,7 @@ from ..io.destinations import check_place
 from ..io.urls import is_url, local_place
 from .cleaning import POLICIES, Cleaner
 from .numpy_files import open_npy, open_npz
-from .table import Table
+from .table import InputTable
 
 __all__ = ["ingest"]
 
@@ -146,7 +146,7 @@ def _open_table(
     part: str | None,
     drop: Sequence[str],
     delimiter: str | None,
-) -> Table:
+) -> InputTable:
     if not files:
         raise JobError("no file is named: name at least one", kind="no-source")
     formats = {_format(path) for path in files}

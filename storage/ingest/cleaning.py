@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from distkern.errors import DataError
 
 from ..arrays.checks import column_name
-from .table import Batch, Table
+from .table import Batch, InputTable
 
 __all__ = ["POLICIES", "Cleaner"]
 
@@ -23,7 +23,7 @@ class Cleaner:
 
     Parameters
     ----------
-    table : Table
+    table : InputTable
         The rows.
     policy : {"error", "drop", "mean"}
         Refuse a missing value, leave its row out, or put the mean of its column there. A missing target is
@@ -37,7 +37,7 @@ class Cleaner:
         What `rows` has done so far.
     """
 
-    def __init__(self, table: Table, policy: str) -> None:
+    def __init__(self, table: InputTable, policy: str) -> None:
         self.table = table
         self.policy = policy
         fills_integers = policy == "mean" and table.dtype.kind != "f"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from distkern.errors import DataError
 from distkern.text import did_you_mean
 
-__all__ = ["BATCH_BYTES", "Batch", "Columns", "Table", "choose_columns", "unreadable"]
+__all__ = ["BATCH_BYTES", "Batch", "ChosenColumns", "InputTable", "choose_columns", "unreadable"]
 
 BATCH_BYTES = 4 * 1024 * 1024
 """Bytes of features in one batch, about."""
@@ -32,7 +32,7 @@ class Batch:
     """True where the target is missing, shape (n,); None where no target is."""
 
 
-class Table(Protocol):
+class InputTable(Protocol):
     """Rows of one or more files of one format.
 
     Attributes
@@ -58,7 +58,7 @@ class Table(Protocol):
 
 
 @dataclass(frozen=True)
-class Columns:
+class ChosenColumns:
     """The columns of a table with names."""
 
     features: tuple[str, ...]
@@ -67,7 +67,9 @@ class Columns:
     """Name of the target."""
 
 
-def choose_columns(headers: Sequence[tuple[Path, Sequence[str]]], target: str | None, drop: Sequence[str]) -> Columns:
+def choose_columns(
+    headers: Sequence[tuple[Path, Sequence[str]]], target: str | None, drop: Sequence[str]
+) -> ChosenColumns:
     """Decide which columns are features, and hold all files to the columns of the first.
 
     Parameters
@@ -81,7 +83,7 @@ def choose_columns(headers: Sequence[tuple[Path, Sequence[str]]], target: str | 
 
     Returns
     -------
-    Columns
+    ChosenColumns
         The choice.
 
     Raises
@@ -127,7 +129,7 @@ def choose_columns(headers: Sequence[tuple[Path, Sequence[str]]], target: str | 
     features = tuple(name for name in wanted if name != target)
     if not features:
         raise DataError(f"{path} has no column besides the target {target!r}", kind="zero-features")
-    return Columns(features, target)
+    return ChosenColumns(features, target)
 
 
 def unreadable(path: Path, why: object) -> DataError:

@@ -20,6 +20,7 @@ from zarr.core.sync import sync
 
 from distkern.errors import DataError, DistkernError
 
+from .json_files import MAX_JSON_BYTES
 from .retries import RetryPolicy, is_transient, read_patiently
 from .urls import Refused, open_store, place_of, said, shown_cause
 
@@ -28,9 +29,6 @@ __all__ = ["RemoteFolder", "check_remote", "publish_remote"]
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-MAX_JSON_BYTES = 32 << 20
-"""Longest JSON object that is read."""
 
 MARKERS = ("model.json", "zarr.json", ".zarray", ".zgroup")
 """Objects that say what a store is."""

@@ -29,7 +29,7 @@ from ..io.urls import is_url, local_place
 
 __all__ = ["check_model_destination", "read_model", "write_model"]
 
-FORMAT_VERSION = 1
+MODEL_VERSION = 1
 _DESCRIPTION = "model.json"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KINDS = "biufU"
@@ -105,7 +105,7 @@ def write_model(
                 "dtype": _type_description(dtype),
                 "sha256": _digest(file),
             }
-        description = {"format_version": FORMAT_VERSION, "kind": "model", "meta": meta, "arrays": entries}
+        description = {"format_version": MODEL_VERSION, "kind": "model", "meta": meta, "arrays": entries}
         write_json(folder / _DESCRIPTION, description)
 
 
@@ -201,7 +201,7 @@ def _read_folder(path: str | os.PathLike[str], folder: Path) -> tuple[dict[str, 
         _corrupt(path, f"{_DESCRIPTION} is not readable as JSON")
     if description.get("kind") != "model":
         raise StoreError(f"{path} holds a {_DESCRIPTION} of another program, not a model", kind="not-a-model")
-    require_version(path, description, FORMAT_VERSION, StoreError)
+    require_version(path, description, MODEL_VERSION, StoreError)
     meta, entries = description.get("meta"), description.get("arrays")
     if not isinstance(meta, dict) or not isinstance(entries, dict):
         _corrupt(path, f"{_DESCRIPTION} lacks its meta or arrays part")

@@ -28,7 +28,7 @@ from ..io.urls import is_url, open_store, place_of
 
 __all__ = ["PredictionWriter", "Predictions", "check_prediction_destination", "read_predictions"]
 
-FORMAT_VERSION = 1
+PREDICTIONS_VERSION = 1
 
 
 def check_prediction_destination(path: str | os.PathLike[str], overwrite: bool = False) -> None:
@@ -180,7 +180,7 @@ class PredictionWriter:
     def _describe(self, complete: bool) -> None:
         self._group.attrs[ATTRIBUTE] = {
             "kind": "predictions",
-            "format_version": FORMAT_VERSION,
+            "format_version": PREDICTIONS_VERSION,
             "complete": complete,
             "n_rows": self._n_rows,
             "class_labels": None if self._labels is None else self._labels.tolist(),
@@ -223,7 +223,7 @@ def read_predictions(path: str | os.PathLike[str]) -> Predictions:
     facts = store_attributes(path) if has_kind(path, "predictions") else None
     if facts is None:
         raise DataError(f"{path} is {appearance(path)}, not a prediction store", kind="not-predictions")
-    require_version(path, facts, FORMAT_VERSION, DataError)
+    require_version(path, facts, PREDICTIONS_VERSION, DataError)
     if facts.get("complete") is not True:
         raise DataError(
             f"{path} was not written to its end: run distkern predict again with --overwrite",

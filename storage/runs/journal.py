@@ -28,7 +28,7 @@ from ..io.publish import is_disk_full, sync_folder
 
 __all__ = ["Driver", "Journal", "Place", "driver_of", "recorded"]
 
-FORMAT_VERSION = 1
+JOURNAL_VERSION = 1
 _FRAME = struct.Struct("<8sQ16s")
 _MAGIC = b"dkrecord"
 _MAX_HEADER = 4096
@@ -130,7 +130,7 @@ def recorded(folder: Path) -> tuple[list[Place], list[dict[str, Any]]]:
         if header is None:
             # Its driver recorded nothing.
             continue
-        require_version(folder, header, FORMAT_VERSION, RunError)
+        require_version(folder, header, JOURNAL_VERSION, RunError)
         continues = header.get("continues")
         if not isinstance(continues, int) or not 0 <= continues <= len(found):
             break
@@ -209,7 +209,7 @@ class Journal:
             As for `append`.
         """
         driver = {"host": socket.gethostname(), "pid": os.getpid()}
-        header = {"format_version": FORMAT_VERSION, "continues": continues, "note": note, "driver": driver}
+        header = {"format_version": JOURNAL_VERSION, "continues": continues, "note": note, "driver": driver}
         self.append((json.dumps(header).encode(),))
 
     def append(self, payload: Sequence[bytes | memoryview]) -> None:

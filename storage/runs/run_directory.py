@@ -26,7 +26,7 @@ from .event_tail import EventTail
 
 __all__ = ["RunDirectory", "is_run", "run_place"]
 
-FORMAT_VERSION = 1
+RUN_VERSION = 1
 _JOB, _TRAINING, _EVENTS, _SUMMARY = "job.json", "training.json", "events.jsonl", "summary.json"
 _SEARCH = "search.json"
 
@@ -136,7 +136,7 @@ class RunDirectory:
         description = read_json(folder / _JOB)
         if not isinstance(description, dict) or not isinstance(description.get("job"), dict):
             raise RunError(f"{path} is damaged: {_JOB} cannot be read; start the run again", kind="corrupt")
-        require_version(path, description, FORMAT_VERSION, RunError)
+        require_version(path, description, RUN_VERSION, RunError)
         return cls(folder, description["job"])
 
     def restart(self) -> None:
@@ -289,7 +289,7 @@ class RunDirectory:
 
 def _description(job: dict[str, Any]) -> dict[str, Any]:
     # Credentials in URLs stay where they came from.
-    return {"format_version": FORMAT_VERSION, "kind": "run", "job": redact_values(job)}
+    return {"format_version": RUN_VERSION, "kind": "run", "job": redact_values(job)}
 
 
 def _ends_line(stream: Any) -> bool:

@@ -20,12 +20,12 @@ from ...selection.stopping import StopReason
 from ...text import duration
 from ..console.output import pairs, print_json, print_table
 from ..console.terminal import Terminal, can_redraw
-from ..running.run_liveness import Liveness, Verdict
+from ..running.run_liveness import RunStatus, RunWatch
 
-POLL_SECONDS = 0.5
+EVENTS_SECONDS = 0.5
 """Between two looks at the events."""
 
-PROBE_SECONDS = 2.0
+DRIVER_SECONDS = 2.0
 """Between two looks at who drives the run."""
 
 
@@ -59,8 +59,8 @@ class Follower:
         self._wait = wait
         self._display = display
         self._shown = RunDisplay(self._display)
-        self._liveness = Liveness(clock())
-        self._probed = clock() - PROBE_SECONDS
+        self._liveness = RunWatch(clock())
+        self._probed = clock() - DRIVER_SECONDS
 
     @property
     def figures(self) -> Any:
@@ -81,7 +81,7 @@ class Follower:
             if begun and self.figures.stop_reason is None:
                 self._display.say(logging.INFO, f"so far {line(self.figures)}")
             while not self._over():
-                self._wait(POLL_SECONDS)
+                self._wait(EVENTS_SECONDS)
                 self._read(show=True)
             self._read(show=True)
         finally:
@@ -101,7 +101,7 @@ class Follower:
 
     def _over(self) -> bool:
         now = self._clock()
-        if now - self._probed < PROBE_SECONDS:
+        if now - self._probed < DRIVER_SECONDS:
             return False
         self._probed = now
         verdict = self._judge(now)
@@ -114,10 +114,10 @@ class Follower:
         self._display.note(verdict.remark)
         return verdict.ended
 
-    def _judge(self, now: float) -> Verdict:
+    def _judge(self, now: float) -> RunStatus:
         if not is_run(self._run.path):
             # A run that replaces this one is away for a moment.
-            self._wait(POLL_SECONDS)
+            self._wait(EVENTS_SECONDS)
             if not is_run(self._run.path):
                 raise RunError(f"the run {self._run.path} was removed", kind="missing")
         return self._liveness.judge(

@@ -13,7 +13,7 @@ from ..running.cluster_client import cluster_options, open_client
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ...estimators.scoring import ClassificationScore, Score
+    from ...estimators.scoring import ClassificationScore, ModelScore
 
 _LARGEST_CONFUSION = 30
 
@@ -105,7 +105,7 @@ def open_pair(model_store: str, store: str) -> tuple[Any, Any]:
     return model, data
 
 
-def show_score(score: Score) -> None:
+def show_score(score: ModelScore) -> None:
     """Print a score: figures, and for classes a table of each and the confusion counts."""
     from ...estimators.scoring import ClassificationScore
     from ..console.output import columns, pairs, print_table

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..console.interrupts import interrupts_held
+from ..console.terminal import Command
 
 if TYPE_CHECKING:
     from distkern.scheduler import TlsFiles
 
     from ..job.cluster_section import ClusterSection
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def cluster_options(verb: str) -> Callable[[Command], Command]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...estimators.scoring import Score
+from ...estimators.scoring import ModelScore
 from ...selection.stopping import StopReason
 from ...text import byte_size
 from ..console.output import pairs, print_table
@@ -54,7 +54,7 @@ class RecordedResult:
     Parameters
     ----------
     summary : dict
-        What `TrainingResult.record` returned then.
+        What `JobResult.record` returned then.
     """
 
     def __init__(self, summary: dict[str, Any]) -> None:
@@ -69,7 +69,7 @@ class RecordedResult:
         _show(self.record())
 
 
-class TrainingResult:
+class JobResult:
     """What a training came to.
 
     Parameters
@@ -82,7 +82,7 @@ class TrainingResult:
         On the test data, where the job names some.
     """
 
-    def __init__(self, job: Job, model: Any, score: Score | None) -> None:
+    def __init__(self, job: Job, model: Any, score: ModelScore | None) -> None:
         self.job = job
         self.model = model
         self.score = score

@@ -21,7 +21,7 @@ from ..job.model_section import build
 from .cluster_client import open_client
 from .planned import plan_of
 from .progress import show_progress
-from .result import TrainingResult
+from .result import JobResult
 
 if TYPE_CHECKING:
     from distkern.storage import RunDirectory
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False, resume: bool = False) -> TrainingResult:
+def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False, resume: bool = False) -> JobResult:
     """Train, save and test as a job says.
 
     Parameters
@@ -45,7 +45,7 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False, resume: bo
 
     Returns
     -------
-    TrainingResult
+    JobResult
         The model and what it came to.
     """
     started = perf_counter() - terminal.seconds()
@@ -81,7 +81,7 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False, resume: bo
         if job.output.model is not None:
             model.save(job.output.model, overwrite=replace_model)
         score = None if test_rows is None else score_model(model, test_rows)
-        result = TrainingResult(job, model, score)
+        result = JobResult(job, model, score)
         if run is not None:
             run.write_summary(plain(result.record()))
     return result

@@ -10,7 +10,7 @@ from ...text import duration
 if TYPE_CHECKING:
     from distkern.storage import Driver
 
-SILENT_SECONDS = 300.0
+REMARK_SECONDS = 300.0
 """How long a run may tell of nothing before that is remarked on."""
 
 GIVE_UP_SECONDS = 60.0
@@ -21,7 +21,7 @@ SUMMARY_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RunStatus:
     """What can be said of a run."""
 
     ended: bool = False
@@ -32,7 +32,7 @@ class Verdict:
     """What somebody who waits should know."""
 
 
-class Liveness:
+class RunWatch:
     """Judges a run by its lock, its events and its summary.
 
     Parameters
@@ -50,7 +50,7 @@ class Liveness:
         self._heard = now
         self._gone = None
 
-    def judge(self, driver: Driver | None, *, summary: bool, stopped: bool, now: float) -> Verdict:
+    def judge(self, driver: Driver | None, *, summary: bool, stopped: bool, now: float) -> RunStatus:
         """Say how the run is.
 
         Parameters
@@ -66,23 +66,23 @@ class Liveness:
         """
         alive = None if driver is None else driver.alive
         if summary and not (driver is not None and driver.holds_lock):
-            return Verdict(ended=True)
+            return RunStatus(ended=True)
         if alive is not False:
             self._gone = None
-            return Verdict(remark=self._silence(driver, now))
+            return RunStatus(remark=self._silence(driver, now))
         self._gone = now if self._gone is None else self._gone
         gone = now - self._gone
         if stopped:
-            return Verdict(ended=gone >= SUMMARY_SECONDS)
+            return RunStatus(ended=gone >= SUMMARY_SECONDS)
         assert driver is not None
         remark = (
             f"its process ({_name(driver)}) is gone; waiting {duration(GIVE_UP_SECONDS)} for another to go on with it"
         )
-        return Verdict(abandoned=gone >= GIVE_UP_SECONDS, remark=remark)
+        return RunStatus(abandoned=gone >= GIVE_UP_SECONDS, remark=remark)
 
     def _silence(self, driver: Driver | None, now: float) -> str | None:
         silent = now - self._heard
-        if silent < SILENT_SECONDS:
+        if silent < REMARK_SECONDS:
             return None
         told = f"nothing was recorded for {duration(silent)}"
         if driver is None or driver.host is None:

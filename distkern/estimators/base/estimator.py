@@ -35,9 +35,10 @@ from distkern.scheduler import (
     worker_facts,
 )
 from distkern.scheduler.passes.fit import Fit, fit_by_passes
-from distkern.scheduler.prediction.local import Finish
+from distkern.scheduler.prediction.local import OutputFunction
 from distkern.storage import ArraySource, BlockSource, Dataset, ZarrRows, as_source, is_zarr_array, memory_array
 
+from ...arrays import Array
 from ...errors import DataError, JobError
 from ...models.kernel_model import KernelModel
 from ...probability.calibration import AnyCalibration
@@ -46,7 +47,6 @@ from .inputs import validate_rows
 
 logger = logging.getLogger(__name__)
 
-Array = NDArray[np.float64]
 BY_REFERENCE = ("client", "callbacks")
 
 
@@ -192,7 +192,12 @@ class BlockEstimator(BaseEstimator, ABC):
         self.n_centers_ = len(rows)
 
     def _evaluate(
-        self, X: Any, finish: Finish[NDArray[Any]], columns: int | None, dtype: Any, model: KernelModel | None = None
+        self,
+        X: Any,
+        finish: OutputFunction[NDArray[Any]],
+        columns: int | None,
+        dtype: Any,
+        model: KernelModel | None = None,
     ) -> Any:
         """Apply the model, or another one, and `finish` to rows of any container, returning the same kind."""
         check_is_fitted(self)
@@ -203,7 +208,7 @@ class BlockEstimator(BaseEstimator, ABC):
             return rows.wrap(self._evaluate_rows(rows.X, finish, columns, dtype, model))
 
     def _evaluate_rows(
-        self, X: Any, finish: Finish[NDArray[Any]], columns: int | None, dtype: Any, model: KernelModel
+        self, X: Any, finish: OutputFunction[NDArray[Any]], columns: int | None, dtype: Any, model: KernelModel
     ) -> Any:
         if _is_stored(X):
             tail = () if columns is None else (columns,)
@@ -234,7 +239,7 @@ class BlockEstimator(BaseEstimator, ABC):
         probabilities : array, shape (n, n_classes), or None
         """
         check_is_fitted(self)
-        finish: Finish[Any] = self._predictions_and_probabilities() if proba else self._predictions()
+        finish: OutputFunction[Any] = self._predictions_and_probabilities() if proba else self._predictions()
         opened = open_rows(X)
         require_names(self, opened.names)
         X = opened.X
@@ -250,14 +255,14 @@ class BlockEstimator(BaseEstimator, ABC):
         for start, result in parts:
             yield (start, *result) if proba else (start, result, None)
 
-    def _computed_parts(self, opened: OpenedRows, finish: Finish[Any]) -> Iterator[tuple[int, Any]]:
+    def _computed_parts(self, opened: OpenedRows, finish: OutputFunction[Any]) -> Iterator[tuple[int, Any]]:
         """Predict a dask array chunk by chunk."""
         for start, chunk in row_chunks(opened.X):
             with opened.checked():
                 values = evaluate(self._model, self._validate_rows(chunk))
             yield start, finish(values)
 
-    def _stored_parts(self, X: Any, finish: Finish[Any], model: KernelModel) -> Iterator[tuple[int, Any]]:
+    def _stored_parts(self, X: Any, finish: OutputFunction[Any], model: KernelModel) -> Iterator[tuple[int, Any]]:
         """Predict a zarr array or a dataset block by block."""
         self._check_width(_stored_rows(X).shape)
         source = X.source() if isinstance(X, Dataset) else ZarrRows(X)
@@ -278,14 +283,14 @@ class BlockEstimator(BaseEstimator, ABC):
         return client
 
     @abstractmethod
-    def _predictions(self) -> Finish[NDArray[Any]]:
+    def _predictions(self) -> OutputFunction[NDArray[Any]]:
         """Return the function from fitted targets, shape (n, T), to predictions."""
 
     def _make_calibration(self) -> AnyCalibration | None:
         """Calibrate from what the training left; None where it left nothing to calibrate from."""
         return None
 
-    def _predictions_and_probabilities(self) -> Finish[tuple[NDArray[Any], Array]]:
+    def _predictions_and_probabilities(self) -> OutputFunction[tuple[NDArray[Any], Array]]:
         raise JobError(f"{type(self).__name__} predicts values, not probabilities", kind="no-probabilities")
 
     def _validate_rows(self, X: Any) -> NDArray[Any]:

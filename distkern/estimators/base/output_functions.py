@@ -8,13 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
-from distkern.scheduler.prediction.local import Finish
+from distkern.scheduler.prediction.local import OutputFunction
 from distkern.scheduler.runtime.threads import single_threaded_blas
 
+from ...arrays import Array
 from ...probability.calibration import AnyCalibration
 from ...probability.decisions import decide
-
-Array = NDArray[np.float64]
 
 SMALLEST_PROBABILITY = 1e-6
 
@@ -49,7 +48,7 @@ def probabilities(values: Array, calibration: AnyCalibration | None = None) -> A
     return np.asarray(estimates / estimates.sum(axis=1, keepdims=True))
 
 
-def log_likelihoods(values: Array, probabilities: Finish[Array], priors: Array) -> Array:
+def log_likelihoods(values: Array, probabilities: OutputFunction[Array], priors: Array) -> Array:
     """Return log P(class | x) - log P(class), shape (n, n_classes); minus infinity where P(class) is 0."""
     logs = np.log(np.maximum(probabilities(values), np.finfo(np.float64).tiny))
     scores = logs - np.log(np.where(priors > 0, priors, 1.0))
@@ -57,7 +56,7 @@ def log_likelihoods(values: Array, probabilities: Finish[Array], priors: Array) 
 
 
 def labels_and_probabilities(
-    values: Array, classes: NDArray[Any], multiclass: str, probabilities: Finish[Array]
+    values: Array, classes: NDArray[Any], multiclass: str, probabilities: OutputFunction[Array]
 ) -> tuple[NDArray[Any], Array]:
     """Return both for one evaluation."""
     return labels(values, classes, multiclass), probabilities(values)

@@ -11,14 +11,15 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from distkern.scheduler.prediction.local import Finish
+from distkern.scheduler.prediction.local import OutputFunction
 from distkern.storage import BlockSource, plain_labels
 
+from ...arrays import Array
 from ...errors import DataError, JobError
 from ...probability.calibration import AnyCalibration
 from ...probability.decisions import pair_scores
 from . import output_functions as outputs
-from .estimator import Array, BlockEstimator
+from .estimator import BlockEstimator
 from .inputs import validate_rows
 
 
@@ -89,7 +90,7 @@ class BlockRegressor(RegressorMixin, BlockEstimator):
         columns = None if self._is_flat() else self._n_targets()
         return self._evaluate(X, self._predictions(), columns, np.dtype(np.float64))
 
-    def _predictions(self) -> Finish[NDArray[Any]]:
+    def _predictions(self) -> OutputFunction[NDArray[Any]]:
         return outputs.only_target if self._is_flat() else outputs.all_targets
 
     def _is_flat(self) -> bool:
@@ -175,7 +176,7 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
             Container as for `predict`.
         """
         n_classes = self._n_classes()
-        finish: Finish[NDArray[Any]] = outputs.only_target if n_classes == 2 else outputs.all_targets
+        finish: OutputFunction[NDArray[Any]] = outputs.only_target if n_classes == 2 else outputs.all_targets
         if n_classes > 2 and self._scheme() in ("one-vs-one", "dag"):
             finish = partial(pair_scores, n_classes=n_classes)
         return self._evaluate(X, finish, None if n_classes == 2 else n_classes, np.dtype(np.float64))
@@ -265,13 +266,13 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
     def _labels(self) -> NDArray[Any]:
         return np.asarray(getattr(self, "classes_", ()))
 
-    def _predictions(self) -> Finish[NDArray[Any]]:
+    def _predictions(self) -> OutputFunction[NDArray[Any]]:
         return partial(outputs.labels, classes=self._labels(), multiclass=self._scheme())
 
     def _scheme(self) -> str:
         return getattr(self, "multiclass", "shared")
 
-    def _predictions_and_probabilities(self) -> Finish[tuple[NDArray[Any], Array]]:
+    def _predictions_and_probabilities(self) -> OutputFunction[tuple[NDArray[Any], Array]]:
         return partial(
             outputs.labels_and_probabilities,
             classes=self._labels(),
@@ -279,7 +280,7 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
             probabilities=self._probabilities(),
         )
 
-    def _probabilities(self) -> Finish[Array]:
+    def _probabilities(self) -> OutputFunction[Array]:
         """Return the function from fitted targets to probabilities, shape (n, n_classes)."""
         return partial(outputs.probabilities, calibration=self._calibrated())
 

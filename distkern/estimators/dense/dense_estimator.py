@@ -18,17 +18,16 @@ from distkern.scheduler.planning.pass_plan import PassPlan
 from distkern.scheduler.runtime.threads import available_cores
 from distkern.storage import BlockSource
 
+from ...arrays import Array
 from ...errors import DataError
 from ...models.kernel_model import KernelModel
 from ..base.estimator import BlockEstimator
 from ..base.parameter_checks import byte_count, check_kernel_space
 
-Array = NDArray[np.float64]
-
 Terms = Callable[[Workload], dict[str, int]]
 """Bytes a buffer of the method itself, for some shapes."""
 
-ATTRIBUTES = """
+DENSE_ATTRIBUTES = """
     centers_ : array, shape (m, d)
         Rows that the model is expanded in, in the caller's feature space.
     center_indices_ : array, shape (m,)

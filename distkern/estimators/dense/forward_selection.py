@@ -19,9 +19,9 @@ from ...selection.stopping import StopReason
 from ..base.documentation import described
 from ..base.parameter_checks import integer, number
 from ..base.regressor_classifier import BlockClassifier, BlockRegressor
-from .dense_estimator import ATTRIBUTES, DenseKernelEstimator, DenseSolution, square_bytes
+from .dense_estimator import DENSE_ATTRIBUTES, DenseKernelEstimator, DenseSolution, square_bytes
 
-PARAMETERS = {
+_PARAMETERS = {
     "max_centers": """
         int
             Most centres to select; there is no regularisation but this.""",
@@ -35,7 +35,7 @@ PARAMETERS = {
 }
 
 FORWARD_ATTRIBUTES = (
-    ATTRIBUTES
+    DENSE_ATTRIBUTES
     + """
     history_ : structured array
         A row per centre: center, residual_max (before it), q_norm, error_reduction.
@@ -138,7 +138,7 @@ class OLSForward(ForwardSelection):
         return self.history_["error_reduction"]
 
 
-@described(PARAMETERS, FORWARD_ATTRIBUTES)
+@described(_PARAMETERS, FORWARD_ATTRIBUTES)
 class QRForwardRegressor(BlockRegressor, QRForward):
     """Forward selection of the row with the largest residual, by QR updates (Nair, Choudhury and Keane, 2002).
 
@@ -169,7 +169,7 @@ class QRForwardRegressor(BlockRegressor, QRForward):
         self.random_state = random_state
 
 
-@described(PARAMETERS, FORWARD_ATTRIBUTES)
+@described(_PARAMETERS, FORWARD_ATTRIBUTES)
 class QRForwardClassifier(BlockClassifier, QRForward):
     """Forward selection of the row with the largest residual, by QR updates; all classes share the centres.
 
@@ -200,7 +200,7 @@ class QRForwardClassifier(BlockClassifier, QRForward):
         self.random_state = random_state
 
 
-@described(PARAMETERS, OLS_ATTRIBUTES)
+@described(_PARAMETERS, OLS_ATTRIBUTES)
 class OLSForwardRegressor(BlockRegressor, OLSForward):
     """Classical orthogonal least squares with every row as a candidate (Chen, Cowan and Grant, 1991).
 
@@ -230,7 +230,7 @@ class OLSForwardRegressor(BlockRegressor, OLSForward):
         self.random_state = random_state
 
 
-@described(PARAMETERS, OLS_ATTRIBUTES)
+@described(_PARAMETERS, OLS_ATTRIBUTES)
 class OLSForwardClassifier(BlockClassifier, OLSForward):
     """Classical orthogonal least squares on targets of +-1 a class (Billings and Lee, 2002).
 

@@ -10,19 +10,18 @@ from numpy.typing import NDArray
 from distkern.scheduler.passes.dense_rows import DenseRows
 from distkern.scheduler.passes.fit import Fit
 from distkern.scheduler.planning.memory import Workload
-from distkern.scheduler.prediction.local import Finish
+from distkern.scheduler.prediction.local import OutputFunction
 
+from ...arrays import Array
 from ...kernels import Kernel
 from ...methods.kernel_fisher import discriminants, fisher_directions
 from ..base.documentation import described
 from ..base.output_functions import posteriors
 from ..base.parameter_checks import number
 from ..base.regressor_classifier import BlockClassifier
-from .dense_estimator import ATTRIBUTES, DenseKernelEstimator, DenseSolution, square_bytes
+from .dense_estimator import DENSE_ATTRIBUTES, DenseKernelEstimator, DenseSolution, square_bytes
 
-Array = NDArray[np.float64]
-
-PARAMETERS = {
+_PARAMETERS = {
     "regularization": """
         float
             epsilon in N + epsilon I, above 0, in units of the within-class scatter N, which grows with the number of
@@ -30,7 +29,7 @@ PARAMETERS = {
 }
 
 FISHER_ATTRIBUTES = (
-    ATTRIBUTES
+    DENSE_ATTRIBUTES
     + """
     directions_ : array, shape (m, q)
         Expansion of the discriminating directions in the rows, one fewer than there are classes.
@@ -47,7 +46,7 @@ FISHER_ATTRIBUTES = (
 _KEPT = ("directions", "eigenvalues", "projected_means", "projected_covariance", "priors")
 
 
-@described(PARAMETERS, FISHER_ATTRIBUTES)
+@described(_PARAMETERS, FISHER_ATTRIBUTES)
 class KernelFisherDiscriminant(BlockClassifier, DenseKernelEstimator):
     """Fisher's discriminant in the kernel's feature space, for two classes or more.
 
@@ -113,7 +112,7 @@ class KernelFisherDiscriminant(BlockClassifier, DenseKernelEstimator):
         """
         return super().decision_function(X)
 
-    def _probabilities(self) -> Finish[Array]:
+    def _probabilities(self) -> OutputFunction[Array]:
         # The variances are of the training rows, which the directions were fitted to: with little regularisation the
         # probabilities are too sure.
         return posteriors

@@ -18,9 +18,9 @@ from ...methods.kernel_mse import solve_full, solve_reduced
 from ..base.documentation import described
 from ..base.parameter_checks import integer, number, refuse
 from ..base.regressor_classifier import BlockClassifier
-from .dense_estimator import ATTRIBUTES, DenseKernelEstimator, DenseSolution, square_bytes
+from .dense_estimator import DENSE_ATTRIBUTES, DenseKernelEstimator, DenseSolution, square_bytes
 
-PARAMETERS = {
+_PARAMETERS = {
     "ridge": """
         float
             Weight of |gamma|^2 beside the squared errors. With 0 the solution of least norm is taken, by eigenvalues:
@@ -34,7 +34,7 @@ PARAMETERS = {
 }
 
 
-@described(PARAMETERS, ATTRIBUTES)
+@described(_PARAMETERS, DENSE_ATTRIBUTES)
 class KernelMSEClassifier(BlockClassifier, DenseKernelEstimator):
     """Kernel minimum squared error classification: K gamma = B in the sense of least squares, without an intercept.
 

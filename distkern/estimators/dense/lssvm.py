@@ -16,6 +16,7 @@ from distkern.scheduler.planning.memory import Workload
 from distkern.scheduler.planning.pass_plan import PassPlan
 from distkern.scheduler.runtime.threads import available_cores
 
+from ...arrays import Array
 from ...errors import DistkernWarning
 from ...kernels import Kernel
 from ...numerics.bordered_systems import eliminate_border, solve_bordered
@@ -23,13 +24,11 @@ from ...numerics.conjugate_gradients import LowRankPreconditioner, conjugate_gra
 from ..base.documentation import described
 from ..base.parameter_checks import integer, number, one_of
 from ..base.regressor_classifier import BlockClassifier, BlockRegressor
-from .dense_estimator import ATTRIBUTES, DenseKernelEstimator, DenseSolution, square_bytes
-
-Array = NDArray[np.float64]
+from .dense_estimator import DENSE_ATTRIBUTES, DenseKernelEstimator, DenseSolution, square_bytes
 
 SOLVERS = ("auto", "dense", "cg")
 
-PARAMETERS = {
+_PARAMETERS = {
     "gamma": """
         float
             Weight of the squared errors against the squared norm of the function; 1/gamma is added to the diagonal
@@ -52,7 +51,7 @@ PARAMETERS = {
 }
 
 LSSVM_ATTRIBUTES = (
-    ATTRIBUTES
+    DENSE_ATTRIBUTES
     + """
     solver_ : {"dense", "cg"}
         What was used.
@@ -162,7 +161,7 @@ class LeastSquaresSVM(DenseKernelEstimator):
         self.residual_ = float(figures["residual"])
 
 
-@described(PARAMETERS, LSSVM_ATTRIBUTES)
+@described(_PARAMETERS, LSSVM_ATTRIBUTES)
 class LSSVMRegressor(BlockRegressor, LeastSquaresSVM):
     """Least-squares support vector regression: every row is a centre, and errors count squared.
 
@@ -199,7 +198,7 @@ class LSSVMRegressor(BlockRegressor, LeastSquaresSVM):
         self.random_state = random_state
 
 
-@described(PARAMETERS, LSSVM_ATTRIBUTES)
+@described(_PARAMETERS, LSSVM_ATTRIBUTES)
 class LSSVMClassifier(BlockClassifier, LeastSquaresSVM):
     """Least-squares support vector classification on targets of +-1, one a class for more than two classes.
 

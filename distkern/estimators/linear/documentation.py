@@ -6,7 +6,7 @@ SHRINKAGE = """
     float
         Share of the covariance, 0 to 1, that is replaced by a multiple of the identity with the same trace."""
 
-MARGIN = """
+MARGIN_PARAMETER = """
     float
         Every number of b: what the hyperplane's equation shall be for the rows of a class."""
 
@@ -18,7 +18,7 @@ SHARED = {
             room. By default most of what is left here, or of dask's limit for a worker.""",
 }
 
-ATTRIBUTES = """
+LINEAR_ATTRIBUTES = """
     coef_ : array, shape (d, T)
         Weights of the features, in the caller's units; one column for two classes.
     intercept_ : array, shape (T,)

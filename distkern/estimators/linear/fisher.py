@@ -12,14 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from distkern.scheduler.passes.class_statistics import ClassStatistics
 from distkern.scheduler.passes.fit import Fit
-from distkern.scheduler.prediction.local import Finish
+from distkern.scheduler.prediction.local import OutputFunction
 
+from ...arrays import Array
 from ...methods.linear_discriminants import fisher
 from ...models.linear_model import LinearModel
 from ...numerics.scaling import FeatureScaling
 from ..base import output_functions as outputs
 from ..base.documentation import described
-from ..base.estimator import Array
 from ..base.output_functions import posteriors
 from ..base.parameter_checks import number, refuse
 from . import documentation as linear_documentation
@@ -28,7 +28,7 @@ from .linear_classifier import LinearClassifier, Solution
 logger = logging.getLogger(__name__)
 
 _ATTRIBUTES = (
-    linear_documentation.ATTRIBUTES
+    linear_documentation.LINEAR_ATTRIBUTES
     + """
     priors_ : array, shape (n_classes,)
         Shares of the classes in the rows, by weight.
@@ -96,7 +96,7 @@ class FisherDiscriminant(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Line
         self.scalings_, _ = self._projection.in_units_of_rows()
         self.ratios_ = ratios
 
-    def _probabilities(self) -> Finish[Array]:
+    def _probabilities(self) -> OutputFunction[Array]:
         return posteriors
 
     @property

@@ -14,11 +14,11 @@ from distkern.scheduler.passes.linear_plan import keeps_rows, plan_linear
 from distkern.scheduler.planning.limits import WorkerFacts
 from distkern.scheduler.planning.memory import Workload
 from distkern.scheduler.planning.pass_plan import PassPlan
-from distkern.scheduler.prediction.local import Finish
+from distkern.scheduler.prediction.local import OutputFunction
 
+from ...arrays import Array
 from ...numerics.scaling import FeatureScaling
 from ..base.documentation import described
-from ..base.estimator import Array
 from ..base.parameter_checks import byte_count, integer, number, refuse
 from . import documentation as linear_documentation
 from .linear_classifier import LinearClassifier, Solution
@@ -43,7 +43,7 @@ _PARAMETERS = {
 }
 
 _ATTRIBUTES = (
-    linear_documentation.ATTRIBUTES
+    linear_documentation.LINEAR_ATTRIBUTES
     + linear_documentation.AUGMENTED
     + """
     separable_ : bool or None
@@ -136,7 +136,7 @@ class HoKashyapClassifier(LinearClassifier):
         elif None not in verdicts:
             self.separable_ = True
 
-    def _probabilities(self) -> Finish[Array]:
+    def _probabilities(self) -> OutputFunction[Array]:
         return partial(shares_of_sides, margin=float(self.b_min))
 
     def _stored_figures(self) -> dict[str, Any]:

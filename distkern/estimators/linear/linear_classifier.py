@@ -16,11 +16,11 @@ from distkern.scheduler.planning.memory import Workload
 from distkern.scheduler.planning.pass_plan import PassPlan
 from distkern.storage import BlockSource
 
+from ...arrays import Array
 from ...errors import DataError
 from ...models.kernel_model import KernelModel
 from ...models.linear_model import LinearModel
 from ...numerics.scaling import FeatureScaling
-from ..base.estimator import Array
 from ..base.parameter_checks import byte_count, check_surroundings
 from ..base.regressor_classifier import BlockClassifier
 

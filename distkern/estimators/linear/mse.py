@@ -7,12 +7,12 @@ from typing import Any
 
 from distkern.scheduler.passes.class_statistics import ClassStatistics
 from distkern.scheduler.passes.fit import Fit
-from distkern.scheduler.prediction.local import Finish
+from distkern.scheduler.prediction.local import OutputFunction
 
+from ...arrays import Array
 from ...methods.linear_discriminants import class_targets, least_squares
 from ...numerics.scaling import FeatureScaling
 from ..base.documentation import described
-from ..base.estimator import Array
 from ..base.parameter_checks import number
 from . import documentation as linear_documentation
 from .linear_classifier import LinearClassifier, Solution
@@ -20,8 +20,8 @@ from .output_functions import shares_of_indicators
 
 
 @described(
-    {**linear_documentation.SHARED, "margin": linear_documentation.MARGIN},
-    linear_documentation.ATTRIBUTES + linear_documentation.AUGMENTED,
+    {**linear_documentation.SHARED, "margin": linear_documentation.MARGIN_PARAMETER},
+    linear_documentation.LINEAR_ATTRIBUTES + linear_documentation.AUGMENTED,
 )
 class MSEClassifier(LinearClassifier):
     """Minimum squared error classifier: Y a = b by the pseudoinverse, with b the same for all rows.
@@ -57,5 +57,5 @@ class MSEClassifier(LinearClassifier):
         self.rank_ = found.rank
         return Solution(found.weights, found.intercept)
 
-    def _probabilities(self) -> Finish[Array]:
+    def _probabilities(self) -> OutputFunction[Array]:
         return partial(shares_of_indicators, margin=float(self.margin))

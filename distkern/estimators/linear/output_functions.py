@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ...arrays import Array
 from ..base import output_functions as outputs
-
-Array = NDArray[np.float64]
 
 
 def shares_of_sides(values: Array, margin: float) -> Array:

@@ -16,15 +16,15 @@ from distkern.scheduler.passes.lms import LMSSetup, run_lms
 from distkern.scheduler.planning.limits import WorkerFacts
 from distkern.scheduler.planning.memory import Workload
 from distkern.scheduler.planning.pass_plan import PassPlan
-from distkern.scheduler.prediction.local import Finish
+from distkern.scheduler.prediction.local import OutputFunction
 from distkern.storage import ArraySource, BlockSource
 
+from ...arrays import Array
 from ...errors import DataError, JobError
 from ...methods.linear_discriminants import class_targets
 from ...methods.lms import LMSRule, LMSState
 from ...numerics.scaling import FeatureScaling
 from ..base.documentation import described
-from ..base.estimator import Array
 from ..base.parameter_checks import byte_count, integer, number, one_of, refuse
 from ..base.probability_arrays import class_weights_of
 from . import documentation as linear_documentation
@@ -50,11 +50,11 @@ _PARAMETERS = {
     "passes": """
         int
             Passes over the rows of `fit`.""",
-    "margin": linear_documentation.MARGIN,
+    "margin": linear_documentation.MARGIN_PARAMETER,
 }
 
 _ATTRIBUTES = (
-    linear_documentation.ATTRIBUTES.replace(
+    linear_documentation.LINEAR_ATTRIBUTES.replace(
         """
     rank_ : int
         Directions of the feature space that the rows determine; fewer than d for duplicate or constant features.""",
@@ -231,7 +231,7 @@ class WidrowHoffClassifier(LinearClassifier):
         self.classes_ = classes
         self.seen_, self.passes_ = state.seen, self.passes_ + 1
 
-    def _probabilities(self) -> Finish[Array]:
+    def _probabilities(self) -> OutputFunction[Array]:
         return partial(shares_of_indicators, margin=float(self.margin))
 
     def _stored_figures(self) -> dict[str, Any]:

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from distkern.scheduler.protocol.path import Path
 
+from ...arrays import Array
 from ...errors import JobError
 from ..base.parameter_checks import integer
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ from distkern.scheduler.search.cross_validation import WeighPrefix
 from distkern.scheduler.training.calibration_rows import draw_rows, outputs_left_out
 from distkern.storage import BlockSource, RunDirectory, is_run
 
+from ...arrays import Array
 from ...errors import BudgetError, DataError, JobError, RunError
 from ...kernels import Kernel, kernel_of_centers
 from ...models.kernel_model import KernelModel
@@ -53,8 +54,6 @@ from .rkhs_refit import NormRefit
 from .width_search import sigma_results, width_jobs
 
 logger = logging.getLogger(__name__)
-
-Array = NDArray[np.float64]
 
 _TRAINED_AS = {"dag": "one-vs-one"}
 """Schemes that differ in the decision only."""

@@ -16,11 +16,10 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from ...arrays import Array
 from ...errors import JobError
 from ...models.kernel_model import KernelModel
 from ..base.output_functions import all_targets
-
-Array = NDArray[np.float64]
 
 _NAME = "projection_weights"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from distkern.cli.commands.follow import Follower
-from distkern.cli.running.run_liveness import GIVE_UP_SECONDS, SILENT_SECONDS, SUMMARY_SECONDS, Liveness
+from distkern.cli.running.run_liveness import GIVE_UP_SECONDS, REMARK_SECONDS, SUMMARY_SECONDS, RunWatch
 from distkern.errors import RunError
 from distkern.monitoring.events import Event, RoundDone, RunEnded, RunStarted, WorkerLost
 from distkern.monitoring.progress import Display, LineDisplay
@@ -190,7 +190,7 @@ def test_a_run_that_has_ended_is_shown_and_left(run: RunDirectory, journal: Jour
 
 
 def test_a_summary_ends_a_run_but_for_one_that_goes_on() -> None:
-    live = Liveness(0.0)
+    live = RunWatch(0.0)
     assert live.judge(Driver("h", 1, holds_lock=False), summary=True, stopped=True, now=0.0).ended
     assert live.judge(None, summary=True, stopped=False, now=0.0).ended
     assert not live.judge(HERE, summary=True, stopped=True, now=0.0).ended
@@ -199,7 +199,7 @@ def test_a_summary_ends_a_run_but_for_one_that_goes_on() -> None:
 def test_a_summary_is_not_waited_for_for_ever() -> None:
     import socket
 
-    live, gone = Liveness(0.0), Driver(socket.gethostname(), 1, holds_lock=False)
+    live, gone = RunWatch(0.0), Driver(socket.gethostname(), 1, holds_lock=False)
     assert not live.judge(gone, summary=False, stopped=True, now=0.0).ended
     assert live.judge(gone, summary=False, stopped=True, now=SUMMARY_SECONDS).ended
 
@@ -214,15 +214,15 @@ def test_a_summary_is_not_waited_for_for_ever() -> None:
     ],
 )
 def test_silence_is_remarked_on(driver: Driver | None, said: str) -> None:
-    live = Liveness(0.0)
-    assert live.judge(driver, summary=False, stopped=False, now=SILENT_SECONDS - 1).remark is None
-    verdict = live.judge(driver, summary=False, stopped=False, now=SILENT_SECONDS)
+    live = RunWatch(0.0)
+    assert live.judge(driver, summary=False, stopped=False, now=REMARK_SECONDS - 1).remark is None
+    verdict = live.judge(driver, summary=False, stopped=False, now=REMARK_SECONDS)
     assert verdict.remark is not None
     assert said in verdict.remark
     assert not verdict.ended
     assert not verdict.abandoned
-    live.hear(SILENT_SECONDS)
-    assert live.judge(driver, summary=False, stopped=False, now=SILENT_SECONDS + 1).remark is None
+    live.hear(REMARK_SECONDS)
+    assert live.judge(driver, summary=False, stopped=False, now=REMARK_SECONDS + 1).remark is None
 
 
 # The command.

@@ -301,7 +301,7 @@ def test_a_timeout_while_reading_reaches_the_caller(make_executor: Callable[...,
 @pytest.mark.parametrize("factors", ["workers", pytest.param("driver", marks=pytest.mark.nightly)])
 def test_a_slow_reply_is_waited_for(in_process_client: Any, monkeypatch: pytest.MonkeyPatch, factors: str) -> None:
     """A reply that takes longer to fetch than the poll is not lost."""
-    monkeypatch.setattr(cluster_module, "POLL_SECONDS", 1e-4)
+    monkeypatch.setattr(cluster_module, "WORKERS_SECONDS", 1e-4)
     result = run_training(CASES["pool"][1], array_source("pool", Path()), client=in_process_client, factors=factors)
     assert_same_bits(result, reference("pool"))
 

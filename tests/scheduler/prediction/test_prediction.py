@@ -104,7 +104,7 @@ def test_no_rows_give_no_values() -> None:
 @pytest.mark.parametrize("n_targets", [1, 40])
 def test_batches_have_the_bits_of_all_rows_at_once(dtype: str, n_targets: int) -> None:
     model, X = random_model(Gaussian(1.5), dtype, 300, n_targets), rows_of(5001)
-    with mock.patch.object(prediction, "BATCH_BYTES", 8 * n_targets * 1500):
+    with mock.patch.object(prediction, "FITTED_BYTES", 8 * n_targets * 1500):
         starts, parts = zip(*evaluate_batches(model, X), strict=True)
     assert starts == (0, 1024, 2048, 3072, 4096)
     np.testing.assert_array_equal(np.concatenate(parts), evaluate(model, X))
@@ -119,7 +119,7 @@ def test_batches_of_many_targets_take_little_memory() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     # All at once they take 192 MB.
-    assert peak < 2 * prediction.BATCH_BYTES
+    assert peak < 2 * prediction.FITTED_BYTES
 
 
 @given(m=st.integers(0, 10**6), d=st.integers(1, 10**5), itemsize=st.sampled_from([4, 8]))

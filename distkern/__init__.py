@@ -1,6 +1,6 @@
 """distkern: out-of-core, distributed training of sparse kernel least-squares models.
 
-``import distkern`` loads neither dask nor zarr; each public name loads what it needs when it is first used.
+``import distkern`` loads neither dask nor zarr; a public name loads its modules when it is first used.
 """
 
 from __future__ import annotations

@@ -1,22 +1,22 @@
-"""The errors a user can cause, grouped by what a handler would do.
+"""Errors and warnings that a user's data, job or cluster can cause, grouped by what a handler would do.
 
 ::
 
     DistkernError
     ├── JobError      (ValueError)    2  a parameter, a command line or a job file is wrong
-    ├── DataError     (ValueError)    3  the data cannot be trained on, or cannot be found
-    │   └── DataTypeError (TypeError) 3  the data is of a type that cannot be trained on
-    ├── BudgetError   (ValueError)    4  the job does not fit the memory it may use
-    ├── ClusterError  (RuntimeError)  5  workers could not be had, or kept dying
-    ├── RunError      (RuntimeError)  6  a run cannot be kept, or cannot go on
+    ├── DataError     (ValueError)    3  the data cannot be used for training, or does not exist
+    │   └── DataTypeError (TypeError) 3  the type of the data cannot be used for training
+    ├── BudgetError   (ValueError)    4  the job does not fit its memory limit
+    ├── ClusterError  (RuntimeError)  5  no workers are available, or workers failed too often
+    ├── RunError      (RuntimeError)  6  a run cannot be recorded or resumed
     ├── StoreError    (OSError)       6  a model store is unusable
-    └── Cancelled     (RuntimeError) 130  someone asked the training to end
+    └── Cancelled     (RuntimeError) 130  the user ended the training
 
     DistkernWarning   (UserWarning)
-    └── ScaleWarning               features differ in scale so much that the kernel hardly sees some
+    └── ScaleWarning               features differ so much in scale that some hardly change the kernel
 
-The number is the exit code of the command line. ``kind`` names the exact cause and never changes once
-published, so that scripts can match on it.
+The number is the exit code of the command line. ``kind`` names the exact cause and never changes once published, so
+scripts may compare it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class DistkernError(Exception):
     Parameters
     ----------
     message : str
-        What is wrong, the value, the limit and the setting to change; credentials in it are taken out.
-    kind : str
+        The mistake, the value, the limit and the setting to change; credentials in it are replaced.
+    kind : str, default "unspecified"
         Stable, machine-readable name of the cause.
     """
 
@@ -63,29 +63,29 @@ class JobError(DistkernError, ValueError):
 
 
 class DataError(DistkernError, ValueError):
-    """The data cannot be trained on, or cannot be found."""
+    """The data cannot be used for training, or does not exist."""
 
     exit_code = 3
 
 
 class DataTypeError(DataError, TypeError):
-    """The data is of a type that cannot be trained on, where scikit-learn's convention is a `TypeError`."""
+    """The type of the data cannot be used for training; a `TypeError` too, by scikit-learn's convention."""
 
 
 class BudgetError(DistkernError, ValueError):
-    """The job does not fit the memory it may use."""
+    """The job does not fit its memory limit."""
 
     exit_code = 4
 
 
 class ClusterError(DistkernError, RuntimeError):
-    """Workers could not be had, or kept dying."""
+    """No workers are available, or workers failed too often."""
 
     exit_code = 5
 
 
 class RunError(DistkernError, RuntimeError):
-    """A run cannot be kept, or cannot go on: its directory, its scratch, or another driver is in the way."""
+    """A run cannot be recorded or resumed, because of its directory, its scratch files or another driver."""
 
     exit_code = 6
 
@@ -97,7 +97,15 @@ class StoreError(DistkernError, OSError):
 
 
 class Cancelled(DistkernError, RuntimeError):
-    """Someone asked the training to end; a callback may raise it, and a run directory keeps what was done."""
+    """The user ended the training; a callback may raise it, and a run directory keeps the finished exchanges.
+
+    Parameters
+    ----------
+    message : str, default "the training was cancelled"
+        Text of the error.
+    kind : str, default "cancelled"
+        Name of the cause.
+    """
 
     exit_code = 130
 
@@ -106,8 +114,8 @@ class Cancelled(DistkernError, RuntimeError):
 
 
 class DistkernWarning(UserWarning):
-    """Base of every warning: the training goes on, with a model that is probably not what was wanted."""
+    """Base of every warning: the training continues, but the model is probably not the intended one."""
 
 
 class ScaleWarning(DistkernWarning):
-    """Features differ in scale so much that the kernel hardly sees some of them."""
+    """Features differ so much in scale that some of them hardly change the kernel."""

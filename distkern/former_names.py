@@ -1,7 +1,7 @@
-"""Modules of version 0.1 under the names they had there, which its pickles and its documentation hold.
+"""Modules of version 0.1 under their former names, which occur in its pickles and its documentation.
 
-The same module is found under both names, so its classes are the same too. Covers the modules whose classes are in
-pickles of version 0.1, and those that its README and docs import; not the other modules, which were no user's business.
+Both names import the same module, so its classes are the same too. Covers the modules whose classes are in pickles of
+version 0.1, and those that its README and docs import; not the other modules, which users had no reason to import.
 """
 
 from __future__ import annotations

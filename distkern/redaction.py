@@ -1,8 +1,7 @@
-"""Takes credentials out of text before it reaches an error, a log, an event or a file.
+"""Replaces credentials in text before the text is in an error, a log, an event or a file.
 
-Every `DistkernError` passes its message through `redact`, run directories and printed JSON their strings through
-`redact_values`. What is kept is what a reader needs to recognise a place: scheme, host, bucket, path and the names of
-query parameters.
+Every `DistkernError` passes its message through `redact`; run directories and printed JSON pass their strings through
+`redact_values`. Scheme, host, bucket, path and the names of query parameters stay, so a reader recognises the place.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from typing import Any
 __all__ = ["conceal", "displayed_cause", "names_secret", "redact", "redact_values"]
 
 HIDDEN = "***"
-"""Stands for what was taken out."""
+"""Replacement of a credential."""
 
-# An authority with a colon may hold a secret with slashes and at signs; all up to the token's last at sign goes.
+# A secret after a colon may contain slashes and at signs; all text up to the last at sign of the word is replaced.
 _USER_AND_PASSWORD = re.compile(r"(?<=://)[^/\s'\"@:]*:[^\s'\"]*(?=@)")
 _USER = re.compile(r"(?<=://)[^/\s'\"@]+(?=@)")
-# Some file systems name places without the scheme of the URL they were opened by.
+# Some file systems name places without the scheme of the URL that opened them.
 _BARE = re.compile(r"(?<![\w/.-])[^\s'\"/:@(),<>=]{1,256}:(?!//|:)[^\s'\"@()<>]+@(?=\w)")
 _URL_QUERY = re.compile(r"(://[^\s'\"?#]*)([?#][^\s'\"]*)")
 _PARAMETER = re.compile(r"([?&;#][^=&;#\s]*=)[^&;#\s]*")
@@ -37,19 +36,19 @@ _concealed: set[str] = set()
 
 
 def conceal(secret: str) -> None:
-    """Take a text out of everything that passes `redact` from now on, wherever it stands.
+    """Let `redact` replace a text, from now on, wherever it occurs.
 
     Parameters
     ----------
     secret : str
-        Known to be a credential. What is shorter than four characters is left alone: it would be found in words.
+        A credential. A text of fewer than four characters is ignored: it would occur in ordinary words.
     """
     if len(secret) >= _LEAST_SECRET:
         _concealed.add(secret)
 
 
 def names_secret(name: str) -> bool:
-    """Tell whether a name speaks of a credential, as ``AWS_SECRET_ACCESS_KEY`` or ``token`` do."""
+    """Return whether a name is that of a credential, such as ``AWS_SECRET_ACCESS_KEY`` or ``token``."""
     return _NAMED.search(f"{name}=x") is not None
 
 
@@ -59,13 +58,13 @@ def redact(text: str) -> str:
     Parameters
     ----------
     text : str
-        Anything, usually with a path or a URL in it.
+        Any text, usually with a path or a URL.
 
     Returns
     -------
     str
-        The text with user names and passwords of URLs, the values of their query parameters, and values that follow
-        a name such as ``secret`` or ``token``, and what was given to `conceal`, replaced by ``***``.
+        The text with ``***`` in place of user names and passwords of URLs, of the values of their query parameters, of
+        values after a name such as ``secret`` or ``token``, and of the texts of `conceal`.
     """
     for secret in sorted(_concealed, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
@@ -85,12 +84,12 @@ def redact_values(value: Any) -> Any:
     Parameters
     ----------
     value : object
-        JSON-like values; what is no text and no container passes.
+        JSON-like values; other types are returned unchanged.
 
     Returns
     -------
     object
-        The same structure; tuples become lists. The value of a key such as ``secret`` is hidden whole.
+        The same structure; tuples become lists. The whole value of a key such as ``secret`` is replaced.
     """
     if isinstance(value, str):
         return redact(value)
@@ -108,16 +107,16 @@ def _redact_item(key: str, item: Any) -> Any:
 
 
 def displayed_cause(error: BaseException) -> BaseException | None:
-    """Return an error that may be shown as the cause of another one; None where its text holds credentials.
+    """Return an error that may be shown as the cause of another one; None where its text contains credentials.
 
     Parameters
     ----------
     error : BaseException
-        What a library raised.
+        An error that a library raised.
     """
-    seen: BaseException | None = error
-    while seen is not None:
-        if any(redact(str(argument)) != str(argument) for argument in (seen, *seen.args)):
+    link: BaseException | None = error
+    while link is not None:
+        if any(redact(str(argument)) != str(argument) for argument in (link, *link.args)):
             return None
-        seen = seen.__cause__ or seen.__context__
+        link = link.__cause__ or link.__context__
     return error

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import enum
+import importlib
 import inspect
 import json
 import os
+import pkgutil
 import re
 import subprocess
 import sys
 import textwrap
 import warnings
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -244,6 +248,16 @@ def documented(entries: list[str]) -> list[str]:
     return names
 
 
+def entries(docstring: str) -> dict[str, str]:
+    """Text of each entry of the Parameters section, by the names that share it."""
+    found: dict[str, str] = {}
+    names: list[str] = []
+    for line in sections(docstring).get("Parameters", []):
+        names = documented([line]) or names
+        found |= {name: f"{found.get(name, '')}{line}\n" for name in names}
+    return found
+
+
 def accepted(function: Any) -> list[str]:
     return [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
 
@@ -321,6 +335,74 @@ def test_every_field_of_a_public_dataclass_has_a_sentence(name: str) -> None:
         if isinstance(node, ast.AnnAssign) and "ClassVar" not in ast.unparse(node.annotation):
             assert isinstance(after, ast.Expr), ast.unparse(node)
             assert isinstance(after.value, ast.Constant), ast.unparse(node)
+
+
+MATHEMATICS = ("kernels", "methods", "models", "numerics", "probability", "selection")
+
+
+def mathematics() -> Iterator[tuple[str, Any]]:
+    """Every public function, class and method of a class that the modules of the mathematics define."""
+    for room in MATHEMATICS:
+        package = importlib.import_module(f"distkern.{room}")
+        for module in pkgutil.iter_modules(package.__path__, f"distkern.{room}."):
+            for name, value in vars(importlib.import_module(module.name)).items():
+                if name.startswith("_") or getattr(value, "__module__", "") != module.name or not callable(value):
+                    continue
+                yield f"{module.name}.{name}", value
+                for attribute, method in vars(value).items() if isinstance(value, type) else ():
+                    function = getattr(method, "__func__", method)
+                    if not attribute.startswith("_") and inspect.isfunction(function):
+                        yield f"{module.name}.{name}.{attribute}", function
+
+
+def defaults(value: Any) -> dict[str, Any]:
+    """Return the defaults that a callable declares itself, by parameter."""
+    if isinstance(value, type) and "__init__" not in vars(value):
+        return {}
+    parameters = inspect.signature(value).parameters.items()
+    return {name: parameter.default for name, parameter in parameters if parameter.default is not parameter.empty}
+
+
+def states_default(text: str, default: Any) -> bool:
+    """Return whether the text of a parameter holds its default, in the form of numpydoc."""
+    if default is None:
+        return "optional" in text or "default None" in text
+    shown = f'"{default}"' if isinstance(default, str) else getattr(default, "__name__", repr(default))
+    forms = {shown, shown.replace("e-0", "e-")}
+    return any(re.search(rf"default {re.escape(form)}(?!\.?\w)", text) for form in forms)
+
+
+def field_texts(cls: type) -> dict[str, str]:
+    """The text below each field of a dataclass, and in the entry of its Parameters section."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    texts = entries(cls.__doc__ or "")
+    for node, after in pairwise(body.body):
+        if isinstance(node, ast.AnnAssign) and isinstance(after, ast.Expr):
+            texts[ast.unparse(node.target)] = ast.unparse(after)
+    return texts
+
+
+DEFAULTS = {
+    name: value
+    for name, value in (CALLABLES | dict(mathematics())).items()
+    if not (isinstance(value, type) and issubclass(value, (enum.Enum, Warning))) and defaults(value)
+}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_every_default_is_in_the_docstring(name: str) -> None:
+    value = DEFAULTS[name]
+    docstring = value.__doc__ or ""
+    if dataclasses.is_dataclass(value):
+        texts = field_texts(value)
+    elif "Parameters" in sections(docstring):
+        texts = entries(docstring)
+    elif "see `" in docstring:
+        return  # An override, which its base explains.
+    else:
+        texts = dict.fromkeys(defaults(value), docstring)
+    assert not {key for key, default in defaults(value).items() if not states_default(texts.get(key, ""), default)}
 
 
 @pytest.mark.parametrize("name", [name for name in PUBLIC if re.search(r"Regressor|Classifier|Discriminant", name)])

@@ -110,7 +110,7 @@ class Matern(Radial):
     """Width, in units of the features."""
 
     smoothness: float = 1.5
-    """1.5 (default) or 2.5. Smoothness 0.5 is the Laplacian kernel, and the limit for infinity is the Gaussian."""
+    """1.5 or 2.5, default 1.5. Smoothness 0.5 is the Laplacian kernel, and the limit for infinity is the Gaussian."""
 
     def __post_init__(self) -> None:
         set_float(self, "sigma", above_zero=True)

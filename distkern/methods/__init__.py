@@ -1,1 +1,1 @@
-"""Methods in memory: kernel and linear discriminants, KRLS, LMS and Ho-Kashyap as mathematics on arrays."""
+"""Methods beside OROLS as mathematics on arrays: kernel and linear discriminants, kernel MSE, KRLS, LMS, Ho-Kashyap."""

@@ -20,21 +20,21 @@ from ..numerics.bordered_systems import solve_symmetric
 __all__ = ["FisherDirections", "discriminants", "fisher_directions"]
 
 _RELATIVE = 1e-12
-"""Eigenvalues below this part of the largest are those of no direction; variances are at least this part of theirs."""
+"""An eigenvalue below this part of the largest has no direction; a variance is at least this part of the largest."""
 
 
 @dataclass(frozen=True)
 class FisherDirections:
-    """Directions and the Gaussians of the classes' projections on them."""
+    """Directions, and the Gaussians of the classes' projections on them."""
 
     directions: Array
     """(n, q): expansion of each direction in the rows, a'(N + epsilon R^-1)a = 1."""
     eigenvalues: Array
     """(q,): Rayleigh quotients, descending."""
     means: Array
-    """(C, q): of each class's projections; zeros for a class without rows."""
+    """(C, q): means of each class's projections; zeros for a class without rows."""
     covariance: Array
-    """(q, q): pooled within the classes, sums divided by the weight of all rows."""
+    """(q, q): pooled covariance within the classes, sums divided by the weight of all rows."""
     priors: Array
     """(C,): share of each class in the weight of all rows."""
 
@@ -51,7 +51,7 @@ def fisher_directions(
     codes : array, shape (n,)
         Class of each row.
     n_classes : int
-        C.
+        Number of classes C.
     weights : array, shape (n,)
         Row weights above zero.
     epsilon : float
@@ -74,7 +74,8 @@ def fisher_directions(
     overall = mass[present] @ means / mass.sum()
     between = (np.sqrt(mass[present, None]) * (means - overall)).T
 
-    # K becomes the centred rows, times root weights; the scatter is the product of that with itself.
+    # K is replaced by its centred rows times root weights; the scatter is its product with itself. The product of K
+    # with itself less that of the means is the same matrix, but cancels.
     position = np.searchsorted(present, codes)
     roots = np.sqrt(weights)
     for i in range(len(K)):
@@ -102,7 +103,7 @@ def fisher_directions(
 
 
 def discriminants(found: FisherDirections) -> tuple[Array, Array]:
-    """Weights and intercepts of the log posterior odds, with Gaussian projections of one covariance (3.12 - 3.19).
+    """Return weights and intercepts of the log posterior odds for Gaussian projections of one covariance (3.12-3.19).
 
     Parameters
     ----------
@@ -112,17 +113,17 @@ def discriminants(found: FisherDirections) -> tuple[Array, Array]:
     Returns
     -------
     coef : array, shape (n, T)
-        Expansion in the rows; T = 1 for two classes, the odds of the second, else a column a class: the logarithm of
-        density and prior up to what all classes share.
+        Expansion in the rows. For two classes T = 1, the log odds of the second; otherwise one column for each class,
+        the logarithm of density and prior up to a term that all classes share.
     intercept : array, shape (T,)
-        The bias holds the logarithm of the priors. A class without rows has one that it never wins with.
+        Includes the logarithm of the priors. For a class without rows it is so low that the class is never predicted.
     """
     present = found.priors > 0
     covariance = found.covariance.copy()
     middle = found.priors @ found.means
-    # Odds do not depend on the origin, and near the middle their terms are small.
+    # The odds do not depend on the origin; at the mean of all rows their terms are small and cancel least.
     means = np.where(present[:, None], found.means - middle, 0.0)
-    # Projections of a class may all but coincide; the densities must stay densities.
+    # The projections within classes may have a variance of almost zero; the densities need one above zero.
     floor = _RELATIVE * float(np.square(means).sum(axis=1).max(initial=0.0))
     covariance[np.diag_indices(len(covariance))] += max(floor, float(np.finfo(np.float64).tiny))
     linear = np.linalg.solve(covariance, means.T) if len(covariance) else means.T

@@ -1,8 +1,8 @@
 """The kernel minimum squared error system K gamma = B, in full and on a few columns of K.
 
-Full: the Gram matrix is square and, with many or repeated rows, singular to working precision; what is solved for is
-the gamma of least squares and, among these, of least norm, with an optional ridge. Reduced: the expansion has a few
-rows only, and the system is overdetermined (Xu et al., Pattern Recognition 39, 2006). There is no intercept.
+Full: the Gram matrix is square and, with many or repeated rows, singular to working precision. The solution is the
+gamma of least squares that has the least norm, with an optional ridge. Reduced: the expansion has a few rows only, and
+the system is overdetermined (Xu et al., Pattern Recognition 39, 2006). There is no intercept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def solve_full(K: Array, B: Array, weights: Array, ridge: float) -> Array:
     """Minimise sum_i r_i |k_i'gamma - b_i|^2 + ridge sum_i |gamma_i|^2 / r_i.
 
     With gamma = R^1/2 c this is a symmetric system in R^1/2 K R^1/2, and a weight equals repeated rows. Without a
-    ridge it takes the eigenvalues, which is many times slower than a factorisation.
+    ridge it is solved by eigenvalues, which is many times slower than a factorisation.
 
     Parameters
     ----------
@@ -53,7 +53,8 @@ def solve_full(K: Array, B: Array, weights: Array, ridge: float) -> Array:
 def _solve_shifted(K: Array, B: Array, shift: float) -> Array:
     """Solve (K^2 + shift^2 I) C = K B for a symmetric K.
 
-    K (K^2 + shift^2 I)^-1 is the real part of (K + i shift I)^-1, whose condition is the root of that of the square.
+    K (K^2 + shift^2 I)^-1 is the real part of (K + i shift I)^-1. The normal equations square the condition number;
+    the complex matrix does not.
     """
     shifted = np.empty(K.shape, dtype=np.complex128, order="F")
     shifted[...] = K.T
@@ -86,7 +87,7 @@ def solve_reduced(K: Array, B: Array, weights: Array, ridge: float) -> Array:
 
 
 def _filters(values: Array, ridge: float, n: int) -> Array:
-    """What takes the place of 1 / v for each singular value (or eigenvalue) v."""
+    """Return v / (v^2 + ridge), in place of 1 / v, for each singular value (or eigenvalue) v; 0 where v is rounding."""
     sizes = np.abs(values)
     usable = sizes > (0.0 if ridge else n * _EPSILON * sizes.max(initial=0.0))
     return np.divide(values, np.square(values) + ridge, out=np.zeros_like(values), where=usable)

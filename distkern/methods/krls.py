@@ -1,16 +1,16 @@
 """Kernel recursive least squares: a dictionary by approximate linear dependence, and sums over reduced rows.
 
-Thesis 3.4.3 after Engel, Mannor and Meir. The kernel is k + 1, which puts the bias into it. A row joins the dictionary
-when its distance delta from the span of the rows before it exceeds nu (3.94-3.96). Every row is then replaced by its
-combination r of the dictionary at its time, and the weights are a = inv(K~) inv(R'R) R'y (3.105).
+Thesis 3.4.3 after Engel, Mannor and Meir (2004). The kernel is k + 1, which includes the bias. A row is added to the
+dictionary when its distance delta from the span of the dictionary exceeds nu (3.94-3.96). Every row is then
+replaced by its combination r of the dictionary at its time, and the weights are a = inv(K~) inv(R'R) R'y (3.105).
 
-With K~ = U'U, v = inv(U') k~ gives delta = k~_nn - v'v and r = inv(U) v. U grows by a column a centre, so the first
-p entries of v are those of the dictionary of p centres: a whole block is solved at once, and each row's v is cut
-off at its own length.
+With K~ = U'U, v = inv(U') k~ gives delta = k~_nn - v'v and r = inv(U) v. The paper updates inv(K~) row by row, which
+loses digits with every update; here U is extended by one column for each centre. The first p entries of v are those
+for the dictionary of p centres: a whole block is solved at once, and each row's v is cut off at its own length.
 
-Whether a row joins is decided by one computation on that row alone, in float64, from the dictionary before it. Products
-over many rows only rule out rows that are clear of the edge by more than rounding, so the dictionary does not
-depend, not even in its last bit, on how rows were cut into blocks or when they were looked at.
+One computation on a row alone, in float64, from the dictionary before it, decides whether the row is added. Products
+over many rows only exclude rows whose delta is below the limit by more than rounding. The dictionary therefore does
+not depend, not even in its last bit, on how rows were cut into blocks or when they were considered.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from ..kernels import Kernel
 from ..numerics.scaling import FeatureScaling
 
 RESOLUTION = 1e-10
-"""A delta below this fraction of k~_nn is rounding, whatever nu is."""
+"""A delta below this fraction of k~_nn is rounding; it is the smallest limit for any nu."""
 
-CHUNK = 128
-"""Rows whose dependence on each other is worked out together where the dictionary grows."""
+GROUP_ROWS = 128
+"""Rows whose dependence on each other is computed together where rows are added to the dictionary."""
 
 SOLVE_ROWS = 1024
 """Rows of kernel values that are solved together."""
@@ -39,12 +39,12 @@ _FIRST_CAPACITY = 64
 
 
 def packed_size(m: int) -> int:
-    """Return the numbers in a packed triangle of `m` columns."""
+    """Return how many numbers a packed triangle of `m` columns has."""
     return m * (m + 1) // 2
 
 
 def unpacked(packed: Array, m: int) -> Array:
-    """Return the leading upper triangle of `m` columns, shape (m, m), Fortran-ordered; below it are zeros."""
+    """Return the leading upper triangle of `m` columns, shape (m, m), Fortran-ordered, with zeros below it."""
     if not m:
         return np.empty((0, 0), order="F")
     triangle, _ = lapack.dtpttr(m, packed[: packed_size(m)], uplo="U")
@@ -71,10 +71,11 @@ def _solve_backward(values: Array, factor: Array) -> None:
 
 
 def _limits(nu: float, diagonal: NDArray[Any]) -> tuple[Array, Array]:
-    """What delta must exceed for rows with k~_nn = `diagonal`, and up to where it certainly does not.
+    """Return the limit that delta must exceed for rows with k~_nn = `diagonal`, and a lower limit with a safety margin.
 
-    Rounding of kernel values and of solves is far below the distance between the two, except for dictionaries
-    whose condition nu = RESOLUTION would allow.
+    A row whose delta, computed in a group, is below the lower limit is certainly below the limit. The margin is much
+    larger than the rounding of kernel values and of solves, except for dictionaries as ill-conditioned as
+    nu = RESOLUTION allows.
     """
     least: Array = np.maximum(nu, RESOLUTION * diagonal)
     return least, least - np.minimum(1e-3 * least + 1e-8 * diagonal, 0.5 * least)
@@ -82,25 +83,26 @@ def _limits(nu: float, diagonal: NDArray[Any]) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A dictionary as it was at one moment: what a block needs to know of it."""
+    """A copy of a dictionary at one moment, for the blocks."""
 
     kernel: Kernel
-    """Without the 1 that is added."""
+    """The kernel k, without the added 1."""
     scaling: FeatureScaling
     """Raw features to kernel space."""
     nu: float
-    """Least delta of a row that joins."""
+    """Smallest delta of a row that is added."""
     rows: NDArray[np.int64]
     """(m,): row number of each centre, ascending."""
     centers: Array
-    """(m, d): in kernel space."""
+    """(m, d): centres in kernel space."""
     factor: Array
     """(m (m + 1) / 2,): U with K~ = U'U, packed by columns."""
 
     def prefix(self, n_centers: int) -> tuple[Array, Array]:
         """Return copies of the first centres and of their U, padded to at least two columns.
 
-        Nothing is multiplied one column wide; the columns added are solved to zero by those who cut rows off.
+        BLAS computes a product of one column by another routine, with other last bits. The caller sets the values of
+        the added columns to zero, and they stay zero in the solves.
         """
         width = max(n_centers, 2)
         centers = np.zeros((width, self.centers.shape[1]))
@@ -110,7 +112,7 @@ class Snapshot:
         return centers, factor
 
     def outside(self, features: NDArray[Any]) -> NDArray[np.bool_]:
-        """Tell which rows this dictionary does not certainly cover; delta only falls as it grows.
+        """Return which rows may have to be added to this dictionary, now or later.
 
         Parameters
         ----------
@@ -120,7 +122,7 @@ class Snapshot:
         Returns
         -------
         array, shape (n,)
-            False where a row would not join, now or later.
+            False where a row is certainly not added: its delta is below the limit, and falls as the dictionary grows.
         """
         found = np.ones(len(features), dtype=bool)
         m = len(self.rows)
@@ -140,23 +142,23 @@ class Snapshot:
 
 
 class Dictionary:
-    """Rows that are approximately independent of those before them, and the factor of their kernel matrix.
+    """Rows that are approximately independent of the rows before them, and the factor of their kernel matrix.
 
     Parameters
     ----------
     kernel : Kernel
-        Without the 1 that is added.
+        The kernel k, without the added 1.
     scaling : FeatureScaling
         Raw features to kernel space.
     nu : float
-        Least delta of a row that joins (3.94).
+        Smallest delta of a row that is added (3.94).
     most : int, optional
-        Most centres; no limit by default.
+        Largest number of centres; no limit by default.
 
     Attributes
     ----------
     refused : float
-        Largest delta of a row that found the dictionary full; 0 if there was none.
+        Largest delta of a row that was refused because the dictionary was full; 0 if there was none.
     """
 
     def __init__(self, kernel: Kernel, scaling: FeatureScaling, nu: float, most: int | None = None) -> None:
@@ -182,12 +184,12 @@ class Dictionary:
         rows: NDArray[np.int64],
         features: NDArray[Any],
     ) -> Dictionary:
-        """Build the dictionary of rows that are known to have joined, in their order.
+        """Build the dictionary of given centres, in their order.
 
         Raises
         ------
         ValueError
-            They depend on each other, so they never were a dictionary.
+            The rows depend on each other, so they are no dictionary.
         """
         made = cls(kernel, scaling, nu)
         for row, raw in zip(rows, features, strict=True):
@@ -201,7 +203,7 @@ class Dictionary:
 
     @property
     def full(self) -> bool:
-        """Whether a row was turned away for want of room: none can join any more."""
+        """Whether a row was refused because the dictionary has its largest size; none is added any more."""
         return self.refused > 0.0
 
     @property
@@ -220,11 +222,11 @@ class Dictionary:
         return self._factor[: packed_size(self._m)].copy()
 
     def snapshot(self) -> Snapshot:
-        """Return the dictionary as it is now."""
+        """Return a copy of the present dictionary."""
         return Snapshot(self.kernel, self.scaling, self.nu, self.rows, self._centers[: self._m].copy(), self.factor)
 
     def copy(self, nu: float, most: int | None) -> Dictionary:
-        """Return one to go on with, whose growth leaves this one as it is."""
+        """Return a copy with other limits; rows that are added to it do not change this one."""
         made = Dictionary(self.kernel, self.scaling, nu, most)
         made._m = self._m
         for name in ("_rows", "_raw", "_centers", "_factor"):
@@ -232,7 +234,7 @@ class Dictionary:
         return made
 
     def consider(self, rows: NDArray[np.int64], features: NDArray[Any]) -> None:
-        """Let rows join, one after another.
+        """Add rows that are independent of the dictionary, one after another.
 
         Parameters
         ----------
@@ -241,10 +243,10 @@ class Dictionary:
         features : array, shape (n, d)
             Raw rows.
         """
-        for start in range(0, len(rows), CHUNK):
+        for start in range(0, len(rows), GROUP_ROWS):
             if self.full:
                 return
-            part = slice(start, start + CHUNK)
+            part = slice(start, start + GROUP_ROWS)
             self._consider_together(rows[part], features[part])
 
     def _consider_together(self, rows: NDArray[np.int64], features: NDArray[Any]) -> None:
@@ -260,12 +262,12 @@ class Dictionary:
         for i in range(len(rows)):
             if gram[i, i] <= clear[i] or not self._admit(int(rows[i]), features[i], scaled[i : i + 1], self.nu):
                 continue
-            # What is left of the later rows beside this one: their deltas are the diagonal.
-            left = gram[i + 1 :, i] / np.sqrt(gram[i, i])
-            gram[i + 1 :, i + 1 :] -= left[:, None] * left
+            # The later rows are made orthogonal to the added one: their deltas are the diagonal.
+            column = gram[i + 1 :, i] / np.sqrt(gram[i, i])
+            gram[i + 1 :, i + 1 :] -= column[:, None] * column
 
     def _admit(self, row: int, raw: NDArray[Any], scaled: Array, nu: float) -> bool:
-        """Decide on one row by the dictionary alone; the same numbers in the same shapes whoever asks."""
+        """Add one row if it is independent; the same numbers in the same shapes for every caller, for the same bits."""
         m, x = self._m, np.array(scaled, order="C")
         own = float(self.kernel.diagonal(x)[0]) + 1.0
         solved = np.empty(0)
@@ -300,14 +302,14 @@ class Dictionary:
 
 @dataclass(frozen=True)
 class ReducedSums:
-    """Sums over rows in terms of the dictionary; those of fewer centres are padded with zeros."""
+    """Sums over rows in terms of the dictionary; sums for fewer centres count as padded with zeros."""
 
     gram: Array
     """(m (m + 1) / 2,): R'R, the upper triangle packed by columns."""
     products: Array
     """(m, T): R'y."""
     largest: float
-    """Largest delta of a row that is no centre."""
+    """Largest delta of a row that is not a centre."""
 
     @classmethod
     def empty(cls, n_targets: int) -> ReducedSums:
@@ -329,7 +331,7 @@ class ReducedSums:
         Parameters
         ----------
         dictionary : Snapshot
-            After all of these rows had their chance to join; what joined later is left out.
+            The dictionary after all of these rows were considered; centres that were added later are left out.
         rows : array, shape (n,)
             Row numbers, ascending.
         features : array, shape (n, d)
@@ -338,8 +340,8 @@ class ReducedSums:
             Targets.
         weights : array, shape (n,), optional
             Row weights above 0; ones by default.
-        dtype : {"float64", "float32"}
-            Of the kernel values; everything else is float64.
+        dtype : {"float64", "float32"}, default "float64"
+            Precision of the kernel values; everything else is float64.
         """
         n_targets = targets.shape[1]
         m = int(np.searchsorted(dictionary.rows, rows[-1], side="right")) if len(rows) else 0
@@ -390,7 +392,7 @@ def reduced_weights(factor: Array, sums: ReducedSums) -> Array:
     factor : array, shape (m (m + 1) / 2,)
         U with K~ = U'U, packed by columns.
     sums : ReducedSums
-        Over all rows.
+        Sums over all rows.
 
     Returns
     -------
@@ -399,7 +401,8 @@ def reduced_weights(factor: Array, sums: ReducedSums) -> Array:
     """
     m = len(sums.products)
     upper = unpacked(sums.gram, m)
-    # A centre's own row alone makes the diagonal of R'R at least its weight. Weights may differ a lot.
+    # Scaled to a unit diagonal, which row weights may spread over many orders. The row of a centre itself makes its
+    # diagonal at least its weight, so no division by zero.
     scale = 1.0 / np.sqrt(upper.diagonal())
     upper *= scale
     upper *= scale[:, None]

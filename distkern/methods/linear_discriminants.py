@@ -1,12 +1,12 @@
 """Linear discriminants and minimum squared error from the means and the scatter of classes.
 
 Fisher's discriminant (thesis 3.11, 3.18, 3.19) and least squares on targets that are the same for all rows of a
-class (3.22) both depend on the rows through a `ClassScatter` only, which is why they have the same direction for two
-classes (3.28). With R of S_W = R'R and rows sqrt(M_k) (m_k - m), the sum of squared errors of X w + b on targets t_k is
-that of the small system [R; sqrt(M_k) (m_k - m)] w = [0; sqrt(M_k) (t_k - t)]: it is solved by QR, without
-normal equations.
+class (3.22) both depend on the rows through a `ClassScatter` only. For two classes they have the same direction (3.28).
+With R of S_W = R'R and rows sqrt(M_k) (m_k - m), the sum of squared errors of X w + b on targets t_k equals that of the
+small system [R; sqrt(M_k) (m_k - m)] w = [0; sqrt(M_k) (t_k - t)]. It is solved by QR: the normal equations of the
+thesis would square the condition number.
 
-Rank is decided on columns of unit length, so that the unit of a feature has no say in it.
+The rank is determined on columns of unit length, so it does not depend on the units of the features.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ class LinearFit:
     intercept: Array
     """(T,)."""
     rank: int
-    """Directions that the rows determine, d at most."""
+    """Number of directions that the rows determine, at most d."""
 
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """Directions that tell classes apart: leading solutions of S_B w = lambda S_W w (3.8)."""
+    """Directions that separate the classes: leading solutions of S_B w = lambda S_W w (3.8)."""
 
     directions: Array
-    """(d, c): of unit variance within the classes and uncorrelated there; c is at most the classes less one."""
+    """(d, c): uncorrelated and of unit variance within the classes; c is at most the number of classes less one."""
     ratios: Array
     """(c,): lambda (3.9), descending."""
 
 
 @dataclass(frozen=True, eq=False)
 class Range:
-    """What rows with the triangular factor R determine, and what they do not."""
+    """The directions that rows with the triangular factor R determine, and those that they do not."""
 
     null: Array
     """(d, k): orthonormal directions that R maps to zero, numerically."""
@@ -67,14 +67,14 @@ class Range:
 
     @property
     def rank(self) -> int:
-        """Dimensions that are determined."""
+        """Number of determined dimensions."""
         return int(self.inverse.shape[1])
 
 
 def _split(factor: Array) -> tuple[Array, Array | None]:
     """Return orthonormal bases of the null space and of its complement, None for the whole space."""
     d = len(factor)
-    # Lengths of columns that are safe from under- and overflow.
+    # Lengths of columns; the division by the largest entry keeps squares from under- and overflow.
     largest = np.abs(factor).max(axis=0)
     scale = np.where(largest > 0, largest, 1.0)
     scale = scale * np.where(largest > 0, np.linalg.norm(factor / scale, axis=0), 1.0)
@@ -84,7 +84,7 @@ def _split(factor: Array) -> tuple[Array, Array | None]:
         return np.zeros((d, 0)), None
     if rank == 0:
         return np.eye(d), np.zeros((d, 0))
-    # Small numbers first would be lost beside large ones; a common factor changes no direction.
+    # The common factor scale.min() changes no direction and keeps the quotients from overflow.
     directions = right[rank:].T / (scale / scale.min())[:, None]
     basis, _ = qr(directions)
     return basis[:, : d - rank], basis[:, d - rank :]
@@ -96,15 +96,15 @@ def class_targets(n_classes: int, margin: float) -> Array:
     Parameters
     ----------
     n_classes : int
-        At least 2.
+        Number of classes, at least 2.
     margin : float
-        Every number of b.
+        Value of every entry of b.
 
     Returns
     -------
     array, shape (n_classes, T)
-        One column for two classes: -margin for the first and margin for the second, which negates rows in place
-        of targets. More classes: 1-of-c, margin for the own class and 0 for the others.
+        Two classes have one column: -margin for the first and margin for the second. The slides negate the rows of the
+        first class instead. More classes have one column each: margin for the own class and 0 for the others.
     """
     if n_classes == 2:
         return np.array([[-margin], [margin]])
@@ -117,17 +117,17 @@ def least_squares(scatter: ClassScatter, targets: Array, center: Array) -> Linea
     Parameters
     ----------
     scatter : ClassScatter
-        Of rows from which `center` was subtracted.
+        Scatter of rows from which `center` was subtracted.
     targets : array, shape (K, T)
-        Of each class.
+        Targets of each class.
     center : array, shape (d,)
-        Where the rows' coordinates begin, as seen from where the norm of a solution is measured.
+        Origin of the rows' coordinates, in the coordinates in which the norm of a solution is measured.
 
     Returns
     -------
     LinearFit
-        Where several solutions are equally good, the augmented weight vector (bias, weights) of smallest Euclidean
-        norm in coordinates to which `center` was added back: the pseudoinverse's.
+        Where several solutions are equally good, the solution of the pseudoinverse: the augmented weight vector (bias,
+        weights) of smallest Euclidean norm, in coordinates to which `center` was added again.
     """
     d, n_targets = scatter.means.shape[1], targets.shape[1]
     mean_target = scatter.weights @ targets / scatter.weight
@@ -152,14 +152,15 @@ def least_squares(scatter: ClassScatter, targets: Array, center: Array) -> Linea
 def smallest_norm(weights: Array, bias: Array, null: Array, mean: Array) -> Array:
     """Add undetermined directions so that the bias and the weights together are as short as possible.
 
-    The rows say f at their mean only: what a direction of `null` adds to the weights it takes from the bias.
+    Along a direction of `null` the rows determine f at their mean only: the bias compensates what is added to the
+    weights.
 
     Parameters
     ----------
     weights : array, shape (d, T)
         A solution orthogonal to `null`.
     bias : array, shape (T,)
-        f at the origin that belongs to `weights`.
+        f at the origin with these `weights`.
     null : array, shape (d, k)
         Orthonormal directions in which the rows do not differ.
     mean : array, shape (d,)
@@ -178,17 +179,18 @@ def fisher(scatter: ClassScatter, shrinkage: float) -> tuple[LinearFit, Projecti
     Parameters
     ----------
     scatter : ClassScatter
-        At least two classes.
+        Scatter of at least two classes.
     shrinkage : float
         Share, 0 to 1, of a multiple of the identity with the same trace in the covariance.
 
     Returns
     -------
     fit : LinearFit
-        For two classes the log odds of the second (3.17 to 3.19); for more, of each class its log posterior
-        up to a term that all share. Directions in which no class varies are left out: the covariance's pseudoinverse.
+        For two classes the log odds of the second (3.17 to 3.19). For more classes the log posterior of each class, up
+        to a term that all classes share. The pseudoinverse of the covariance leaves out directions in which no class
+        varies.
     projection : Projection
-        Directions that tell the classes apart.
+        Directions that separate the classes.
     """
     factor = scatter.factor / np.sqrt(scatter.weight)
     d = len(factor)
@@ -212,7 +214,7 @@ def fisher(scatter: ClassScatter, shrinkage: float) -> tuple[LinearFit, Projecti
 
 
 def _signed(directions: Array) -> Array:
-    """Turn every direction so that its largest entry is positive."""
+    """Return the directions with signs that make the largest entry of each positive."""
     if not directions.size:
         return directions
     largest = np.take_along_axis(directions, np.abs(directions).argmax(axis=0)[None], axis=0)

@@ -1,1 +1,1 @@
-"""Trained models as values: what a model is, and how it evaluates rows."""
+"""Trained models as values: kernel models and linear models, and their evaluation on rows in memory."""

@@ -1,7 +1,8 @@
-"""A trained model: centres, kernel and weights, and how it is evaluated.
+"""A trained model: centres, kernel and weights, and its evaluation on rows.
 
-f(x) = b + sum_j a_j k(x, x_j), for all targets at once: the union of the centres is evaluated once. Here rows are
-evaluated in one piece; `distkern.scheduler.prediction.local` cuts them into tiles and spreads the tiles over threads.
+f(x) = b + sum_j a_j k(x, x_j), for all targets at once: each centre of the union over targets is evaluated once. Rows
+are evaluated in one piece here; `distkern.scheduler.prediction.local` cuts them into tiles and distributes the tiles
+over threads.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from ..kernels.near_sums import NearSums
 from ..numerics.scaling import FeatureScaling
 
 Scratch = Callable[[str, tuple[int, ...], np.dtype[Any]], NDArray[Any]]
-"""Hands out an uninitialised array by name, shape and dtype, valid until that name is asked for again."""
+"""Function of name, shape and dtype that returns an uninitialised array, valid until the next call with that name."""
 
 
 def fresh_array(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Allocate an array: the scratch of those who evaluate once."""
+    """Allocate an array; the `Scratch` of a caller that evaluates once."""
     return np.empty(shape, dtype=dtype)
 
 
 @dataclass(frozen=True)
 class PreparedModel:
-    """A model whose centres and weights are scaled and cast, ready for many calls.
+    """A model whose centres and weights are scaled and cast, for many calls.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ class PreparedModel:
     intercept : array, shape (T,)
         Intercepts, float64.
     near : NearSums, optional
-        What skips the centres that are too far from a row, for kernels of compact support.
+        Sums that skip the centres beyond the radius, for kernels of compact support; none by default.
     """
 
     kernel: Kernel
@@ -63,9 +64,9 @@ class PreparedModel:
         X : array, shape (n, d)
             Rows.
         out : array, shape (n, T), optional
-            Where to put the result; allocated by default.
-        scratch : callable
-            Where the n x m kernel values and the scaled rows go.
+            Array for the result; a new array by default.
+        scratch : callable, default fresh_array
+            Returns the arrays for the n x m kernel values and the scaled rows.
         """
         n, dtype = len(X), self.centers.dtype
         values = np.empty((n, len(self.intercept))) if out is None else out
@@ -90,18 +91,19 @@ class PreparedModel:
 
     def _overflow(self, X: NDArray[Any], values: Array) -> DataError:
         row = X[np.flatnonzero(~np.isfinite(values).all(axis=1))[0]]
-        # In spreads of the training rows, so that the feature that is to blame is named, not one of large numbers.
+        # Distances in spreads of the training rows name the outlying feature, not one of large numbers. Both terms are
+        # halved because their difference may overflow.
         column = int(np.argmax(np.abs((row / 2 - self.scaling.shift / 2) / self.scaling.scale)))
         return DataError(
-            f"the prediction of a row overflows, which holds {row[column]:g} in column {column} (counted from 0): "
-            f"that is too far from the training rows for the {self.kernel.name} kernel; leave such rows out",
+            f"the prediction of a row overflows: its value {row[column]:g} in column {column} (counted from 0) is too "
+            f"far from the training rows for the {self.kernel.name} kernel; leave such rows out",
             kind="overflow",
         )
 
 
 @dataclass(frozen=True)
 class KernelModel:
-    """Centres with one weight a target.
+    """Centres, with one weight for each target.
 
     Parameters
     ----------
@@ -129,8 +131,8 @@ class KernelModel:
     def prepare(self) -> PreparedModel:
         """Scale and cast the centres and the weights.
 
-        The copies are C-contiguous and aligned whatever the model went through (dask delivers arrays that are
-        not): memory order and alignment would change products.
+        The copies are C-contiguous and aligned, because memory order and alignment change the last bits of products,
+        and dask delivers arrays that are neither.
         """
         dtype = np.dtype(self.dtype)
         centers = np.empty((len(self.centers), len(self.scaling.shift)), dtype=dtype)

@@ -1,7 +1,8 @@
-"""A linear model, evaluated as a kernel model whose centres already are in the kernel's space.
+"""A linear model, evaluated as a kernel model whose centres are stored in kernel space.
 
-f(x) = b + s(x)'W with s the scaling. The columns of W are centres of the linear kernel with weight one; mapped to the
-caller's features and back, as centres of other kernels are, they would lose digits far from the origin.
+f(x) = b + s(x)'W with s the scaling. The columns of W are centres of the linear kernel with weight one. Centres of
+other kernels are stored in the caller's features and mapped; the columns of W would lose digits by that far from the
+origin.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ class LinearModel(KernelModel):
     kernel : Linear
         The kernel x.c.
     scaling : FeatureScaling
-        From the caller's features to those that are weighted.
+        From the caller's features to the weighted ones.
     centers : array, shape (T, d)
-        Weights of the scaled features, a row a target.
+        Weights of the scaled features, one row for each target.
     coef : array, shape (T, T)
         The identity.
     intercept : array, shape (T,)
@@ -45,7 +46,7 @@ class LinearModel(KernelModel):
         return cls(Linear(), scaling, centers, np.eye(len(centers)), intercept, "float64")
 
     def prepare(self) -> PreparedModel:
-        """Return what evaluates rows; the weights are used as they are."""
+        """Return the model for many calls; the weights are not scaled again."""
         return PreparedModel(
             self.kernel,
             self.scaling,

@@ -46,7 +46,17 @@ class FeatureScaling:
         return cls(moments.mean if shift_allowed else np.zeros(d), np.ones(d))
 
     def apply(self, X: NDArray[Any], dtype: np.dtype[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Map rows of raw features, shape (n, d), to an array of `dtype`."""
+        """Map rows of raw features.
+
+        Parameters
+        ----------
+        X : array, shape (n, d)
+            Rows of raw features.
+        dtype : dtype
+            Type of the result.
+        out : array, shape (n, d), optional
+            Array for the result; a new array by default.
+        """
         target = np.empty(X.shape, dtype=dtype) if out is None else out
         # An overflow gives an infinite feature; the caller of the kernel checks the result.
         with np.errstate(over="ignore"):

@@ -1,1 +1,1 @@
-"""From outputs to decisions and probabilities."""
+"""Class decisions and class probabilities from the outputs of a model, and leave-one-out outputs to calibrate them."""

@@ -1,9 +1,10 @@
 """Class probabilities from fitted targets, in log space.
 
-Gaussians with one covariance for all classes have posteriors that are a softmax of linear functions of the outputs.
-Outputs of real data have long tails, so moments put far too much trust into that form; here its coefficients maximise
-the likelihood of the classes instead (multinomial logistic regression, with a ridge). Fit on outputs of rows that the
-model has not seen, see `distkern.probability.leave_one_out`.
+Gaussians with one covariance for all classes have posteriors that are a softmax of linear functions of the outputs
+(thesis 4.6, 4.7). Outputs of real data have long tails, so coefficients from moments give probabilities that are much
+too extreme. Here the coefficients maximise the likelihood of the classes instead (multinomial logistic regression with
+a ridge). A calibration must be fitted on outputs of rows that the model was not trained on, see
+`distkern.probability.leave_one_out`.
 """
 
 from __future__ import annotations
@@ -20,23 +21,23 @@ from ..arrays import Array
 from .pairwise import class_pairs, pairwise_coupling
 
 RIDGE = 1.0
-"""Penalty on the squared coefficients of outputs of unit variance: that of a few rows, which matters where classes are
-separable."""
+"""Penalty on the squared coefficients of outputs of unit variance. It weighs as much as a few rows, and decides where
+classes are separable."""
 
 LARGEST_OUTPUT = 3.0
-"""Outputs are taken for no larger when fitting: targets are +-1, and without itself a lone row may get any output."""
+"""Larger outputs are cut to this in the fit: targets are +-1, but a lone row may have any leave-one-out output."""
 
 LEAST_SLOPE = 1e-3
-"""Smallest coefficient, and share of the fitted one, by which two classes follow the output where the rest says no."""
+"""Smallest coefficient of two classes, and the share of it that remains where the offset contradicts the output."""
 
 TIE_BREAK = 1e-6
-"""Relative lead of the class that is predicted over one that shares its probability."""
+"""Relative lead of the predicted class over a class that shares its probability."""
 
 ITERATIONS = 200
-"""Most steps of the maximisation."""
+"""Largest number of steps of the maximisation."""
 
 PRECISION = 1e-7
-"""Relative change of the likelihood at which it ends."""
+"""Relative change of the likelihood at which the maximisation ends."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +47,9 @@ class Calibration:
     Parameters
     ----------
     slopes : array, shape (T, T), or (1, 1) for two classes
-        Outputs to log-odds.
+        Factors of the outputs in the log-odds.
     offsets : array, shape (T,), or (1,) for two classes
-        Added to these.
+        Constants of the log-odds.
     """
 
     slopes: Array
@@ -72,7 +73,7 @@ class Calibration:
         total = weights.sum()
         means = weights @ outputs / total
         spreads = np.sqrt(weights @ np.square(outputs - means) / total)
-        # A constant output carries nothing; its coefficient stays zero.
+        # A constant output carries no information; its coefficient stays zero.
         spreads = np.where(spreads > 1e-12 * np.abs(outputs).max(initial=1.0), spreads, np.inf)
         scaled = (outputs - means) / spreads
         fit = _fit_two_classes if outputs.shape[1] == 1 else _fit_classes
@@ -83,15 +84,15 @@ class Calibration:
     def log_posteriors(self, outputs: Array) -> Array:
         """Return the logarithms of the class probabilities, shape (n, n_classes).
 
-        Where the odds favour another class than the outputs do, the classes that are ahead share their probability
-        with the predicted one: the nearest probabilities that agree with the prediction.
+        Where the odds favour another class than the outputs, the classes of larger probability share theirs equally
+        with the predicted class: these are the nearest probabilities that agree with the prediction.
 
         Parameters
         ----------
         outputs : array, shape (n, T), or (n, 1) for two classes
             Fitted targets.
         """
-        # dask delivers arrays that may be unaligned, which would change products.
+        # dask delivers arrays that may be unaligned, which would change the last bits of products.
         slopes = np.array(self.slopes, order="C")
         if outputs.shape[1] == 1:
             odds = _log_odds(outputs[:, 0], slopes[0], self.offsets)
@@ -107,9 +108,9 @@ class PairCalibration:
     Parameters
     ----------
     slopes : array, shape (n_pairs,)
-        Outputs to log-odds of the second class of a pair.
+        Factors of the outputs in the log-odds of the second class of a pair.
     offsets : array, shape (n_pairs,)
-        Added to these.
+        Constants of the log-odds.
     """
 
     slopes: Array
@@ -122,13 +123,13 @@ class PairCalibration:
         Parameters
         ----------
         outputs : array, shape (n, n_pairs)
-            Leave-one-out outputs; only those of a row's own pairs are looked at.
+            Leave-one-out outputs; of each row only those of the pairs with its class are used.
         codes : array, shape (n,)
             Classes, counted from 0.
         weights : array, shape (n,)
             Row weights.
         n_classes : int
-            Classes.
+            Number of classes.
         """
         slopes, offsets = np.ones(outputs.shape[1]), np.zeros(outputs.shape[1])
         for pair, (first, second) in enumerate(class_pairs(n_classes)):
@@ -164,15 +165,15 @@ def log_softmax(logits: Array) -> Array:
 
 
 def _log_odds(outputs: Array, slopes: Array, offsets: Array) -> Array:
-    """Log-odds of the second class of a pair, a column a pair."""
+    """Return the log-odds of the second class of each pair, one column for each pair."""
     least = LEAST_SLOPE * slopes * outputs
-    # Both branches rise with the output, so the order of rows is kept; at 0 the class changes, as the prediction does.
+    # Both branches rise with the output, which keeps the order of rows; the odds change sign at 0, as the prediction.
     odds = slopes * outputs + offsets
     return np.where(outputs > 0, np.maximum(odds, least), np.minimum(odds, least))
 
 
 def _agree(logs: Array, predicted: NDArray[np.intp]) -> Array:
-    """Project log probabilities on those whose largest is the predicted class, in place."""
+    """Replace log probabilities by the nearest whose largest is that of the predicted class, in place."""
     rows = np.flatnonzero(logs.argmax(axis=1) != predicted)
     if not len(rows):
         return logs
@@ -182,7 +183,7 @@ def _agree(logs: Array, predicted: NDArray[np.intp]) -> Array:
     chances[at] = -1.0
     ranked = -np.sort(-chances, axis=1)[:, :-1]
     counts = np.arange(2, logs.shape[1] + 1)
-    # The means of the own chance with the largest others rise until the next one is below.
+    # The means of the own chance with the largest others rise until the next chance is below the mean.
     level = ((own[:, None] + np.cumsum(ranked, axis=1)) / counts).max(axis=1)
     shared = chances >= level[:, None]
     pooled = logs[rows]
@@ -205,7 +206,7 @@ def _fit_classes(scaled: Array, codes: NDArray[np.intp], weights: Array) -> tupl
         excess *= weights[:, None]
         return value, np.concatenate([(scaled.T @ excess + RIDGE * slopes).ravel(), excess.sum(axis=0)])
 
-    # From the shares of the classes; one without rows starts with the chance of less than one.
+    # Start from the shares of the classes; a class without rows counts as half a row.
     shares = np.bincount(codes, weights, k) + 0.5
     start = np.concatenate([np.eye(k).ravel(), np.log(shares / shares.sum())])
     found = _minimise(negative, start)

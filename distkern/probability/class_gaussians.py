@@ -1,8 +1,8 @@
 """Gaussians of the outputs of each class, and Bayes' rule (thesis 4.6, 4.7).
 
-The thesis scales a discriminating direction to length one before it takes means and variances. For the posteriors of
-one projection the scale cancels: with c f in place of f, means and deviations are c times as large, the exponents of
-4.7 are the same, and the factor 1/|c| is common to all classes. So the direction is used as it is.
+The thesis scales a discriminating direction to length one before it computes means and variances. The scale cancels in
+the posteriors of one projection: with c f in place of f, means and deviations are c times as large, the exponents of
+4.7 are the same, and the factor 1/|c| is common to all classes. The direction is therefore not scaled here.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from ..arrays import Array
 from .calibration import log_softmax
 
 NEGLIGIBLE = 1e-10
-"""Share of the largest variance below which a direction counts as constant: one-of-many outputs sum to a constant."""
+"""A direction of a smaller share of the largest variance counts as constant: one-of-many outputs sum to a constant."""
 
 
 @dataclass(frozen=True, eq=False)
 class ClassGaussians:
-    """A Gaussian a class, in coordinates in which the covariance within classes is the identity.
+    """One Gaussian for each class, in coordinates in which the covariance within classes is the identity.
 
     Parameters
     ----------
     log_priors : array, shape (C,)
         Logarithms of the class shares; -inf for a class without rows.
     basis : array, shape (T, r)
-        Outputs to coordinates.
+        Map from outputs to coordinates.
     means : array, shape (C, r)
         Class means.
     factors : array, shape (C, r, r)
@@ -52,7 +52,7 @@ class ClassGaussians:
         weights: Array | None = None,
         shrinkage: float = 1e-3,
     ) -> Self:
-        """Take the moments of each class.
+        """Compute the moments of each class.
 
         Parameters
         ----------
@@ -61,13 +61,13 @@ class ClassGaussians:
         codes : array, shape (n,)
             Classes, counted from 0.
         n_classes : int
-            Classes.
+            Number of classes.
         shared : bool
-            Whether all classes have the covariance within classes.
+            Whether all classes have the pooled covariance within classes.
         weights : array, shape (n,), optional
             Row weights; ones by default.
-        shrinkage : float
-            Share of the common covariance in that of a class, so that a class of few rows has one.
+        shrinkage : float, default 0.001
+            Share of the pooled covariance in that of a class, so that the covariance of a class of few rows is regular.
         """
         weights = np.ones(len(outputs)) if weights is None else weights
         members = weights[:, None] * (codes[:, None] == np.arange(n_classes))

@@ -1,4 +1,4 @@
-"""From the outputs of a classifier to class codes, for every way of posing several classes."""
+"""Class codes from the outputs of a classifier, for every multi-class scheme."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from .pairwise import class_pairs, dag_decision
 
 
 def decide(outputs: Array, n_classes: int, multiclass: str) -> NDArray[np.intp]:
-    """Return the code of the class that the outputs speak for, shape (n,).
+    """Return the code of the predicted class, shape (n,).
 
     Parameters
     ----------
     outputs : array, shape (n, 1), (n, n_classes) or (n, n_pairs)
-        One output for two classes, above zero for the second; one a class, or one a pair of classes in the order
-        (0, 1), (0, 2), ..., above zero for the second of the pair.
+        For two classes one output, above zero for the second. For more classes one output for each class, or one for
+        each pair of classes in the order (0, 1), (0, 2), ..., above zero for the second of the pair.
     n_classes : int
-        Classes.
+        Number of classes.
     multiclass : {"shared", "one-vs-rest", "one-vs-one", "dag"}
-        What the outputs are, and for pairs whether all vote or a graph asks few of them.
+        One output for each class (the first two) or for each pair. With "one-vs-one" all pairs vote; "dag" uses the
+        pairs on one path through a decision graph.
     """
     if outputs.shape[1] == 1:
         return np.asarray(outputs[:, 0] > 0, dtype=np.intp)
@@ -32,14 +33,14 @@ def decide(outputs: Array, n_classes: int, multiclass: str) -> NDArray[np.intp]:
 
 
 def output_count(n_classes: int, multiclass: str) -> int:
-    """Outputs of a model for some classes."""
+    """Return the number of outputs of a model for `n_classes` classes."""
     if n_classes == 2:
         return 1
     return n_classes if multiclass in ("shared", "one-vs-rest") else n_classes * (n_classes - 1) // 2
 
 
 def pair_matrix(outputs: Array, n_classes: int) -> Array:
-    """Outputs of all pairs as a table, shape (n, n_classes, n_classes): above zero where the second class wins."""
+    """Return the outputs of all pairs as a table, shape (n, n_classes, n_classes), above zero where the second wins."""
     table = np.zeros((len(outputs), n_classes, n_classes))
     for column, (first, second) in enumerate(class_pairs(n_classes)):
         table[:, first, second] = outputs[:, column]
@@ -48,20 +49,20 @@ def pair_matrix(outputs: Array, n_classes: int) -> Array:
 
 
 def pair_scores(outputs: Array, n_classes: int) -> Array:
-    """Score of every class from the outputs of all pairs, shape (n, n_classes).
+    """Return the score of every class from the outputs of all pairs, shape (n, n_classes).
 
-    A score is the number of pairs that the class wins, and a fraction below one half of the sum of its outputs, which
-    tells classes with equally many wins apart.
+    A score is the number of pairs that the class wins, plus a term below one half in absolute value. The term rises
+    with the sum of the class's outputs, and orders classes with equally many wins.
 
     Parameters
     ----------
     outputs : array, shape (n, n_pairs)
-        In the order of `decide`.
+        Outputs in the order of `decide`.
     n_classes : int
-        Classes.
+        Number of classes.
     """
     table = pair_matrix(outputs, n_classes)
-    # At zero the first of a pair wins.
+    # At zero the first class of a pair wins.
     first = np.triu(np.ones((n_classes, n_classes), dtype=bool), k=1)
     votes = np.where(first, table > 0, (table > 0) | ((table == 0) & first.T)).sum(axis=1)
     sums = table.sum(axis=1)

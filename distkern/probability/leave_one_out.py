@@ -1,9 +1,9 @@
-"""What a fitted model says about a training row when that row is left out, from the thin factors alone.
+"""Leave-one-out outputs of a fitted model on its training rows, from the thin factors alone.
 
-A training row pulls the fit towards its own target, so outputs on training rows look surer than on new ones. Ridge
-regression on given features phi = (1, q_1 ... q_m) forgets a row in closed form: with e = y - f and the leverage
-h = 1/W + sum_{j >= 1} q_j^2 / (lambda + s_j), the output without one unit of the row's weight is y - e / (1 - h). The
-constant is not penalised, as targets are centred before they are fitted.
+The fit at a training row is closer to its target than at a new row, so outputs on training rows are too large. The
+ridge regression on given features phi = (1, q_1 ... q_m) without a row has a closed form: with e = y - f and the
+leverage h = 1/W + sum_{j >= 1} q_j^2 / (lambda + s_j), the output without one unit of the row's weight is
+y - e / (1 - h). The constant is not penalised, because targets are centred before they are fitted.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from scipy.linalg import solve_triangular
 from ..arrays import Array
 
 SMALLEST_FREEDOM = 1e-8
-"""Least 1 - h at which e / (1 - h) still has digits; below, the row alone holds a centre's column in place."""
+"""Smallest 1 - h at which e / (1 - h) has correct digits; below it, one row alone determines a weight."""
 
 
 def rows_of_q(columns: Array, u: Array) -> Array:
-    """Rows of Q = [1 K] inv(U).
+    """Return rows of Q = [1 K] inv(U).
 
     Parameters
     ----------
@@ -45,16 +45,16 @@ def left_out_outputs(
     weights: Array | None = None,
     held_out: NDArray[np.bool_] | None = None,
 ) -> Array:
-    """Outputs of training rows from models that were trained without them.
+    """Return the output of each training row from the model without that row.
 
     Parameters
     ----------
     q : array, shape (n, m + 1)
         From `rows_of_q`.
     targets : array, shape (n, T)
-        As given, not centred.
+        Targets, not centred.
     target_means : array, shape (T,)
-        What was subtracted from them.
+        Means that were subtracted from the targets before the fit.
     s : array, shape (m + 1,)
         Squared norms of Q's columns over all training rows, weighted; the first is the sum of the weights.
     z : array, shape (m + 1, T)
@@ -63,18 +63,18 @@ def left_out_outputs(
         Regularisation.
     weights : array, shape (n,), optional
         Row weights, above zero; ones by default. A weight counts as that many repeated rows, of which one is left
-        out; a weight below one goes as a whole.
+        out; a weight below one is left out as a whole.
     held_out : array of bool, shape (n,), optional
-        Rows that the model was not trained on.
+        Rows that the model was not trained on, whose outputs are those of the model; none by default.
 
     Returns
     -------
     array, shape (n, T)
-        A row whose leverage is one says nothing about itself when it is gone: it gets the target's mean.
+        A row of leverage one has no output without itself; it gets the target's mean.
 
     Notes
     -----
-    The features and lambda stay those of the whole fit; the centre that a row may be stays one.
+    The features and lambda are those of the whole fit. A left-out row stays a centre if it is one.
     """
     shrunk = lam + s[:, None]
     shrunk[0] = s[0]

@@ -1,4 +1,4 @@
-"""From decisions between two classes to one among many: pairwise coupling (thesis 4.8) and decision graphs."""
+"""Classes from the outputs of all pairs of classes: pairwise coupling (thesis 4.8) and decision graphs."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from numpy.typing import NDArray
 from ..arrays import Array
 
 SMALLEST_CHANCE = 1e-12
-"""Pairwise probabilities are not taken below this, nor above one minus this."""
+"""Pairwise probabilities are cut to the range from this to one minus this."""
 
 
 def class_pairs(n_classes: int) -> list[tuple[int, int]]:
-    """Return the pairs of classes in the order of a model's outputs, which are above zero for the second of a pair."""
+    """Return the pairs of classes in the order of a model's outputs; an output above zero predicts the second class."""
     return list(combinations(range(n_classes), 2))
 
 
 def pairwise_coupling(chances: Array) -> Array:
     """Couple the probabilities of pairs: 1 / P(i | x) = sum_{j != i} 1 / nu_ij - (C - 2), then scaled to sum one.
 
-    Exact where the pairs belong together, nu_ij = P_i / (P_i + P_j) (Price et al., 1995).
+    Exact where the pairs are consistent, nu_ij = P_i / (P_i + P_j) (Price et al., 1995).
 
     Parameters
     ----------
     chances : array, shape (n, C, C)
-        nu[:, i, j] is the probability of class i where it is i or j, and 1 - nu[:, j, i]; the diagonal is ignored.
+        nu[:, i, j] = 1 - nu[:, j, i] is the probability of class i if the class is i or j; the diagonal is ignored.
 
     Returns
     -------
@@ -35,7 +35,7 @@ def pairwise_coupling(chances: Array) -> Array:
     """
     n_classes = chances.shape[1]
     bounded = np.clip(chances, SMALLEST_CHANCE, 1 - SMALLEST_CHANCE)
-    # 1 / nu - 1 term by term: the bracket is 1 plus a sum of positive numbers, so it neither cancels nor falls below 1.
+    # The paper's sum less C - 2 cancels. With 1 / nu - 1 in each term it is 1 plus a sum of positive numbers.
     against = 1 / bounded - 1
     against[:, np.arange(n_classes), np.arange(n_classes)] = 0.0
     coupled = 1 / (1 + against.sum(axis=2))
@@ -45,13 +45,13 @@ def pairwise_coupling(chances: Array) -> Array:
 def dag_decision(decisions: Array) -> NDArray[np.intp]:
     """Decide among classes by a directed acyclic graph of pairs (Platt et al., 2000).
 
-    All classes are on a list; its first and its last are compared, and the loser is struck off, until one is left.
-    C - 1 of the C (C - 1) / 2 decisions are looked at for each row.
+    The first and the last class of a list of all classes are compared and the loser is removed, until one class
+    remains. Each row uses C - 1 of the C (C - 1) / 2 decisions.
 
     Parameters
     ----------
     decisions : array, shape (n, C, C)
-        decisions[:, i, j] with i < j is at least 0 where class i wins against j; the rest is ignored.
+        decisions[:, i, j] with i < j is at least 0 where class i wins against j; other entries are ignored.
 
     Returns
     -------

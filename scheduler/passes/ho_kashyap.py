@@ -133,7 +133,7 @@ def run_ho_kashyap(
     max_iter : int
         Most iterations.
     tol : float
-        See `MarginSums.verdicts`.
+        See `MarginSums.separable`.
     center : array, shape (d,)
         See `least_squares`, whose solution with equal margins is where it starts.
     first : Reads
@@ -161,7 +161,7 @@ def run_ho_kashyap(
         if not keep or not iterations:
             bytes_read += answer.reads.bytes_read
         iterations += 1
-        for target, verdict in enumerate(answer.sums.verdicts(tol)):
+        for target, verdict in enumerate(answer.sums.separable(tol)):
             if open_[target]:
                 verdicts[target] = verdict
         open_ = np.array([verdict is None for verdict in verdicts])

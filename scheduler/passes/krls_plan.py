@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, log2
 
-from distkern.methods.krls import CHUNK, SOLVE_ROWS
+from distkern.methods.krls import GROUP_ROWS, SOLVE_ROWS
 
 from ..planning.limits import WorkerFacts, default_limit
 from ..planning.memory import Workload
@@ -67,7 +67,7 @@ class KRLSPlanner:
             # The packed factor while it grows, as sent twice, as a square, and that of the model before.
             "dictionary": 36 * m * m + 6 * m * (work.row_bytes + 8 * work.n_features),
             "survivors": 2 * wave * work.block_rows * (work.row_bytes + 9),
-            "chunk": 8 * CHUNK * (2 * m + 3 * CHUNK + 2 * work.n_features),
+            "chunk": 8 * GROUP_ROWS * (2 * m + 3 * GROUP_ROWS + 2 * work.n_features),
             # Packed sums, and three squares while they are solved.
             "solution": 32 * m * m + 8 * 5 * m * work.n_targets,
         }

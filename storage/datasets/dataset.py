@@ -105,8 +105,10 @@ class Dataset:
 
         Parameters
         ----------
-        start, stop : int, optional
-            First row and the row after the last; all rows by default.
+        start : int, default 0
+            First row.
+        stop : int, optional
+            Row after the last; all rows by default.
 
         Returns
         -------

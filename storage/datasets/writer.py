@@ -53,7 +53,7 @@ class DatasetWriter:
         classes.
     feature_names : sequence of str, optional
         Names of the columns of X.
-    overwrite : bool
+    overwrite : bool, default False
         Whether to replace a dataset at `path`.
     notes : mapping, optional
         JSON values to keep with the store; may be filled until the block ends.
@@ -262,8 +262,10 @@ def write_dataset(
         float64. A zarr array is read a chunk at a time.
     y : array-like or zarr.Array, shape (n_rows,) or (n_rows, n_targets)
         Labels or numbers.
-    chunk_rows, task, feature_names, overwrite
+    chunk_rows, task, feature_names : optional
         As for `DatasetWriter`.
+    overwrite : bool, default False
+        Whether to replace a dataset at `path`.
 
     Returns
     -------

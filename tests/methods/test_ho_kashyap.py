@@ -32,7 +32,7 @@ def test_an_iteration_follows_its_equations_in_pieces_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lowest", "beyond", "short", "verdict"),
+    ("lowest", "beyond", "short", "expected"),
     [
         (0.1, 1.0, 1.0, True),
         (-0.1, 0.0, 1.0, False),
@@ -41,6 +41,6 @@ def test_an_iteration_follows_its_equations_in_pieces_too() -> None:
         (0.0, 0, 0, None),
     ],
 )
-def test_verdicts(lowest: float, beyond: float, short: float, verdict: bool | None) -> None:
+def test_separable(lowest: float, beyond: float, short: float, expected: bool | None) -> None:
     one = [np.array([v]) for v in (0.0, 0.0, lowest, 1.0, beyond, short)]
-    assert MarginSums(*one).verdicts(1e-6) == [verdict]
+    assert MarginSums(*one).separable(1e-6) == [expected]

@@ -176,6 +176,12 @@ CLASSES = """
         Weighted share of each class among the training rows."""
 
 
+def _with_default(kind: str, default: object) -> str:
+    if default is inspect.Parameter.empty or (default is None and "optional" in kind):
+        return kind
+    return f'{kind}, default "{default}"' if isinstance(default, str) else f"{kind}, default {default!r}"
+
+
 def documented(cls: C) -> C:
     """Append the sections Parameters and Attributes to the docstring of an estimator of the OROLS family."""
     return described(_SEARCHED, ATTRIBUTES)(cls)
@@ -195,9 +201,9 @@ def described(parameters: Mapping[str, str], attributes: str) -> Callable[[C], C
     def decorate(cls: C) -> C:
         texts = {**PARAMETERS, **parameters}
         sections = [inspect.cleandoc(cls.__doc__ or ""), "", "Parameters", "----------"]
-        for name in inspect.signature(cls).parameters:
+        for name, parameter in inspect.signature(cls).parameters.items():
             kind, *lines = inspect.cleandoc(texts[name]).splitlines()
-            sections += [f"{name} : {kind}", *lines]
+            sections += [f"{name} : {_with_default(kind, parameter.default)}", *lines]
         sections += ["", "Attributes", "----------", inspect.cleandoc(attributes)]
         if getattr(cls, "_classification", False):
             sections.append(inspect.cleandoc(CLASSES))

@@ -229,7 +229,7 @@ class BlockEstimator(BaseEstimator, ABC):
         ----------
         X : Dataset, zarr.Array, dask or xarray rows, or array-like, shape (n_rows, n_features)
             Rows.
-        proba : bool
+        proba : bool, default False
             Whether to yield probabilities (classifiers only).
 
         Yields
@@ -312,7 +312,7 @@ class BlockEstimator(BaseEstimator, ABC):
         ----------
         path : path-like
             Directory to make.
-        overwrite : bool
+        overwrite : bool, default False
             Whether a model that is already there may be replaced.
 
         Raises

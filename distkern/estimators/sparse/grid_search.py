@@ -36,9 +36,9 @@ class GridSearch(BaseEstimator):
         What to train; its `sigma` may be "median", not "cv".
     param_grid : dict or sequence of dict
         Parameter names and the values to try, as for ``sklearn.model_selection.ParameterGrid``.
-    folds : int
-        Folds.
-    complete : bool
+    folds : int, default 5
+        Number of folds.
+    complete : bool, default False
         Whether to train settings outside all folds even where they cannot be the best any more.
 
     Attributes
@@ -75,7 +75,9 @@ class GridSearch(BaseEstimator):
 
         Parameters
         ----------
-        X, y, sample_weight
+        X
+            As for the estimator's `fit`.
+        y, sample_weight : optional
             As for the estimator's `fit`.
 
         Returns

@@ -29,10 +29,10 @@ class Progress:
 
     Parameters
     ----------
-    where : {"auto", "terminal", "notebook", "lines"}
-        Where it is shown; found out by default.
-    interval : float
-        Least seconds between two lines on how far the training is, where lines are written.
+    where : {"auto", "terminal", "notebook", "lines"}, default "auto"
+        Where the training is shown; "auto" detects the place.
+    interval : float, default 60.0
+        Smallest number of seconds between two lines on the state of the training, where lines are written.
     file : text stream, optional
         Where to write, standard error by default; no matter in a notebook.
 

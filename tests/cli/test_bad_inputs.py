@@ -216,7 +216,7 @@ JOBS: dict[str, Bad] = {
     "one key twice": Bad(TRAIN, 2, ("job.toml", "line 3"), text("job.toml", '[data]\ntrain="a"\ntrain="b"\n')),
     "nesting without end": Bad(TRAIN, 2, ("job.toml",), text("job.toml", "a = " + "[" * 50_000)),
     "an empty job file": Bad(TRAIN, 2, ("[data] is missing", "train"), text("job.toml", "")),
-    "an unknown section": Bad(TRAIN, 2, ("[modle]", "[model]"), job(modle={"sigma": 2})),
+    "an unknown section": Bad(TRAIN, 2, ("[modle]", "'model'"), job(modle={"sigma": 2})),
     "an unknown key": Bad(TRAIN, 2, ("'sigmma'", "[model]", "'sigma'"), job({"sigmma": 2})),
     "a section that is a value": Bad(
         TRAIN, 2, ("cluster = 3", "table"), text("job.toml", 'cluster = 3\n[data]\ntrain="a"')

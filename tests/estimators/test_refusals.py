@@ -258,7 +258,7 @@ def test_truncate_to_what_is_not_on_the_path(n_centers: int) -> None:
     model = fitted(dk.OROLSRegressor, max_centers=15, stop=None)
     with pytest.raises(
         dk.JobError,
-        match=rf"n_centers={n_centers}: (the path has between 1 and 15 centres|it must be an integer of at least 1)",
+        match=rf"n_centers={n_centers}: (the path has between 1 and 15 centres|it must be a whole number above 0)",
     ):
         model.truncate(n_centers)
 

@@ -6,11 +6,12 @@ not there.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import ByteSize, Field, PositiveInt, model_validator
 
-from .section import PATH, TEXT, Section
+from ...estimators.base.parameter_checks import MEMORY, one_of, whole
+from .section import PATH, TEXT, Section, constrained
 
 QUEUES = ("slurm", "pbs", "sge", "lsf", "oar", "moab")
 """Batch queues that worker jobs can be submitted to."""
@@ -18,7 +19,6 @@ QUEUES = ("slurm", "pbs", "sge", "lsf", "oar", "moab")
 KINDS = ("local", *QUEUES, "ssh", "kubernetes")
 """What can start workers."""
 
-_COUNT = "a whole number above 0"
 _LINES = "a list of texts between quotes"
 
 Words = list[Annotated[str, Field(min_length=1)]]
@@ -39,7 +39,7 @@ class JobsSection(Section):
     `directives` lines for the queue beside those that the other keys make.
     """
 
-    workers_per_job: PositiveInt = Field(default=1, description=_COUNT)
+    workers_per_job: Annotated[int, constrained(whole(1))] = 1
     walltime: str | None = Field(
         default=None, pattern=r"^\d[\d:-]*$", description='a time limit between quotes such as "04:00:00"'
     )
@@ -87,15 +87,11 @@ class ClusterSection(Section):
     `host` is the address that the scheduler listens on, `wait` how long to wait for a worker when none can be used.
     """
 
-    kind: Literal[KINDS] | None = Field(  # type: ignore[valid-type]
-        default=None, description=" or ".join(f'"{name}"' for name in KINDS)
-    )
-    workers: PositiveInt | None = Field(default=None, description=_COUNT)
-    min_workers: PositiveInt | None = Field(default=None, description=_COUNT)
-    memory: Annotated[ByteSize, Field(gt=0)] | None = Field(
-        default=None, description='a size such as "2GiB", or a number of bytes'
-    )
-    cores: PositiveInt | None = Field(default=None, description=_COUNT)
+    kind: Annotated[str | None, constrained(one_of(*KINDS))] = None
+    workers: Annotated[int | None, constrained(whole(1))] = None
+    min_workers: Annotated[int | None, constrained(whole(1))] = None
+    memory: Annotated[ByteSize, Field(gt=0)] | None = Field(default=None, description=MEMORY.wanted)
+    cores: Annotated[int | None, constrained(whole(1))] = None
     scheduler: str | None = Field(default=None, min_length=1, description='an address such as "tcp://host:8786"')
     scheduler_file: str | None = Field(default=None, min_length=1, description=PATH)
     host: str | None = Field(default=None, min_length=1, description='an address of this machine such as "0.0.0.0"')

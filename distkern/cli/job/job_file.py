@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationError, create_model, model_validator
 
 from ...errors import JobError
+from ...estimators.base.parameter_checks import one_of
 from .cluster_section import ClusterSection
 from .environment import with_variables
 from .model_section import METHODS, model_fields
 from .section import PATH as _PATH
-from .section import Section
+from .section import Section, constrained
 from .toml import forget, override, read_toml
 from .validation_messages import complaints
 
@@ -32,9 +33,7 @@ class DataSection(Section):
     y: str | None = Field(default=None, min_length=1, description=_PATH)
     test_x: str | None = Field(default=None, min_length=1, description=_PATH)
     test_y: str | None = Field(default=None, min_length=1, description=_PATH)
-    task: Literal["classification", "regression"] | None = Field(
-        default=None, description='"classification" or "regression"'
-    )
+    task: Annotated[str | None, constrained(one_of("classification", "regression"))] = None
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -58,9 +57,7 @@ def _complete(name: str, value: str | None, other_name: str, other: str | None) 
 class ModelSection(Section):
     """``[model]``: the method and any parameter of its estimator."""
 
-    method: Literal[tuple(METHODS)] = Field(  # type: ignore[valid-type]
-        default="orols", description=" or ".join(f'"{name}"' for name in METHODS)
-    )
+    method: Annotated[str, constrained(one_of(*METHODS))] = "orols"
 
     def parameters(self) -> dict[str, Any]:
         """Return the estimator parameters that the job sets."""

@@ -1,18 +1,17 @@
 """Estimator parameters as keys of a job file's ``[model]``.
 
-The names come from the estimators' signatures, so that they cannot drift; the types of the well-known ones
-are checked here because a message can then name the key of the file. What a value means is left to the
-estimators.
+The names come from the estimators' signatures, and what a value may be from the constraints that the estimators hold
+themselves to, so that neither can drift; here a message can name the key of the file.
 """
 
 from __future__ import annotations
 
 import inspect
-from typing import Annotated, Any, Literal
-
-from pydantic import BeforeValidator, Field, FiniteFloat, NonNegativeInt, PositiveInt
+from typing import Annotated, Any
 
 from ...errors import JobError
+from ...estimators.base.parameter_checks import Constraint, constraints_of
+from .section import constrained
 
 METHODS: dict[str, tuple[str | None, str | None]] = {
     "orols": ("OROLSRegressor", "OROLSClassifier"),
@@ -39,37 +38,10 @@ RESERVED = {
 }
 """Parameters that other sections of the job file set, with the advice to give."""
 
-_Positive = Annotated[FiniteFloat, Field(gt=0)]
-_Fraction = Annotated[FiniteFloat, Field(ge=0)]
-
-_CHECKED: dict[str, tuple[Any, str]] = {
-    "kernel": (
-        str | dict[str, Any],
-        'the name of a kernel, or a table such as {name = "polynomial", degree = 3}',
-    ),
-    "sigma": (
-        _Positive | str | Annotated[list[_Positive], Field(min_length=1)],
-        'a number above 0, a list of such, or the name of a rule such as "median" or "cv"',
-    ),
-    "folds": (Annotated[int, Field(ge=2)], "a whole number of folds from 2"),
-    "max_centers": (PositiveInt, "a whole number above 0"),
-    "criterion": (str, "the name of a criterion between quotes"),
-    "candidates": (PositiveInt, "a whole number above 0"),
-    "panel": (PositiveInt, "a whole number above 0"),
-    "regularization": (_Fraction | str, 'a number from 0, or the name of a rule such as "gcv"'),
-    "stop": (str, 'the name of a rule such as "gcv", or "none"'),
-    "tol": (_Fraction, "a number from 0"),
-    "patience": (PositiveInt, "a whole number above 0"),
-    "epsilon": (_Fraction, "a number from 0"),
-    "selection_rows": (Annotated[int, Field(ge=2)], "a whole number of rows from 2"),
-    "refit": (str, 'the name of a norm such as "rkhs", or "none"'),
-    "multiclass": (str, "the name of a scheme between quotes"),
-    "standardize": (bool, "true or false"),
-    "dtype": (Literal["float64", "float32"], '"float64" or "float32"'),
-    "factors": (str, 'a place such as "auto", between quotes'),
-    "max_seconds": (_Positive, "a number of seconds above 0"),
-    "random_state": (NonNegativeInt, "a whole number from 0"),
-}
+_KERNEL = Constraint(
+    'the name of a kernel, or a table such as {name = "polynomial", degree = 3}',
+    lambda value: isinstance(value, str | dict),
+)
 
 
 def estimator(method: str, task: str) -> type[Any]:
@@ -111,25 +83,14 @@ def model_fields(method: object) -> dict[str, Any]:
 
     Both tasks' parameters are known here, since a job file may leave the task to the data.
     """
-    known: dict[str, inspect.Parameter] = {}
+    known: dict[str, Constraint] = {}
     name = method if isinstance(method, str) and method in METHODS else "orols"
     for task, found in zip(("regression", "classification"), METHODS[name], strict=True):
         if found is not None:
-            known |= signature(estimator(name, task))
-    return {name: _field(name, item) for name, item in known.items() if name not in RESERVED}
-
-
-def _field(name: str, parameter: inspect.Parameter) -> tuple[Any, Any]:
-    kind, description = _CHECKED.get(name, (Any, None))
-    if isinstance(parameter.default, bool):
-        kind, description = bool, "true or false"
-    if name == "stop" or parameter.default is None:
-        kind = Annotated[kind | None if kind is not Any else Any, BeforeValidator(_none)]
-    return kind, Field(None, description=description)
-
-
-def _none(value: object) -> object:
-    return None if value == "none" else value
+            kind = estimator(name, task)
+            constraints = {**constraints_of(kind), "kernel": _KERNEL}
+            known |= {key: constraints[key] for key in signature(kind) if key not in RESERVED}
+    return {key: (Annotated[Any, constrained(constraint)], None) for key, constraint in known.items()}
 
 
 def build(method: str, task: str, parameters: dict[str, Any], surroundings: dict[str, Any]) -> Any:

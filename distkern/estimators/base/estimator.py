@@ -44,6 +44,7 @@ from ...models.kernel_model import KernelModel
 from ...probability.calibration import AnyCalibration
 from .containers import OpenedRows, open_column, open_rows, require_names, require_same_rows, targets_with
 from .inputs import validate_rows
+from .parameter_checks import check_parameters
 
 logger = logging.getLogger(__name__)
 
@@ -85,9 +86,9 @@ class BlockEstimator(BaseEstimator, ABC):
             state["callbacks"] = ()
         return state
 
-    @abstractmethod
     def _check_parameters(self) -> None:
         """Check every parameter before any data is looked at; raises `JobError`."""
+        check_parameters(self)
 
     @abstractmethod
     def _train(self, source: BlockSource, client: Any) -> None:

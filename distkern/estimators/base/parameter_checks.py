@@ -1,26 +1,29 @@
-"""Checks of estimator parameters, before any data is looked at."""
+"""What every parameter may be: one table for the estimators, which check it before any data, and for job files.
+
+Covers single values, and what the parameters of OROLS and NPD must have in common. What depends on the data is checked
+where the data is read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
+from distkern.storage import RunDirectory
+
 from ...errors import JobError
 from ...kernels import make_kernel
 from ...kernels.standard import WITH_SIGMA
 from ...selection.rkhs_refit import require_norm
+from ...text import did_you_mean
 
-CRITERIA = ("error-reduction", "residual", "loo-error")
-SAMPLERS = ("mixture", "residual-weighted", "top-residual", "uniform", "all")
-STOPS = ("gcv", "bic", "mdl", "lambda", "validation", "loo", "none", None)
-REGULARIZATIONS = ("gcv", "gcv-per-target", "evidence", "evidence-per-target", "none")
-REFITS = ("rkhs", "none", None)
-MULTICLASS = ("shared", "one-vs-rest", "one-vs-one", "dag")
 DTYPES = ("float64", "float32")
-FACTORS = ("auto", "driver", "workers")
 
 
 def refuse(name: str, value: object, wanted: str) -> JobError:
@@ -28,61 +31,217 @@ def refuse(name: str, value: object, wanted: str) -> JobError:
     return JobError(f"{name}={value!r}: it must be {wanted}", kind="invalid-parameter")
 
 
-def one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
-    """Require `value` to be one of `allowed`.
+@dataclass(frozen=True)
+class Constraint:
+    """What a parameter may be."""
 
-    Raises
-    ------
-    JobError
-        It is not.
-    """
-    if not any(value is a or (isinstance(value, str) and value == a) for a in allowed):
-        raise refuse(name, value, "one of " + ", ".join(repr(a) for a in allowed))
+    wanted: str
+    """Ends the sentence "it must be"."""
+    accepts: Callable[[Any], bool]
+    """Whether a value is allowed."""
+    names: tuple[str, ...] = ()
+    """Names among what is allowed."""
+    optional: bool = False
+    """Whether None is allowed too; job files write it as ``"none"``."""
+
+    def __or__(self, other: Constraint) -> Constraint:
+        return Constraint(
+            f"{self.wanted}, or {other.wanted}",
+            lambda value: self.accepts(value) or other.accepts(value),
+            (*self.names, *other.names),
+        )
+
+    def or_none(self) -> Constraint:
+        """Return the constraint that allows None too."""
+        return replace(self, optional=True)
+
+    def violation(self, value: object) -> str | None:
+        """Return what a value must be, and the nearest name for one that is misspelt; None where it is allowed."""
+        if (value is None and self.optional) or self.accepts(value):
+            return None
+        return self.wanted + (did_you_mean(value, self.names) if isinstance(value, str) else "")
+
+    def check(self, name: str, value: object) -> None:
+        """Require a parameter to be what it may be.
+
+        Raises
+        ------
+        JobError
+            Names the parameter, its value and what is allowed.
+        """
+        wanted = self.violation(value)
+        if wanted is not None:
+            raise refuse(name, value, wanted)
 
 
-def integer(name: str, value: object, lowest: int) -> int:
-    """Require an integer of at least `lowest`."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < lowest:
-        raise refuse(name, value, f"an integer of at least {lowest}")
-    return int(value)
+def whole(lowest: int) -> Constraint:
+    """Whole numbers from `lowest` on."""
+
+    def accepts(value: object) -> bool:
+        return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= lowest
+
+    return Constraint("a whole number above 0" if lowest == 1 else f"a whole number of at least {lowest}", accepts)
 
 
-def number(name: str, value: object, lowest: float = 0.0, *, open_interval: bool = False) -> float:
-    """Require a finite number of at least (or above) `lowest`."""
-    good = isinstance(value, Real) and not isinstance(value, bool)
-    if good:
-        as_float = float(value)  # type: ignore[arg-type]
-        good = as_float == as_float and abs(as_float) != float("inf")
-        good = good and (as_float > lowest if open_interval else as_float >= lowest)
-    if not good:
-        raise refuse(name, value, f"a finite number {'above' if open_interval else 'of at least'} {lowest:g}")
-    return float(value)  # type: ignore[arg-type]
+def real(wanted: str, within: Callable[[float], bool]) -> Constraint:
+    """Finite numbers within a range."""
+
+    def accepts(value: object) -> bool:
+        if isinstance(value, bool) or not isinstance(value, Real):
+            return False
+        try:
+            return math.isfinite(value) and within(float(value))
+        except OverflowError:
+            return False
+
+    return Constraint(wanted, accepts)
 
 
-def width_values(sigma: object) -> float | tuple[float, ...]:
-    """Return a width as a number, or several as a tuple; one in a sequence is a number.
+def one_of(*names: str) -> Constraint:
+    """One of some names."""
+    listed = ", ".join(map(repr, names))
+    return Constraint(
+        f"one of {listed}" if len(names) > 1 else listed, lambda value: isinstance(value, str) and value in names, names
+    )
 
-    Raises
-    ------
-    JobError
-        `sigma` is neither a number above 0 nor a sequence of different ones.
-    """
-    if not _is_sequence(sigma):
-        return number("sigma", sigma, open_interval=True)
-    wrong = refuse("sigma", sigma, "a number above 0, or a list of one or more different ones")
-    try:
-        values = tuple(number("sigma", value, open_interval=True) for value in sigma)  # type: ignore[attr-defined]
-    except JobError:
-        raise wrong from None
-    if not values or len(set(values)) < len(values):
-        raise wrong
-    return values[0] if len(values) == 1 else values
+
+ABOVE_ZERO = real("a number above 0", lambda value: value > 0)
+FROM_ZERO = real("a number of at least 0", lambda value: value >= 0)
+FLAG = Constraint("true or false", lambda value: isinstance(value, bool | np.bool_))
 
 
 def _is_sequence(value: object) -> bool:
     if isinstance(value, np.ndarray):
         return value.ndim == 1
-    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _are_widths(value: Any) -> bool:
+    return _is_sequence(value) and all(map(ABOVE_ZERO.accepts, value)) and 0 < len(value) == len(set(map(float, value)))
+
+
+def _different_numbers(value: Any) -> bool:
+    rows = np.asarray(value)
+    return rows.ndim == 1 and rows.dtype.kind in "iu" and 0 < len(rows) == len(np.unique(rows))
+
+
+def _functions(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes) and all(map(callable, value))
+
+
+WIDTHS = ABOVE_ZERO | Constraint("a list of different ones", _are_widths) | one_of("median", "cv")
+"""A width for methods that choose among several."""
+
+MEMORY = Constraint('a size above 0 such as "2GiB", or a number of bytes', lambda value: _bytes_of(value) > 0).or_none()
+
+CONSTRAINTS: Mapping[str, Constraint] = {
+    "b_min": ABOVE_ZERO,
+    "callbacks": Constraint("a list of functions that take an event", _functions).or_none(),
+    "candidates": whole(1),
+    "center_rows": Constraint("a sequence of different row numbers", _different_numbers).or_none(),
+    "client": Constraint("a distributed.Client, or None", lambda value: hasattr(value, "scheduler_info")).or_none(),
+    "criterion": one_of("error-reduction", "residual", "loo-error"),
+    "dtype": one_of(*DTYPES),
+    "epsilon": FROM_ZERO,
+    "factors": one_of("auto", "driver", "workers"),
+    "folds": whole(2),
+    "gamma": ABOVE_ZERO,
+    "margin": ABOVE_ZERO,
+    "max_centers": whole(1),
+    "max_iter": whole(1),
+    "max_seconds": ABOVE_ZERO.or_none(),
+    "memory_limit": MEMORY,
+    "multiclass": one_of("shared", "one-vs-rest", "one-vs-one", "dag"),
+    "normalized": FLAG,
+    "nu": ABOVE_ZERO,
+    "panel": whole(1),
+    "passes": whole(1),
+    "patience": whole(1).or_none(),
+    "preconditioner_rank": whole(0),
+    "random_state": whole(0),
+    "refit": one_of("rkhs", "none").or_none(),
+    "regularization": FROM_ZERO | one_of("gcv", "gcv-per-target", "evidence", "evidence-per-target", "none"),
+    "ridge": FROM_ZERO,
+    "run_dir": Constraint(
+        "a path, or None", lambda value: isinstance(value, str | os.PathLike | RunDirectory)
+    ).or_none(),
+    "sampler": one_of("mixture", "residual-weighted", "top-residual", "uniform", "all"),
+    "schedule": one_of("pass", "row", "constant"),
+    "selection_rows": whole(2).or_none(),
+    "shrinkage": real("a number from 0 to 1", lambda value: 0 <= value <= 1),
+    "sigma": ABOVE_ZERO | one_of("median"),
+    "solver": one_of("auto", "dense", "cg"),
+    "standardize": FLAG,
+    "stop": one_of("gcv", "bic", "mdl", "lambda", "validation", "loo", "none").or_none(),
+    "tol": FROM_ZERO.or_none(),
+    "tolerance": FROM_ZERO,
+}
+"""By the name of the parameter; a class in which one means something else has its own in ``_constraints``.
+
+A kernel is not among them: `make_kernel` checks it.
+"""
+
+
+def constraints_of(kind: type[Any]) -> dict[str, Constraint]:
+    """Return what the parameters of an estimator class may be."""
+    own = [vars(base).get("_constraints", {}) for base in reversed(kind.__mro__)]
+    return {name: constraint for table in (CONSTRAINTS, *own) for name, constraint in table.items()}
+
+
+def check_parameters(estimator: Any) -> None:
+    """Check every parameter of an estimator by itself.
+
+    Raises
+    ------
+    JobError
+        Names the parameter, its value and what is allowed.
+    """
+    constraints, parameters = constraints_of(type(estimator)), estimator.get_params(deep=False)
+    for name, value in parameters.items():
+        if name in constraints:
+            constraints[name].check(name, value)
+    if "kernel" in parameters:
+        make_kernel(estimator.kernel, 1.0)
+
+
+def check_selection(estimator: Any) -> None:
+    """Check what the parameters of an estimator of the OROLS family must have in common.
+
+    Raises
+    ------
+    JobError
+        Names the parameter, its value and what is allowed.
+    """
+    refit = getattr(estimator, "refit", None)
+    if estimator.criterion == "loo-error":
+        if not estimator._classification:
+            raise refuse("criterion", "loo-error", "another one for regression: it counts misclassified rows")
+        if getattr(estimator, "regularization", None) in ("gcv-per-target", "evidence-per-target"):
+            raise refuse("regularization", estimator.regularization, "shared by the targets with criterion='loo-error'")
+    elif estimator.stop == "loo":
+        raise refuse("stop", "loo", "another rule, or used with criterion='loo-error'")
+    if isinstance(estimator.sigma, str):
+        if estimator.sigma == "cv" and estimator.kernel not in WITH_SIGMA:
+            usable = " and ".join(map(repr, WITH_SIGMA))
+            raise refuse("sigma", "cv", f"a number where the kernel is {estimator.kernel!r}: 'cv' is for {usable}")
+    elif isinstance(width_values(estimator.sigma), tuple):
+        if estimator.kernel != "gaussian":
+            wanted = f"one number where the kernel is {estimator.kernel!r}, not 'gaussian'"
+            raise refuse("sigma", estimator.sigma, wanted)
+        if estimator.criterion == "residual":
+            wanted = "'error-reduction' where sigma is a list: a residual tells rows apart, not widths"
+            raise refuse("criterion", "residual", wanted)
+        if refit == "rkhs":
+            wanted = "None where sigma is a list: several widths have no norm in the space of one kernel"
+            raise refuse("refit", "rkhs", wanted)
+    if refit == "rkhs":
+        require_norm(make_kernel(estimator.kernel, 1.0))
+
+
+def width_values(sigma: Any) -> float | tuple[float, ...]:
+    """Return a width as a number, or several as a tuple; one in a sequence is a number."""
+    values = tuple(map(float, sigma)) if _is_sequence(sigma) else (float(sigma),)
+    return values[0] if len(values) == 1 else values
 
 
 def byte_count(name: str, value: object) -> int | None:
@@ -93,124 +252,14 @@ def byte_count(name: str, value: object) -> int | None:
     JobError
         It is no size above 0.
     """
-    if value is None:
-        return None
+    MEMORY.check(name, value)
+    return None if value is None else _bytes_of(value)
+
+
+def _bytes_of(value: object) -> int:
     from pydantic import ByteSize, TypeAdapter, ValidationError
 
     try:
-        size = int(TypeAdapter(ByteSize).validate_python(value))
+        return 0 if isinstance(value, bool) else int(TypeAdapter(ByteSize).validate_python(value))
     except (ValidationError, TypeError):
-        size = 0
-    if isinstance(value, bool) or size <= 0:
-        raise refuse(name, value, 'a size above 0 in bytes, or one such as "2GiB"')
-    return size
-
-
-def check_parameters(estimator: Any) -> None:
-    """Check every parameter of an OROLS or NPD estimator.
-
-    Raises
-    ------
-    JobError
-        Names the parameter, its value and what is allowed.
-    """
-    integer("max_centers", estimator.max_centers, 1)
-    integer("candidates", estimator.candidates, 1)
-    integer("panel", estimator.panel, 1)
-    integer("folds", estimator.folds, 2)
-    one_of("criterion", estimator.criterion, CRITERIA)
-    one_of("sampler", estimator.sampler, SAMPLERS)
-    one_of("stop", estimator.stop, STOPS)
-    if estimator.criterion == "loo-error":
-        if not estimator._classification:
-            raise refuse("criterion", "loo-error", "another one for regression: it counts misclassified rows")
-        if getattr(estimator, "regularization", None) in ("gcv-per-target", "evidence-per-target"):
-            raise refuse("regularization", estimator.regularization, "shared by the targets with criterion='loo-error'")
-    elif estimator.stop == "loo":
-        raise refuse("stop", "loo", "another rule, or used with criterion='loo-error'")
-    one_of("dtype", estimator.dtype, DTYPES)
-    one_of("factors", estimator.factors, FACTORS)
-    if hasattr(estimator, "multiclass"):
-        one_of("multiclass", estimator.multiclass, MULTICLASS)
-    regularization = getattr(estimator, "regularization", "none")
-    if isinstance(regularization, str):
-        one_of("regularization", regularization, REGULARIZATIONS)
-    else:
-        number("ridge" if hasattr(estimator, "ridge") else "regularization", regularization)
-    number("epsilon", estimator.epsilon)
-    if estimator.tol is not None:
-        number("tol", estimator.tol)
-    if estimator.patience is not None:
-        integer("patience", estimator.patience, 1)
-    if estimator.selection_rows is not None:
-        integer("selection_rows", estimator.selection_rows, 2)
-    if estimator.max_seconds is not None:
-        number("max_seconds", estimator.max_seconds, open_interval=True)
-    check_callbacks(estimator.callbacks)
-    check_kernel_space(estimator)
-
-
-def check_callbacks(callbacks: Any) -> None:
-    """Check that `callbacks` are callables, or None."""
-    listed = callbacks is None or (isinstance(callbacks, Iterable) and not isinstance(callbacks, (str, bytes)))
-    if not listed or not all(callable(callback) for callback in callbacks or ()):
-        raise refuse("callbacks", callbacks, "a list of functions that take an event")
-
-
-def check_surroundings(estimator: Any) -> None:
-    """Check the parameters that every method has: `standardize`, and where the work is done.
-
-    Raises
-    ------
-    JobError
-        Names the parameter, its value and what is allowed.
-    """
-    if not isinstance(estimator.standardize, (bool, np.bool_)):
-        raise refuse("standardize", estimator.standardize, "True or False")
-    byte_count("memory_limit", estimator.memory_limit)
-    if estimator.client is not None and not hasattr(estimator.client, "scheduler_info"):
-        raise refuse("client", estimator.client, "a distributed.Client, or None")
-
-
-def check_kernel_space(estimator: Any) -> None:
-    """Check the parameters that every kernel method has: of the kernel's space, and of where the work is done.
-
-    Raises
-    ------
-    JobError
-        Names the parameter, its value and what is allowed.
-    """
-    if hasattr(estimator, "random_state"):
-        integer("random_state", estimator.random_state, 0)
-    check_surroundings(estimator)
-    searches = hasattr(estimator, "folds")
-    if isinstance(estimator.sigma, str):
-        if estimator.sigma == "cv" and searches and estimator.kernel not in WITH_SIGMA:
-            usable = " and ".join(map(repr, WITH_SIGMA))
-            raise refuse("sigma", "cv", f"a number where the kernel is {estimator.kernel!r}: 'cv' is for {usable}")
-        rules = ("median", "cv") if searches else ("median",)
-        if estimator.sigma not in rules:
-            raise refuse("sigma", estimator.sigma, "a number above 0, or " + " or ".join(map(repr, rules)))
-    elif searches and isinstance(width_values(estimator.sigma), tuple):
-        _check_several_widths(estimator)
-    elif not searches:
-        number("sigma", estimator.sigma, open_interval=True)
-    kernel = make_kernel(estimator.kernel, 1.0)
-    refit = getattr(estimator, "refit", None)
-    one_of("refit", refit, REFITS)
-    if refit == "rkhs":
-        require_norm(kernel)
-
-
-def _check_several_widths(estimator: Any) -> None:
-    """Refuse what several widths do not go together with."""
-    if estimator.kernel != "gaussian":
-        raise refuse("sigma", estimator.sigma, f"one number where the kernel is {estimator.kernel!r}, not 'gaussian'")
-    if estimator.criterion == "residual":
-        raise refuse(
-            "criterion", "residual", "'error-reduction' where sigma is a list: a residual tells rows apart, not widths"
-        )
-    if getattr(estimator, "refit", None) == "rkhs":
-        raise refuse(
-            "refit", "rkhs", "None where sigma is a list: several widths have no norm in the space of one kernel"
-        )
+        return 0

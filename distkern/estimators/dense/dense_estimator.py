@@ -22,7 +22,7 @@ from ...arrays import Array
 from ...errors import DataError
 from ...models.kernel_model import KernelModel
 from ..base.estimator import BlockEstimator
-from ..base.parameter_checks import byte_count, check_kernel_space
+from ..base.parameter_checks import byte_count
 
 Terms = Callable[[Workload], dict[str, int]]
 """Bytes a buffer of the method itself, for some shapes."""
@@ -71,9 +71,6 @@ class DenseKernelEstimator(BlockEstimator):
     client: Any
     memory_limit: int | str | None
     random_state: int
-
-    def _check_parameters(self) -> None:
-        check_kernel_space(self)
 
     @abstractmethod
     def _terms(self, work: Workload) -> dict[str, int]:

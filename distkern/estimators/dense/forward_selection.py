@@ -17,7 +17,6 @@ from ...kernels import Kernel
 from ...selection.forward_path import BATCH_COLUMNS, ForwardPath, Reductions, forward_path
 from ...selection.stopping import StopReason
 from ..base.documentation import described
-from ..base.parameter_checks import integer, number
 from ..base.regressor_classifier import BlockClassifier, BlockRegressor
 from .dense_estimator import DENSE_ATTRIBUTES, DenseKernelEstimator, DenseSolution, square_bytes
 
@@ -56,10 +55,6 @@ class ForwardSelection(DenseKernelEstimator):
 
     max_centers: int
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        integer("max_centers", self.max_centers, 1)
-
     def _terms(self, work: Workload) -> dict[str, int]:
         n, T, m = work.n_rows, work.n_targets, min(int(self.max_centers), work.n_rows) + 1
         return {"factors": 8 * (n * m + 2 * m * m), "residual": 8 * n * (6 * T + work.n_features + 12)}
@@ -94,11 +89,6 @@ class QRForward(ForwardSelection):
 
     tol: float | None
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.tol is not None:
-            number("tol", self.tol)
-
     def _select(self, rows: DenseRows) -> ForwardPath:
         def column(row: int) -> NDArray[np.float64]:
             return rows.gram(np.array([row]))[:, 0]
@@ -111,10 +101,6 @@ class OLSForward(ForwardSelection):
     """Largest error reduction next, over all rows."""
 
     tolerance: float
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        number("tolerance", self.tolerance)
 
     def _terms(self, work: Workload) -> dict[str, int]:
         n = work.n_rows

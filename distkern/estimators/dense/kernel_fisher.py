@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from ...kernels import Kernel
 from ...methods.kernel_fisher import discriminants, fisher_directions
 from ..base.documentation import described
 from ..base.output_functions import posteriors
-from ..base.parameter_checks import number
+from ..base.parameter_checks import ABOVE_ZERO
 from ..base.regressor_classifier import BlockClassifier
 from .dense_estimator import DENSE_ATTRIBUTES, DenseKernelEstimator, DenseSolution, square_bytes
 
@@ -56,6 +56,8 @@ class KernelFisherDiscriminant(BlockClassifier, DenseKernelEstimator):
     weights, to ridge regression on the labels with an intercept (3.43).
     """
 
+    _constraints: ClassVar = {"regularization": ABOVE_ZERO}
+
     def __init__(
         self,
         *,
@@ -74,10 +76,6 @@ class KernelFisherDiscriminant(BlockClassifier, DenseKernelEstimator):
         self.client = client
         self.memory_limit = memory_limit
         self.random_state = random_state
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        number("regularization", self.regularization, open_interval=True)
 
     def _terms(self, work: Workload) -> dict[str, int]:
         n, C = work.n_rows, work.n_targets + 1

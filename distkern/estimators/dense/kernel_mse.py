@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from ...errors import DataError, JobError
 from ...kernels import Kernel
 from ...methods.kernel_mse import solve_full, solve_reduced
 from ..base.documentation import described
-from ..base.parameter_checks import integer, number, refuse
+from ..base.parameter_checks import whole
 from ..base.regressor_classifier import BlockClassifier
 from .dense_estimator import DENSE_ATTRIBUTES, DenseKernelEstimator, DenseSolution, square_bytes
 
@@ -44,6 +44,8 @@ class KernelMSEClassifier(BlockClassifier, DenseKernelEstimator):
     the class and -1 for others like the decisions of every other classifier.
     """
 
+    _constraints: ClassVar = {"max_centers": whole(1).or_none()}
+
     def __init__(
         self,
         *,
@@ -69,19 +71,11 @@ class KernelMSEClassifier(BlockClassifier, DenseKernelEstimator):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        number("ridge", self.ridge)
-        if self.max_centers is not None:
-            integer("max_centers", self.max_centers, 1)
-        if self.center_rows is None:
-            return
-        if self.max_centers is not None:
+        if self.max_centers is not None and self.center_rows is not None:
             raise JobError(
                 f"max_centers={self.max_centers} and center_rows are both given: rows are drawn or given, not both",
                 kind="invalid-parameter",
             )
-        rows = np.asarray(self.center_rows)
-        if rows.ndim != 1 or not len(rows) or rows.dtype.kind not in "iu" or len(np.unique(rows)) != len(rows):
-            raise refuse("center_rows", self.center_rows, "a sequence of different row numbers")
 
     def _reduced_to(self, n_rows: int) -> int | None:
         """Rows of a reduced expansion; None for all."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,9 @@ from ...kernels import Kernel
 from ...numerics.bordered_systems import eliminate_border, solve_bordered
 from ...numerics.conjugate_gradients import LowRankPreconditioner, conjugate_gradients, pivoted_cholesky
 from ..base.documentation import described
-from ..base.parameter_checks import integer, number, one_of
+from ..base.parameter_checks import ABOVE_ZERO
 from ..base.regressor_classifier import BlockClassifier, BlockRegressor
 from .dense_estimator import DENSE_ATTRIBUTES, DenseKernelEstimator, DenseSolution, square_bytes
-
-SOLVERS = ("auto", "dense", "cg")
 
 _PARAMETERS = {
     "gamma": """
@@ -65,19 +63,13 @@ LSSVM_ATTRIBUTES = (
 class LeastSquaresSVM(DenseKernelEstimator):
     """Base of both: the bordered system, solved directly or by conjugate gradients."""
 
+    _constraints: ClassVar = {"tol": ABOVE_ZERO}
+
     gamma: float
     solver: str
     tol: float
     max_iter: int
     preconditioner_rank: int
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        number("gamma", self.gamma, open_interval=True)
-        one_of("solver", self.solver, SOLVERS)
-        number("tol", self.tol, open_interval=True)
-        integer("max_iter", self.max_iter, 1)
-        integer("preconditioner_rank", self.preconditioner_rank, 0)
 
     def plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
         """Plan a training; with "auto" by conjugate gradients only where the direct solution does not fit.

@@ -21,7 +21,6 @@ from ...numerics.scaling import FeatureScaling
 from ..base import output_functions as outputs
 from ..base.documentation import described
 from ..base.output_functions import posteriors
-from ..base.parameter_checks import number, refuse
 from . import documentation as linear_documentation
 from .linear_classifier import LinearClassifier, Solution
 
@@ -67,11 +66,6 @@ class FisherDiscriminant(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Line
         self.standardize = standardize
         self.client = client
         self.memory_limit = memory_limit
-
-    def _check_parameters(self) -> None:
-        if number("shrinkage", self.shrinkage) > 1:
-            raise refuse("shrinkage", self.shrinkage, "a number from 0 to 1")
-        super()._check_parameters()
 
     def _solve(self, fit: Fit, statistics: ClassStatistics, scaling: FeatureScaling) -> Solution:
         assert statistics.scatter is not None

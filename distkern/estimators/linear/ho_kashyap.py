@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from distkern.scheduler.prediction.local import OutputFunction
 from ...arrays import Array
 from ...numerics.scaling import FeatureScaling
 from ..base.documentation import described
-from ..base.parameter_checks import byte_count, integer, number, refuse
+from ..base.parameter_checks import FROM_ZERO, byte_count, real
 from . import documentation as linear_documentation
 from .linear_classifier import LinearClassifier, Solution
 from .output_functions import shares_of_sides
@@ -66,6 +66,11 @@ class HoKashyapClassifier(LinearClassifier):
     belongs to a row stays with its block.
     """
 
+    _constraints: ClassVar = {
+        "learning_rate": real("a number above 0 and below 1", lambda value: 0 < value < 1),
+        "tol": FROM_ZERO,
+    }
+
     def __init__(
         self,
         *,
@@ -84,14 +89,6 @@ class HoKashyapClassifier(LinearClassifier):
         self.standardize = standardize
         self.client = client
         self.memory_limit = memory_limit
-
-    def _check_parameters(self) -> None:
-        if number("learning_rate", self.learning_rate, open_interval=True) >= 1:
-            raise refuse("learning_rate", self.learning_rate, "a number above 0 and below 1")
-        integer("max_iter", self.max_iter, 1)
-        number("tol", self.tol)
-        number("b_min", self.b_min, open_interval=True)
-        super()._check_parameters()
 
     def plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
         """Plan the memory of a training.

@@ -21,7 +21,7 @@ from ...errors import DataError
 from ...models.kernel_model import KernelModel
 from ...models.linear_model import LinearModel
 from ...numerics.scaling import FeatureScaling
-from ..base.parameter_checks import byte_count, check_surroundings
+from ..base.parameter_checks import byte_count
 from ..base.regressor_classifier import BlockClassifier
 
 
@@ -47,9 +47,6 @@ class LinearClassifier(BlockClassifier):
     """Whether rows may be shifted although they are not standardised."""
     _with_augmented = True
     """Whether `a_` is among the fitted attributes."""
-
-    def _check_parameters(self) -> None:
-        check_surroundings(self)
 
     def plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
         """Plan the memory of a training.

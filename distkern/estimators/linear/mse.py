@@ -13,7 +13,6 @@ from ...arrays import Array
 from ...methods.linear_discriminants import class_targets, least_squares
 from ...numerics.scaling import FeatureScaling
 from ..base.documentation import described
-from ..base.parameter_checks import number
 from . import documentation as linear_documentation
 from .linear_classifier import LinearClassifier, Solution
 from .output_functions import shares_of_indicators
@@ -44,10 +43,6 @@ class MSEClassifier(LinearClassifier):
         self.standardize = standardize
         self.client = client
         self.memory_limit = memory_limit
-
-    def _check_parameters(self) -> None:
-        number("margin", self.margin, open_interval=True)
-        super()._check_parameters()
 
     def _solve(self, fit: Fit, statistics: ClassStatistics, scaling: FeatureScaling) -> Solution:
         assert statistics.scatter is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +25,11 @@ from ...methods.linear_discriminants import class_targets
 from ...methods.lms import LMSRule, LMSState
 from ...numerics.scaling import FeatureScaling
 from ..base.documentation import described
-from ..base.parameter_checks import byte_count, integer, number, one_of, refuse
+from ..base.parameter_checks import ABOVE_ZERO, byte_count, one_of, refuse
 from ..base.probability_arrays import class_weights_of
 from . import documentation as linear_documentation
 from .linear_classifier import LinearClassifier, Solution
 from .output_functions import shares_of_indicators
-
-SCHEDULES = ("pass", "row", "constant")
 
 _PARAMETERS = {
     **linear_documentation.SHARED,
@@ -81,6 +79,8 @@ class WidrowHoffClassifier(LinearClassifier):
     can be separated.
     """
 
+    _constraints: ClassVar = {"learning_rate": ABOVE_ZERO | one_of("auto")}
+
     _with_scatter = False
     # The procedure depends on where coordinates begin.
     _center_allowed = False
@@ -105,19 +105,6 @@ class WidrowHoffClassifier(LinearClassifier):
         self.standardize = standardize
         self.client = client
         self.memory_limit = memory_limit
-
-    def _check_parameters(self) -> None:
-        if isinstance(self.learning_rate, str):
-            if self.learning_rate != "auto":
-                raise refuse("learning_rate", self.learning_rate, "a number above 0, or 'auto'")
-        else:
-            number("learning_rate", self.learning_rate, open_interval=True)
-        one_of("schedule", self.schedule, SCHEDULES)
-        if not isinstance(self.normalized, (bool, np.bool_)):
-            raise refuse("normalized", self.normalized, "True or False")
-        integer("passes", self.passes, 1)
-        number("margin", self.margin, open_interval=True)
-        super()._check_parameters()
 
     def plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
         """Plan the memory of a training.

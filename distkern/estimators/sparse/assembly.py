@@ -13,7 +13,7 @@ from distkern.scheduler.protocol.path import Path
 
 from ...arrays import Array
 from ...errors import JobError
-from ..base.parameter_checks import integer
+from ..base.parameter_checks import whole
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,8 @@ def prefix_lengths(paths: Sequence[Path], n_centers: int) -> list[int]:
         `n_centers` is not on any path.
     """
     longest = max(len(path.rows) for path in paths)
-    if not 1 <= integer("n_centers", n_centers, 1) <= longest:
+    whole(1).check("n_centers", n_centers)
+    if n_centers > longest:
         raise JobError(
             f"n_centers={n_centers}: the path has between 1 and {longest} centres; train with a larger max_centers",
             kind="invalid-parameter",

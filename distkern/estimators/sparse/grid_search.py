@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...errors import JobError
 from ..base.estimator import BY_REFERENCE
-from ..base.parameter_checks import integer
+from ..base.parameter_checks import CONSTRAINTS
 from .kernel_least_squares import KernelLeastSquares
 from .width_search import summarise
 
@@ -94,7 +94,7 @@ class GridSearch(BaseEstimator):
             ``time-limit``: the estimator's `max_seconds`, which are for the search and the fit together, were used up
             by the search.
         """
-        integer("folds", self.folds, 2)
+        CONSTRAINTS["folds"].check("folds", self.folds)
         if not isinstance(self.estimator, KernelLeastSquares):
             raise JobError(
                 f"estimator={type(self.estimator).__name__}: GridSearch is for OROLS and NPD; use scikit-learn's "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
@@ -47,7 +46,7 @@ from ...probability.calibration import AnyCalibration, Calibration, PairCalibrat
 from ...selection.factors import PER_TARGET
 from ...selection.stopping import StopReason
 from ..base.estimator import BY_REFERENCE, BlockEstimator
-from ..base.parameter_checks import byte_count, check_parameters, refuse, width_values
+from ..base.parameter_checks import WIDTHS, byte_count, check_selection, width_values
 from .assembly import Weigh, assemble, path_weights, prefix_lengths
 from .projections import Projections, projection_arrays, restore_projections
 from .rkhs_refit import NormRefit
@@ -63,6 +62,7 @@ class KernelLeastSquares(Projections, BlockEstimator):
     """Base of the family; see the subclasses for the parameters."""
 
     _intercept: ClassVar[bool] = True
+    _constraints: ClassVar = {"sigma": WIDTHS}
 
     # Parameters that subclasses set in their __init__.
     kernel: Any
@@ -212,7 +212,8 @@ class KernelLeastSquares(Projections, BlockEstimator):
         return Finish(getattr(self, "multiclass", "shared"), None if self._plain_refit() is None else weigh)
 
     def _check_parameters(self) -> None:
-        check_parameters(self)
+        super()._check_parameters()
+        check_selection(self)
 
     def _time_limit(self) -> TimeLimit:
         return TimeLimit(None if self.max_seconds is None else float(self.max_seconds))
@@ -312,8 +313,6 @@ class KernelLeastSquares(Projections, BlockEstimator):
         """Make or reopen the run directory, and tell which; a caller that gives one as it is looks after it."""
         if self.run_dir is None or isinstance(self.run_dir, RunDirectory):
             return self.run_dir, False
-        if not isinstance(self.run_dir, (str, os.PathLike)):
-            raise refuse("run_dir", self.run_dir, "a path, or None")
         parameters = {
             name: value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
             for name, value in self.get_params(deep=False).items()

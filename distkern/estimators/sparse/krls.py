@@ -22,7 +22,7 @@ from ...models.kernel_model import KernelModel
 from ..base.containers import open_rows, require_names
 from ..base.documentation import described
 from ..base.estimator import BlockEstimator
-from ..base.parameter_checks import DTYPES, byte_count, check_kernel_space, integer, number, one_of, refuse
+from ..base.parameter_checks import byte_count, refuse, whole
 from ..base.probability_arrays import class_weights_of
 from ..base.regressor_classifier import BlockClassifier, BlockRegressor
 
@@ -75,6 +75,7 @@ class KernelRecursiveLeastSquares(BlockEstimator):
     """Base of both; see the subclasses for the parameters."""
 
     _least_rows: ClassVar[int] = 2
+    _constraints: ClassVar = {"max_centers": whole(1).or_none()}
     _memory_advice = "raise nu so that fewer rows join the dictionary"
 
     kernel: Any
@@ -89,13 +90,6 @@ class KernelRecursiveLeastSquares(BlockEstimator):
 
     def _set_class_weights(self, weights: NDArray[np.float64]) -> None:
         """Keep the weight of the rows of every class; classifiers do."""
-
-    def _check_parameters(self) -> None:
-        number("nu", self.nu, open_interval=True)
-        if self.max_centers is not None:
-            integer("max_centers", self.max_centers, 1)
-        one_of("dtype", self.dtype, DTYPES)
-        check_kernel_space(self)
 
     def _job(self) -> KRLSJob:
         return KRLSJob(

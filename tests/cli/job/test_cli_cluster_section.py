@@ -79,7 +79,7 @@ def test_every_queue_can_be_submitted_to() -> None:
 @pytest.mark.parametrize(
     ("keys", "parts"),
     [
-        ({"kind": "slurmm", "workers": 1}, ['[cluster] kind = "slurmm"', '"slurm"', '"kubernetes"']),
+        ({"kind": "slurmm", "workers": 1}, ['[cluster] kind = "slurmm"', "did you mean 'slurm'", "'kubernetes'"]),
         ({"kind": "slurm", "workers": 2}, ['kind = "slurm" needs memory', '"4GiB"']),
         ({"kind": "slurm", "memory": "1GiB"}, ['kind = "slurm" needs workers']),
         ({"kind": "local"}, ['kind = "local" needs workers']),

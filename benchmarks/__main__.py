@@ -44,7 +44,9 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 _sets = click.option("--set", "names", multiple=True, help="Only this set; may be given several times.")
 _json = click.option("--json", "path", type=click.Path(path_type=Path), help="Also save the rows here.")
 _folder = click.option(
-    "--folder", type=click.Path(path_type=Path, file_okay=False), help="Where temporary stores go; the system's place."
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of temporary stores; by default the system's.",
 )
 _dtype = click.option("--dtype", default="float64", show_default=True, type=click.Choice(["float64", "float32"]))
 
@@ -215,7 +217,7 @@ def memory_command(
     tables.report(memory.run(sizes, features, centers, workers, budgets if workers else (None,), dtype, folder), path)
 
 
-@main.command("profile", help="Where the time of one training in this process goes.")
+@main.command("profile", help="Time of each phase of one training in this process.")
 @_json
 @_number("--rows", 100_000)
 @_number("--features", 20)
@@ -240,7 +242,7 @@ def profile_command(
 @click.option("--sigma", default=speech_size.SIGMA, show_default=True)
 @_number("--workers", 2)
 @click.option("--memory", default="2GiB", show_default=True, help="Of a worker.")
-@_number("--selection-rows", 100_000, "Rows to choose centres on; 0 leaves this training out.")
+@_number("--selection-rows", 100_000, "Rows to choose centres on; 0 omits this training.")
 @click.option("--all-rows/--no-all-rows", default=True, show_default=True, help="Also choose centres on all rows.")
 @_number("--seed", 0)
 @_folder
@@ -297,7 +299,7 @@ def record_cost_command(
     tables.report(record_cost.run(rows, features, centers, repeats, folder), path)
 
 
-@main.command("faults", help="Trainings that lose workers, drivers and reads, held against an undisturbed one.")
+@main.command("faults", help="Trainings with failures of workers, drivers and reads, compared with an undisturbed one.")
 @_json
 @_number("--runs", 40, "Trainings.")
 @_number("--seed", 0, "Seed of the first one; the others follow.")

@@ -16,7 +16,7 @@ SHARES = (0.125, 0.25, 0.5, 1.0)
 """Numbers of centres, as shares of the recipe's."""
 
 FEWER = 0.6
-"""Share of Nystroem's centres that distkern is given in `fewer_centers`."""
+"""Number of distkern's centres in `fewer_centers`, as a share of Nystroem's."""
 
 FEWER_CASES = {"kin40k": (1000, 2.5), "letter": (2000, 2.5), "pendigits": (600, 3.0)}
 """Nystroem's centres and the width on standardised rows, for `fewer_centers`."""
@@ -25,7 +25,7 @@ ABSENT = "not installed"
 
 
 def curve(split: Split, centers: Iterable[int] = ()) -> Iterator[dict[str, Any]]:
-    """Measure all methods at several numbers of centres (the recipe's shares by default)."""
+    """Measure all methods at several numbers of centres, by default `SHARES` of the recipe's."""
     problem = baselines.prepare(split)
     svm = baselines.svm(problem)
     for m in list(centers) or [max(2, round(share * split.recipe.centers)) for share in SHARES]:
@@ -34,7 +34,7 @@ def curve(split: Split, centers: Iterable[int] = ()) -> Iterator[dict[str, Any]]
 
 
 def fewer_centers(split: Split, centers: int, sigma: float) -> dict[str, Any]:
-    """Give distkern `FEWER` of Nystroem's centres, both on standardised rows with the same width."""
+    """Train distkern with `FEWER` of Nystroem's centres, both on standardised rows with the same width."""
     problem = baselines.prepare(replace(split, recipe=replace(split.recipe, sigma=sigma, standardize=True)))
     return _row(problem, int(FEWER * centers), centers, baselines.svm(problem))
 

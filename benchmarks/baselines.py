@@ -1,4 +1,4 @@
-"""What distkern is compared with: Nystroem + ridge, an SVM, and Falkon where it is installed."""
+"""The methods that distkern is compared with: Nystroem + ridge, an SVM, and Falkon where it is installed."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from benchmarks.datasets import Split
 from distkern.numerics.moments import weighted_median_distance
 
 SVM_ROWS = 10_000
-"""Rows an SVM is trained on at most: its time grows with the square of the rows, or faster."""
+"""Largest number of rows of an SVM: its time grows with the square of the rows, or faster."""
 
 RIDGES = (1e-6, 1e-4, 1e-2, 1e-1, 1.0)
-"""Penalties of which Nystroem + ridge is given the best on the test rows, in its favour."""
+"""Penalties of Nystroem + ridge; the best on the test rows counts, which favours it."""
 
 FALKON_PENALTIES = (1e-9, 1e-8, 1e-7, 1e-6, 1e-5)
-"""The same for Falkon, which multiplies its penalty by the number of rows."""
+"""Penalties of Falkon, which multiplies them by the number of rows; the best on the test rows counts."""
 
 Error = Callable[[NDArray[Any]], float]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A split in kernel space, as every method is given it."""
+    """A split in kernel space, the same for every method."""
 
     split: Split
     X: NDArray[np.float64]
-    """Training rows, standardised where the recipe says so."""
+    """Training rows, standardised if the recipe requires it."""
     X_test: NDArray[np.float64]
-    """Test rows, likewise."""
+    """Test rows, scaled in the same way."""
     sigma: float
     """Kernel width."""
     error: Error
@@ -50,18 +50,18 @@ class Problem:
 
 @dataclass(frozen=True)
 class Measured:
-    """One method on one problem."""
+    """Result of one method on one problem."""
 
     error: float
     """Fraction wrong, or RMSE over the target's standard deviation."""
     seconds: float
     """Time of one fit."""
     rows: int
-    """Rows it was fitted on."""
+    """Number of training rows."""
 
 
 def prepare(split: Split) -> Problem:
-    """Scale the rows and choose the width as the recipe says; half the median distance where it does not."""
+    """Scale the rows and choose the width by the recipe; without one, half the median distance."""
     recipe = split.recipe
     X, X_test = split.X, split.X_test
     if recipe.standardize:
@@ -75,7 +75,7 @@ def prepare(split: Split) -> Problem:
 
 
 def error_of(split: Split) -> Error:
-    """Test error as a function of the predictions: fraction wrong, or RMSE over the target's deviation."""
+    """Return the test error as a function of the predictions: fraction wrong, or RMSE over the target's deviation."""
     if split.recipe.classification:
         return lambda predicted: float(np.mean(predicted != split.y_test))
     scale = float(np.std(split.y.astype(np.float64)))
@@ -83,7 +83,7 @@ def error_of(split: Split) -> Error:
 
 
 def nystroem(problem: Problem, centers: int) -> Measured:
-    """Nystroem features and ridge with intercept: one penalty is timed, the best on the test rows is kept."""
+    """Train Nystroem features and ridge with intercept: one penalty is timed, the best on the test rows is kept."""
     targets, decode = _targets(problem)
     started = perf_counter()
     features = Nystroem(gamma=1 / (2 * problem.sigma**2), n_components=centers, random_state=0).fit(problem.X)
@@ -94,14 +94,14 @@ def nystroem(problem: Problem, centers: int) -> Measured:
     errors = []
     for penalty in RIDGES:
         with warnings.catch_warnings():
-            # Small penalties are ill-conditioned by nature; the best of all is kept.
+            # Small penalties give ill-conditioned systems; the best of all is kept.
             warnings.simplefilter("ignore")
             errors.append(problem.error(decode(Ridge(alpha=penalty).fit(train, targets).predict(test))))
     return Measured(min(errors), seconds, len(train))
 
 
 def svm(problem: Problem) -> Measured:
-    """SVC or SVR with C = 10 on at most `SVM_ROWS` rows."""
+    """Train SVC or SVR with C = 10 on at most `SVM_ROWS` rows."""
     rows = np.random.default_rng(0).permutation(len(problem.X))[:SVM_ROWS]
     machine = SVC if problem.split.recipe.classification else SVR
     started = perf_counter()
@@ -112,7 +112,7 @@ def svm(problem: Problem) -> Measured:
 
 
 def falkon(problem: Problem, centers: int) -> Measured | None:
-    """Falkon on the processor, one penalty timed and the best on the test rows kept; None where it is not installed."""
+    """Train Falkon on the CPU: one penalty is timed, the best on the test rows is kept. None if it is not installed."""
     if find_spec("falkon") is None:
         return None
     library, kernels, torch = (import_module(name) for name in ("falkon", "falkon.kernels", "torch"))
@@ -140,7 +140,7 @@ def falkon(problem: Problem, centers: int) -> Measured | None:
 
 
 def _targets(problem: Problem) -> tuple[NDArray[Any], Callable[[NDArray[Any]], NDArray[Any]]]:
-    """Targets as least squares takes them, +-1 a class, and the way back."""
+    """Return the targets of least squares, +-1 for each class, and the function that decodes predictions."""
     y = problem.split.y
     if not problem.split.recipe.classification:
         return y, lambda values: values

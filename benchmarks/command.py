@@ -1,4 +1,4 @@
-"""Trainings through the command line, in a process of their own, so that peaks of memory are theirs."""
+"""Trainings by the command line, each in its own process, so that peaks of memory are those of the training."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Trained:
-    """How a training ended."""
+    """Result of a training."""
 
     code: int
     """Exit code."""
     seconds: float
-    """Wall time of the process, its start and its cluster included."""
-    record: Mapping[str, Any]
-    """What ``--json`` printed; empty where it failed."""
-    complaint: str
-    """Last line on standard error where it failed."""
+    """Wall time of the process, including its start and its cluster."""
+    summary: Mapping[str, Any]
+    """The JSON object of ``--json``; empty after a failure."""
+    message: str
+    """Last line on standard error after a failure."""
 
-    def figure(self, name: str) -> Any:
-        """Return a figure of the record, None where there is none."""
-        return self.record.get(name)
+    def value(self, name: str) -> Any:
+        """Return a value of the summary, None if it has no such name."""
+        return self.summary.get(name)
 
     def outcome(self) -> str:
-        """Return "done", or how it failed."""
-        return "done" if self.code == 0 else f"exit {self.code}: {self.complaint}"
+        """Return "done", or exit code and message of a failure."""
+        return "done" if self.code == 0 else f"exit {self.code}: {self.message}"
 
 
 def train(folder: Path, sections: Mapping[str, Mapping[str, Any]]) -> Trained:
@@ -43,9 +43,9 @@ def train(folder: Path, sections: Mapping[str, Mapping[str, Any]]) -> Trained:
     Parameters
     ----------
     folder : Path
-        Where the job file is put and relative paths start.
+        Folder of the job file, and the base of relative paths.
     sections : mapping
-        The job file; None stands for an absent key.
+        Content of the job file; keys with the value None are left out.
     """
     job = folder / "job.toml"
     job.write_text(job_text(sections))
@@ -67,7 +67,7 @@ def train(folder: Path, sections: Mapping[str, Mapping[str, Any]]) -> Trained:
 
 
 def job_text(sections: Mapping[str, Mapping[str, Any]]) -> str:
-    """Write a job file; strings, numbers and truth values look the same in JSON and TOML."""
+    """Return the text of a job file; strings, numbers and truth values have the same form in JSON and TOML."""
     lines: list[str] = []
     for section, keys in sections.items():
         lines.append(f"[{section}]")

@@ -1,4 +1,4 @@
-"""Wendland's kernel: what skipping far centres saves in prediction, and what share of a training the kernel is."""
+"""Wendland's kernel: time that predictions save by skipping distant centres, and the kernel's share of a training."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ RADII = {
     "skin": (0.1, 0.3, 1.0, 2.0),
     "kin40k": (3.0, 4.0, 8.0, 16.0),
 }
-"""Radii on standardised features, by set: of 2, 3 and 8 features."""
+"""Radii on standardised features, for sets of 2, 3 and 8 features."""
 
 TRAINED, TESTED = 20_000, 20_000
-"""Most rows."""
+"""Largest numbers of training and test rows."""
 
 REPEATS = 5
 
@@ -42,7 +42,7 @@ def load(name: str) -> tuple[Array, NDArray[Any], Array, NDArray[Any]]:
 
 
 def measure(name: str, radius: float, centers: int) -> dict[str, Any]:
-    """Train on one set, then predict with and without the search for near centres, in turns; processor seconds."""
+    """Train on one set, then predict with and without the search for near centres, interleaved; CPU seconds."""
     X, y, X_test, y_test = load(name)
     regression = np.issubdtype(y.dtype, np.floating)
     cls = distkern.OROLSRegressor if regression else distkern.OROLSClassifier
@@ -77,7 +77,7 @@ def measure(name: str, radius: float, centers: int) -> dict[str, Any]:
 
 
 class _Stopwatch:
-    """Adds up the processor seconds that all threads spend in kernel blocks."""
+    """Sums the CPU seconds that all threads spend in kernel blocks."""
 
     def __enter__(self) -> _Stopwatch:
         self.total, lock, plain = 0.0, Lock(), Wendland.block
@@ -98,7 +98,7 @@ class _Stopwatch:
 
 
 def run(names: tuple[str, ...], centers: int) -> Iterator[dict[str, Any]]:
-    """Measure every set that is there."""
+    """Measure every set that is present."""
     for name, radii in RADII.items():
         if (not names or name in names) and (data_folder() / f"{name}.npz").exists():
             for radius in radii:

@@ -1,4 +1,4 @@
-"""The benchmark sets: where they are, how they are split, and which width they use."""
+"""The benchmark sets: their files, splits, numbers of centres and kernel widths."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one set is trained."""
+    """Settings for the training of one set."""
 
     name: str
     classification: bool
@@ -64,13 +64,13 @@ RECIPES = (
 
 
 def data_folder() -> Path:
-    """DISTKERN_DATA, or shared/data beside the checkout."""
+    """Return DISTKERN_DATA, or shared/data beside the checkout."""
     given = os.environ.get("DISTKERN_DATA")
     return Path(given) if given else Path(__file__).parents[2] / "shared" / "data"
 
 
 def present(names: tuple[str, ...] = ()) -> Iterator[Split]:
-    """Load the sets that are there, in the order of the recipes; `names` restricts them."""
+    """Load the sets that are present, in the order of the recipes; only those in `names` if it is not empty."""
     for recipe in RECIPES:
         path = data_folder() / f"{recipe.name}.npz"
         if path.exists() and (not names or recipe.name in names):
@@ -93,7 +93,7 @@ def load(recipe: Recipe, path: Path) -> Split:
     X, y, X_test, y_test = arrays
     X, X_test = X.astype(np.float64), X_test.astype(np.float64)
     if recipe.name == "kdd99":
-        # Counts over many orders of magnitude.
+        # The features are counts over many orders of magnitude.
         X, X_test = np.log1p(np.maximum(X, 0)), np.log1p(np.maximum(X_test, 0))
     if not recipe.classification:
         scale = y.std()

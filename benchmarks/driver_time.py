@@ -1,8 +1,8 @@
-"""The driver's own time a panel with the answers of many workers, simulated in one process.
+"""The driver's own time for a panel with the answers of many workers, simulated in one process.
 
-Every worker has one block. Its answers are pickled as they would travel; sums of groups are made as tasks make them,
-and are no part of the driver's time. What is counted: taking the sums apart, adding them up, the algebra of selection,
-and the next message, hashed and pickled once.
+Every worker has one block. Its answers are pickled, as a cluster sends them. Sums of groups are computed as tasks
+compute them and do not count as the driver's time. The driver's time is unpickling the sums, adding them, the algebra
+of selection, and hashing and pickling the next message.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from distkern.storage import ArraySource
 
 
 class SimulatedCluster:
-    """Workers of one block each, all in this process; a backend that notes the driver's time an exchange."""
+    """Workers of one block each, all in this process; a backend that records the driver's time for each exchange."""
 
     def __init__(self, source: ArraySource) -> None:
         self.exchanges = 0
@@ -68,10 +68,10 @@ class SimulatedCluster:
         return answer
 
     def finish(self) -> None:
-        """Hear that no message follows."""
+        """Do nothing: no message follows."""
 
     def close(self) -> None:
-        """Forget the run."""
+        """Drop the state of the run."""
         for fence in self._fences:
             memo.drop_run(fence.worker, fence.run_id)
 
@@ -88,7 +88,7 @@ def run(workers: int, centers: int, rows_a_worker: int = 64) -> list[dict[str, A
         result = train(job, source, cluster, EventBus())
     finally:
         cluster.close()
-    # An exchange's time ends when the next message is on its way, so two exchanges make a panel.
+    # The time of an exchange ends when the next message is sent; a panel has two exchanges.
     late = cluster.driver_seconds[-(len(cluster.driver_seconds) // 4) :]
     return [
         {

@@ -22,10 +22,10 @@ from distkern.storage import Fault, FaultyStore
 
 @dataclass(frozen=True)
 class Settings:
-    """What to train, where, and how often reading fails."""
+    """Settings of the training, its cluster and its data, and the rate of failing reads."""
 
     scheduler: str
-    """Address."""
+    """Address of the scheduler."""
     data: str
     """Directory of the zarr arrays X and y."""
     run: str
@@ -33,18 +33,18 @@ class Settings:
     result: str
     """File for the arrays of the model."""
     parameters: dict[str, Any]
-    """Of the estimator."""
+    """Parameters of the estimator."""
     failing: float = 0.0
-    """Chance that a read fails, up to twice a chunk."""
+    """Probability that a read fails, at most twice for each chunk."""
     seed: int = 0
 
     def write(self, path: Path) -> None:
-        """Put the settings into a file."""
+        """Write the settings to a file."""
         path.write_text(json.dumps(asdict(self)))
 
 
 def opened(settings: Settings, name: str) -> Any:
-    """Open an array behind a store that fails as the settings say."""
+    """Open an array in a store whose reads fail at the rate of the settings."""
     faults = [
         Fault("transient", key="c/*", times=2, probability=settings.failing),
         Fault("timeout", key="c/*", times=2, probability=settings.failing),
@@ -54,7 +54,7 @@ def opened(settings: Settings, name: str) -> Any:
 
 
 def main(path: str) -> None:
-    """Train, and save what decides the model's bits."""
+    """Train, and save the arrays of the model."""
     settings = Settings(**json.loads(Path(path).read_text()))
     with Client(settings.scheduler, set_as_default=False) as client:
         model = distkern.OROLSRegressor(client=client, run_dir=settings.run, factors="workers", **settings.parameters)

@@ -1,7 +1,7 @@
-"""A campaign of faults: workers and drivers are killed or frozen at random moments and reads fail, and the model stays.
+"""A campaign of faults: workers and drivers are killed or frozen at random moments, reads fail, the model is the same.
 
-Each run trains on the same worker processes, meets the faults of its seed, and is held against an undisturbed run: the
-same bits, in time, and nothing left on the workers.
+Each run trains on the same worker processes with the faults of its seed. It is compared with an undisturbed run: it
+must give the same bits, end in time, and leave nothing on the workers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from distkern.scheduler.clusters.worker_queries import ask_workers
 from distkern.storage import RunDirectory
 
 KINDS = ("kill", "kill-in-load", "kill-in-replay", "kill-all", "freeze", "kill-driver", "reads-fail")
-"""Every fault there is."""
+"""All kinds of faults."""
 
 PROPORTIONS = {
     "kill": 5,
@@ -44,32 +44,33 @@ PROPORTIONS = {
 
 WORKERS = 3
 ANSWER_SECONDS = 10.0
-"""How long workers may take to say what they hold, before they are asked again."""
+"""Seconds that workers may take to report their state, before the query is repeated."""
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 60.0
-"""Seconds a run may take on top of a multiple of the undisturbed one's."""
+"""Seconds that a run may take in addition to a multiple of the undisturbed time."""
 
 
 @dataclass
 class Outcome:
-    """How one run went."""
+    """Result of one run."""
 
     seconds: float
     limit: float
     result: bytes
-    """Digest of the model's arrays; empty where there are none."""
-    complaint: str
-    lost: int
-    """Times that a worker was lost."""
+    """Digest of the model's arrays; empty after a failure."""
+    message: str
+    """Last line on standard error after a failure."""
+    failed_workers: int
+    """Number of failed workers."""
     replays: int
-    """Times that blocks were rebuilt."""
+    """Number of times that blocks were rebuilt."""
     resumed: int
-    """Exchanges that a resumed driver did not make again."""
+    """Exchanges that a resumed driver read from the record."""
     retried: int
-    """Reads that failed and were tried again."""
-    left: list[str]
-    """What stayed behind on workers."""
+    """Reads that failed and were retried."""
+    leftovers: list[str]
+    """State and files that remained on workers."""
 
 
 class Campaign:
@@ -87,11 +88,11 @@ class Campaign:
         self._parameters = {"sigma": float(np.sqrt(features)), "max_centers": centers, "stop": None}
         self.undisturbed = self._train("undisturbed", "none", 0, float("inf"))
         if not self.undisturbed.result:
-            raise RuntimeError(f"the undisturbed run failed: {self.undisturbed.complaint}")
-        self._exchanges = len(self._told(folder / "undisturbed.run", "ExchangeDone"))
+            raise RuntimeError(f"the undisturbed run failed: {self.undisturbed.message}")
+        self._exchanges = len(self._events(folder / "undisturbed.run", "ExchangeDone"))
 
     def run(self, kind: str, seed: int) -> Outcome:
-        """Train once and meet the faults of a kind."""
+        """Train once with the faults of a kind."""
         everything = 1 + (kind in ("kill-all", "kill-driver"))
         limit = self.undisturbed.seconds * everything * 1.5 + PATIENCE
         return self._train(f"{kind}-{seed}", kind, seed, limit)
@@ -101,7 +102,7 @@ class Campaign:
         run = self._folder / f"{name}.run"
         parameters = dict(self._parameters)
         if seed % 2:
-            # Most of Q and of the pool goes to scratch.
+            # A small limit: most of Q and of the pool is in scratch files.
             parameters["memory_limit"] = 60 << 20
         settings = Settings(
             scheduler=self._client.scheduler.address,
@@ -130,12 +131,12 @@ class Campaign:
             seconds=seconds,
             limit=limit,
             result=_digest(result) if process.returncode == 0 and result.exists() else b"",
-            complaint="" if process.returncode == 0 else (err.strip().splitlines() or ["no message"])[-1],
-            lost=len(self._told(run, "WorkerLost")),
-            replays=len(self._told(run, "BlocksReplayed")),
-            resumed=sum(event["exchanges"] for event in self._told(run, "RunResumed")),
-            retried=sum(event["count"] for event in self._told(run, "StorageRetried")),
-            left=self._left_behind(),
+            message="" if process.returncode == 0 else (err.strip().splitlines() or ["no message"])[-1],
+            failed_workers=len(self._events(run, "WorkerLost")),
+            replays=len(self._events(run, "BlocksReplayed")),
+            resumed=sum(event["exchanges"] for event in self._events(run, "RunResumed")),
+            retried=sum(event["count"] for event in self._events(run, "StorageRetried")),
+            leftovers=self._leftovers(),
         )
 
     def _start(self, settings: Settings) -> subprocess.Popen[str]:
@@ -159,18 +160,18 @@ class Campaign:
         process: subprocess.Popen[str],
         frozen: list[int],
     ) -> subprocess.Popen[str]:
-        """Do to the run what its kind says; return the process that drives it afterwards."""
+        """Apply the faults of a kind to the run; return the process that is its driver afterwards."""
         if kind in ("none", "reads-fail"):
             return process
         pids = list(self._client.run(os.getpid).values())
         draw.shuffle(pids)
         if kind == "kill-in-load":
-            # A worker that dies before it was given blocks is no loss to the run.
+            # A worker that is killed before it owns blocks does not affect the run.
             _await(lambda: any(item.startswith("run ") for item in self._held_now() or ()), process)
             time.sleep(draw.uniform(0.0, 0.2))
         else:
             moment = draw.randrange(1, max(2, self._exchanges - 4))
-            _await(lambda: len(self._told(run, "ExchangeDone")) >= moment, process)
+            _await(lambda: len(self._events(run, "ExchangeDone")) >= moment, process)
             time.sleep(draw.uniform(0.0, 0.05))
         if kind == "kill-driver":
             process.kill()
@@ -183,20 +184,20 @@ class Campaign:
         for pid in pids if kind == "kill-all" else pids[:1]:
             os.kill(pid, signal.SIGKILL)
         if kind == "kill-in-replay":
-            _await(lambda: bool(self._told(run, "WorkerLost")), process)
+            _await(lambda: bool(self._events(run, "WorkerLost")), process)
             time.sleep(draw.uniform(0.0, 0.1))
             os.kill(pids[1], signal.SIGKILL)
         return process
 
-    def _told(self, run: Path, kind: str) -> list[dict[str, Any]]:
+    def _events(self, run: Path, kind: str) -> list[dict[str, Any]]:
         try:
             events = list(RunDirectory.open(run).events())
         except Exception:
             return []
         return [event for event in events if event["event"] == kind]
 
-    def _left_behind(self) -> list[str]:
-        """Look for state and scratch of ended runs; it may take a moment to go."""
+    def _leftovers(self) -> list[str]:
+        """Return state and scratch files of ended runs, after some time for their removal."""
         deadline = time.monotonic() + ANSWER_SECONDS
         self._client.wait_for_workers(WORKERS, timeout=120)
         while True:
@@ -208,13 +209,13 @@ class Campaign:
             time.sleep(0.1)
 
     def _held_now(self) -> list[str] | None:
-        """Ask the workers what they hold; None where one keeps the answer back, as one that is being killed may."""
+        """Return the state that the workers hold; None where one does not answer, such as a worker that is killed."""
         answers = ask_workers(self._client, _held, ANSWER_SECONDS)
         return None if answers is None else [item for items in answers.values() for item in items]
 
 
 def _held() -> list[str]:
-    """Name what this worker process still holds of trainings."""
+    """Return the runs and scratch files that this worker process holds."""
     from distkern.scheduler.blocks import block_registry as memo
 
     runs = [f"run {run}" for _, run in memo.held_runs()]
@@ -243,14 +244,14 @@ def _digest(path: Path) -> bytes:
 
 
 def schedule(runs: int) -> list[str]:
-    """Share runs among the kinds in their proportions, mixed."""
+    """Return the kind of each run, in the proportions of `PROPORTIONS` and mixed."""
     total = sum(PROPORTIONS.values())
     kinds = [kind for kind in KINDS for _ in range(PROPORTIONS[kind])]
     return [kinds[(number * 7) % total] for number in range(runs)]
 
 
 def campaign(runs: int, seed: int, rows: int, features: int, centers: int) -> Iterator[dict[str, Any]]:
-    """Run a campaign; yield a row of the table per run."""
+    """Run a campaign; yield a row of the table for each run."""
     with TemporaryDirectory(prefix="distkern-faults-") as name, local_client(WORKERS) as client:
         shared = Campaign(client, Path(name), rows, features, centers)
         for number, kind in enumerate(schedule(runs)):
@@ -262,10 +263,10 @@ def campaign(runs: int, seed: int, rows: int, features: int, centers: int) -> It
                 "undisturbed s": shared.undisturbed.seconds,
                 "in time": outcome.seconds <= outcome.limit,
                 "same bits": outcome.result == shared.undisturbed.result,
-                "lost": outcome.lost,
+                "lost": outcome.failed_workers,
                 "replays": outcome.replays,
                 "resumed at": outcome.resumed,
                 "retried": outcome.retried,
-                "left": "; ".join(outcome.left),
-                "complaint": outcome.complaint,
+                "left": "; ".join(outcome.leftovers),
+                "message": outcome.message,
             }

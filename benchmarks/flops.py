@@ -1,4 +1,4 @@
-"""Floating-point operations of a training's matrix products, counted from the messages it sends."""
+"""Floating-point operations of a training's matrix products, counted from its messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from distkern.scheduler.protocol.messages import Begin, LookaheadStep, ProblemSt
 
 
 class FlopCounter:
-    """Operations of the large matrix products, two for each multiplication and addition, by kind.
+    """Counts the operations of the large matrix products by kind: two for each multiplication and addition.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class FlopCounter:
         self._begin: Begin | None = None
 
     def message(self, message: Any) -> None:
-        """Count what one message asks of every row."""
+        """Count the operations of one message."""
         if isinstance(message, Begin):
             self._begin = message
         elif isinstance(message, Step):
@@ -93,7 +93,7 @@ class FlopCounter:
 
     @property
     def total(self) -> int:
-        """All operations."""
+        """Number of all operations."""
         return sum(self.by_kind.values())
 
 

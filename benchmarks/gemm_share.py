@@ -1,4 +1,4 @@
-"""The share of the machine's own matrix-product rate that the selection reaches."""
+"""The rate of the selection as a share of the machine's rate of matrix products."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from distkern.monitoring.events import Event, RunEnded, RunStarted
 
 
 def gemm_rate(size: int, dtype: str, repeats: int = 3) -> float:
-    """Operations a second of a square matrix product on all cores, the best of several."""
+    """Return the operations in a second of a square matrix product on all cores, the best of several."""
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((size, size)).astype(dtype) for _ in range(2))
     out = np.empty_like(a)
@@ -29,7 +29,7 @@ def gemm_rate(size: int, dtype: str, repeats: int = 3) -> float:
 
 
 def measure(rows: int, features: int, centers: int, dtype: str, size: int) -> dict[str, Any]:
-    """Measure the rate, train in this process, and relate the products of the training to the rate."""
+    """Measure the rate, train in this process, and compare the products of the training with the rate."""
     X, y = generated.in_memory(generated.waves(rows, features, dtype))
     events: list[Event] = []
     rate = gemm_rate(size, dtype)

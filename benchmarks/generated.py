@@ -1,4 +1,4 @@
-"""Generated data, row by row the same for any size, in memory or streamed into a store."""
+"""Generated data, in memory or streamed into a store; a smaller set has the first rows of a larger one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from distkern.storage import Dataset, DatasetWriter, open_dataset
 
 PIECE = 1 << 15
-"""Rows made at a time."""
+"""Rows that are generated together."""
 
 Pieces = Iterator[tuple[NDArray[Any], NDArray[Any]]]
 
@@ -24,7 +24,7 @@ def waves(rows: int, features: int, dtype: str = "float64", seed: int = 0) -> Pi
     directions = shape.standard_normal((features, 8)) / np.sqrt(features) * np.linspace(0.5, 2.0, 8)
     for number, n in _pieces(rows):
         rng = np.random.default_rng([seed, 1, number])
-        # Always a whole piece, so that a shorter set is the beginning of a longer one.
+        # Always a whole piece: the rows of a smaller set are then the first rows of a larger one.
         X = rng.standard_normal((PIECE, features))[:n]
         y = np.sin(2.0 * (X @ directions)).sum(axis=1) + 0.1 * rng.standard_normal(PIECE)[:n]
         yield X.astype(dtype), y.astype(dtype)
@@ -34,8 +34,9 @@ def waves(rows: int, features: int, dtype: str = "float64", seed: int = 0) -> Pi
 class Mixture:
     """Classes that are mixtures of spherical Gaussians of unit variance.
 
-    Components lie around their class's middle, middles around 0, both within a random subspace: as the components of
-    a class spread further than its neighbours are away, no hyperplane separates the classes, and all of them overlap.
+    Components lie around the centre of their class, class centres around 0, both within a random subspace. The
+    components of a class are farther apart than neighbouring classes, so no hyperplane separates the classes, and all
+    of them overlap.
     """
 
     classes: int
@@ -45,9 +46,9 @@ class Mixture:
     subspace: int = 8
     """Dimensions in which the means differ."""
     middles: float = 2.0
-    """Standard deviation of the class middles, by dimension."""
+    """Standard deviation of the class centres in each dimension."""
     spread: float = 2.0
-    """Standard deviation of the components around their middle, by dimension."""
+    """Standard deviation of the components around their class centre in each dimension."""
     seed: int = 0
     means: NDArray[np.float64] = field(init=False, repr=False)
     """(classes * components, features), class by class."""
@@ -68,7 +69,7 @@ class Mixture:
             yield X[:n].astype(np.float32), chosen[:n] // self.components
 
     def best_guess(self, X: NDArray[Any]) -> NDArray[np.int64]:
-        """Predict the class with the largest density: no classifier has a smaller error, as all are equally likely."""
+        """Predict the class with the largest density; with equal class shares no classifier has a smaller error."""
         X = X.astype(np.float64)
         exponents = X @ self.means.T - 0.5 * np.square(self.means).sum(axis=1)
         exponents -= exponents.max(axis=1, keepdims=True)
@@ -83,7 +84,7 @@ def in_memory(pieces: Pieces) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def store(path: Path, rows: int, pieces: Pieces, task: str, chunk_rows: int | None = None) -> Dataset:
-    """Write pieces to a dataset store, in memory of a few pieces."""
+    """Write pieces to a dataset store, in the memory of a few pieces."""
     with DatasetWriter(path, n_rows=rows, task=task, chunk_rows=chunk_rows) as writer:
         for X, y in pieces:
             writer.append(X, y)
@@ -91,7 +92,7 @@ def store(path: Path, rows: int, pieces: Pieces, task: str, chunk_rows: int | No
 
 
 def rows_of(dataset: Dataset, then: Callable[[NDArray[Any], NDArray[Any]], None]) -> None:
-    """Hand all rows of a store to a function, a piece at a time."""
+    """Call a function with all rows of a store, one piece at a time."""
     for start in range(0, dataset.n_rows, PIECE):
         stop = min(start + PIECE, dataset.n_rows)
         then(np.asarray(dataset.X[start:stop]), dataset.targets(start, stop))

@@ -1,4 +1,4 @@
-"""Planned and measured peaks of trainings through the command line."""
+"""Planned and measured peaks of memory of trainings by the command line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks import command, generated
 def measure(
     folder: Path, rows: int, features: int, centers: int, workers: int, budget: str | None, dtype: str
 ) -> dict[str, Any]:
-    """Train once; `workers` 0 trains in the command's own process, which takes no budget of a worker."""
+    """Train once; with `workers` 0 in the command's own process, which has no budget of a worker."""
     store = folder / f"waves-{rows}.zarr"
     if not store.exists():
         generated.store(store, rows, generated.waves(rows, features, "float32"), "regression")
@@ -33,7 +33,7 @@ def measure(
         },
     )
     planned, worker, driver = (
-        trained.figure(name) for name in ("planned_peak_bytes", "peak_rss_worker", "peak_rss_driver")
+        trained.value(name) for name in ("planned_peak_bytes", "peak_rss_worker", "peak_rss_driver")
     )
     holder = worker or driver
     return {
@@ -44,7 +44,7 @@ def measure(
         "workers": workers,
         "budget": budget if workers else None,
         "outcome": trained.outcome(),
-        "s": trained.figure("seconds"),
+        "s": trained.value("seconds"),
         "planned MiB": _mebibytes(planned),
         "worker MiB": _mebibytes(worker),
         "driver MiB": _mebibytes(driver),

@@ -21,7 +21,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "OROLS, loo-error": ("OROLS", {"criterion": "loo-error"}),
     "NPD": ("NPD", {}),
     "LOO forward": ("LOOForward", {}),
-    # Each step goes over the whole kernel matrix.
+    # Each step uses the whole kernel matrix.
     "OLS forward": ("OLSForward", {"max_centers": 100}),
     "QR forward": ("QRForward", {}),
     "KRLS, nu 0.01": ("KRLS", {"nu": 0.01}),
@@ -33,15 +33,15 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "Widrow-Hoff": ("WidrowHoff", {}),
     "Ho-Kashyap": ("HoKashyap", {"max_iter": 200}),
 }
-"""Rows of the table: name, stem of the estimators' names, parameters that differ from the defaults."""
+"""Rows of the table: name, stem of the estimators' names, and parameters other than the defaults."""
 
 
 MOST_ROWS = {"LOO forward": 3000}
-"""Rows that a method is measured on at most: it keeps several numbers a pair of rows."""
+"""Largest number of rows of a method that stores several numbers for each pair of rows."""
 
 
 def estimator_of(stem: str, *, classification: bool) -> type[Any] | None:
-    """Return the class of a method for a task, None where there is none."""
+    """Return the estimator class of a method for a task, None if the method has none."""
     names = (stem, f"{stem}Classifier") if classification else (f"{stem}Regressor",)
     for name in names:
         if name in distkern.__all__:
@@ -51,7 +51,7 @@ def estimator_of(stem: str, *, classification: bool) -> type[Any] | None:
 
 
 def measure(split: Split, name: str) -> dict[str, Any] | None:
-    """Train one method on one set; None where it is not for the task, or for so many rows.
+    """Train one method on one set; None if it does not support the task or the number of rows.
 
     Parameters
     ----------
@@ -99,14 +99,14 @@ def run(splits: Iterable[Split], names: Iterable[str] = METHODS) -> Iterator[dic
 
 
 def noted(rows: Iterable[dict[str, Any]], notes: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield rows as they come, and keep them."""
+    """Yield each row, and append it to `notes`."""
     for row in rows:
         notes.append(row)
         yield row
 
 
 def pivoted(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Turn rows into a table with a line a method: error, and centres in brackets."""
+    """Return a table with one line for each method: the error, and centres in brackets."""
     table: dict[str, dict[str, Any]] = {}
     for row in rows:
         cell = f"{row['error']:.4f} ({row['centres']})" if row["centres"] else f"{row['error']:.4f}"

@@ -1,4 +1,4 @@
-"""Test error of a path's own weights beside those of ``refit="rkhs"``, where the stop rule ends and at the end."""
+"""Test errors of a path's own weights and of ``refit="rkhs"``, for the path of the stop rule and the whole path."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def measure(split: Split, seed: int = 0, longer: int = 1) -> dict[str, Any]:
     seed : int
         Key of the row draws.
     longer : int
-        Multiple of the recipe's centres that the path may have.
+        Largest number of centres, as a multiple of the recipe's.
     """
     recipe = split.recipe
     cls = distkern.OROLSClassifier if recipe.classification else distkern.OROLSRegressor

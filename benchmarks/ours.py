@@ -1,4 +1,4 @@
-"""How the benchmarks train distkern."""
+"""Trainings of distkern in the benchmarks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def estimator(*, classification: bool) -> type[Any]:
 
 
 def takes(parameter: str) -> bool:
-    """Return whether this version of distkern has a parameter."""
+    """Return whether the estimators of this version have a parameter."""
     return parameter in inspect.signature(distkern.OROLSRegressor).parameters
 
 
 def fit(problem: Problem, centers: int, *, seed: int = 0, **parameters: Any) -> tuple[Any, Measured]:
-    """Train on raw rows to exactly `centers` centres, with the width all methods share."""
+    """Train on raw rows to exactly `centers` centres, with the width of all methods."""
     split = problem.split
     cls = estimator(classification=split.recipe.classification)
     started = perf_counter()
@@ -39,5 +39,5 @@ def fit(problem: Problem, centers: int, *, seed: int = 0, **parameters: Any) -> 
 
 
 def sample_rows(n_rows: int, centers: int) -> int:
-    """Rows to choose `centers` centres on, `selection_rows`."""
+    """Return `selection_rows`, the number of rows to choose `centers` centres on."""
     return min(n_rows, max(7500, 10 * centers))

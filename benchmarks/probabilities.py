@@ -1,7 +1,7 @@
-"""Class probabilities on test rows: the forms of calibration beside each other, and beside an SVM with Platt's sigmoid.
+"""Class probabilities on test rows: forms of calibration, compared with each other and with Platt's sigmoid of an SVM.
 
-All forms are of one model and fitted on its leave-one-out outputs, unless the row says otherwise. The SVM has the same
-rows and the same kernel.
+All forms use one model and are fitted on its leave-one-out outputs, unless the row states otherwise. The SVM has the
+same rows and the same kernel.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Losses = tuple[Array, ...]
 """Log loss, Brier score and error of every row."""
 
 SMALLEST = 1e-15
-"""Probabilities count as no smaller than this in the log loss, as elsewhere."""
+"""Smallest probability in the log loss, as in scikit-learn."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ SETTINGS = {
 }
 
 MAGIC_ROWS = 5000
-"""Rows of magic that both are trained on, of the 70 percent that are not tested on."""
+"""Training rows of magic, from the 70 percent that are not test rows."""
 
 
 def load(name: str) -> tuple[Array, NDArray[Any], Array, NDArray[Any]]:
@@ -66,7 +66,7 @@ def load(name: str) -> tuple[Array, NDArray[Any], Array, NDArray[Any]]:
 
 
 def run(names: tuple[str, ...], seeds: tuple[int, ...]) -> Iterator[dict[str, Any]]:
-    """Measure every set that is there."""
+    """Measure every set that is present."""
     for name, setting in SETTINGS.items():
         if (not names or name in names) and (data_folder() / f"{name}.npz").exists():
             for row in measure(*load(name), setting, seeds):
@@ -81,7 +81,7 @@ def measure(
     truth = np.searchsorted(classes, y_test)
     svm = SVC(C=10.0, gamma=1 / (2 * setting.sigma**2), probability=True, random_state=0, cache_size=500)
     with warnings.catch_warnings():
-        # Newer versions of scikit-learn advise another way to the same sigmoid.
+        # Newer versions of scikit-learn warn and recommend another function for the same sigmoid.
         warnings.simplefilter("ignore")
         svm.fit(X, y)
     base = _losses(np.log(np.maximum(svm.predict_proba(X_test), SMALLEST)), truth)
@@ -108,9 +108,9 @@ def forms(
     Parameters
     ----------
     left_out, seen : array, shape (n, T)
-        Leave-one-out outputs of training rows, and their outputs as they are.
+        Leave-one-out outputs of training rows, and their plain outputs.
     codes : array, shape (n,)
-        Their classes.
+        Classes of these rows.
     values : array, shape (n_test, T)
         Outputs of test rows.
     n_classes : int
@@ -158,7 +158,7 @@ def _losses(logs: Array, truth: NDArray[np.intp]) -> Losses:
 
 
 def _row(form: str, found: Losses, base: Losses) -> dict[str, Any]:
-    """Means, and differences from the SVM with the standard error of a paired comparison."""
+    """Return means, and differences from the SVM with the standard error of a paired comparison."""
     row: dict[str, Any] = {"form": form}
     for name, ours, theirs in zip(("log loss", "Brier", "error"), found, base, strict=True):
         row[name] = float(ours.mean())

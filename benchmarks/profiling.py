@@ -1,7 +1,7 @@
-"""Where the time of a training goes: phases of the tiles and of the driver, and the driver's busiest lines.
+"""The time of each phase of a training, on the tiles and in the driver, and the driver's most expensive functions.
 
-Everything is measured from outside: the functions of the package are wrapped while the training runs, and a thread
-looks at the stack of the driver every few milliseconds.
+Nothing in the package measures: its functions are wrapped while the training runs, and a thread samples the stack of
+the driver every few milliseconds.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from distkern.scheduler.runtime import tree_reducer as reduction
 from distkern.scheduler.selectors import pool_selector as selectors
 
 INTERVAL = 0.005
-"""Seconds between two looks at the driver."""
+"""Seconds between two samples of the driver's stack."""
 
 PACKAGE = Path(distkern.__file__).resolve().parents[1]
 
 
 class Clock:
-    """Time spent in wrapped functions, without what they spend in other wrapped functions."""
+    """Time in wrapped functions, without the time in other wrapped functions that they call."""
 
     def __init__(self) -> None:
         self.seconds: Counter[str] = Counter()
@@ -82,12 +82,12 @@ TILE_PHASES = (
     "load",
     "other tile work",
 )
-"""Phases that run on the tile threads; the others run in the driver while those wait."""
+"""Phases that run on the tile threads; the others run in the driver while these threads wait."""
 
 
 @contextmanager
 def instrumented(clock: Clock) -> Iterator[None]:
-    """Time the package's functions under the names of their phases while the context lasts."""
+    """Measure the time of the package's functions by phase within the context."""
     wrapped: list[tuple[Any, str, str | Callable[..., str]]] = [
         (tiles, "kernel_columns", "kernel columns"),
         (tiles, "answer", _answer_phase),
@@ -121,10 +121,10 @@ def _selectors() -> list[type[Any]]:
 
 @contextmanager
 def sampled(counts: Counter[str]) -> Iterator[None]:
-    """Count, every few milliseconds, which function of the package this thread is in."""
+    """Sample every few milliseconds which function of the package this thread runs, and count."""
     watched, done = threading.get_ident(), threading.Event()
 
-    def look() -> None:
+    def sample() -> None:
         while not done.wait(INTERVAL):
             frame = sys._current_frames().get(watched)
             while frame is not None and not _ours(frame.f_code.co_filename):
@@ -133,7 +133,7 @@ def sampled(counts: Counter[str]) -> Iterator[None]:
                 code = frame.f_code
                 counts[f"{Path(code.co_filename).stem}.{code.co_qualname}"] += 1
 
-    watcher = threading.Thread(target=look, daemon=True)
+    watcher = threading.Thread(target=sample, daemon=True)
     watcher.start()
     try:
         yield
@@ -148,7 +148,7 @@ def _ours(filename: str) -> bool:
 
 
 def measure(rows: int, features: int, centers: int, dtype: str, criterion: str, top: int) -> list[dict[str, Any]]:
-    """Train once in this process and return a row per phase, then the driver's busiest functions."""
+    """Train once in this process and return a row for each phase, then for the driver's most expensive functions."""
     X, y = generated.in_memory(generated.waves(rows, features, dtype))
     estimator = distkern.OROLSRegressor(
         sigma=float(np.sqrt(features)), max_centers=centers, stop=None, dtype=dtype, criterion=criterion
@@ -169,7 +169,7 @@ def _phases(clock: Clock, wall: float, width: int) -> list[dict[str, Any]]:
         found.append(_row("tiles" if on_tiles else "driver", phase, clock.calls[phase], seconds, of_wall / wall))
     found.sort(key=lambda row: -row["share"])
     rest = 1.0 - sum(row["share"] for row in found)
-    return [*found, _row("driver", "the rest: waiting, messages, checks", 0, rest * wall, rest)]
+    return [*found, _row("driver", "other: waiting, messages, checks", 0, rest * wall, rest)]
 
 
 def _functions(counts: Counter[str], wall: float, top: int) -> list[dict[str, Any]]:

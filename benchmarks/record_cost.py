@@ -1,4 +1,4 @@
-"""What it costs to record every exchange of a run: with and without a run directory, turn about."""
+"""The cost of recording every exchange of a run: trainings with and without a run directory, interleaved."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from distkern.scheduler.training.run_record import RunStore
 
 
 def run(rows: int, features: int, centers: int, repeats: int, folder: Path | None) -> Iterator[dict[str, Any]]:
-    """Train several times with and without a record; yield the best of both, and the time inside the record."""
+    """Train several times with and without a record; yield the best times of both, and the time of the record."""
     X, y = generated.in_memory(generated.waves(rows, features))
     parameters = {"sigma": float(np.sqrt(features)), "max_centers": centers, "stop": None}
     inside = 0.0

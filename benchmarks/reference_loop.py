@@ -1,4 +1,4 @@
-"""The paper's Algorithm 1 in distkern beside a plain numpy loop over the same equations."""
+"""The paper's Algorithm 1 in distkern, compared with a plain numpy loop over the same equations."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from benchmarks import generated
 Array = NDArray[np.float64]
 
 DEPENDENT = 1e-14
-"""A column with |q|^2 below this times |k|^2 is passed over."""
+"""A column with |q|^2 below this times |k|^2 is skipped."""
 
 
 @dataclass(frozen=True)
 class Loop:
-    """What the loop found."""
+    """Result of the loop."""
 
     centers: list[int]
-    """Rows in the order they were taken."""
+    """Rows in the order of selection."""
     lambda_: float
     gcv: float
     seconds: float
     layout: str
-    """How Q was stored."""
+    """Layout of Q in memory."""
 
 
 def plain_loop(X: Array, y: Array, sigma: float, max_centers: int, layout: str) -> Loop:
-    """One centre at a time: largest residual, kernel column, two Gram-Schmidt passes, lambda by GCV, residual.
+    """Select one centre at a time: largest residual, kernel column, two Gram-Schmidt passes, lambda by GCV, residual.
 
     Parameters
     ----------
     X : array, shape (M, d)
         Rows in kernel space.
     y : array, shape (M,)
-        Targets; their mean is taken off.
+        Targets; their mean is subtracted.
     sigma : float
         Width of the Gaussian.
     max_centers : int
-        Centres to take.
+        Number of centres to select.
     layout : {"columns", "rows"}
         Whether Q is stored column by column or row by row.
     """
@@ -91,7 +91,7 @@ def plain_loop(X: Array, y: Array, sigma: float, max_centers: int, layout: str) 
 
 
 def estimate_lambda(s: Array, z: Array, yy: float, lam: float, M: int) -> tuple[float, float]:
-    """One step of lambda by GCV (thesis 3.85 to 3.89) and the GCV with the new lambda."""
+    """Return lambda after one step by GCV (thesis 3.85 to 3.89), and the GCV with the new lambda."""
 
     def parts(value: float) -> tuple[Array, float, float]:
         total = value + s
@@ -108,7 +108,7 @@ def estimate_lambda(s: Array, z: Array, yy: float, lam: float, M: int) -> tuple[
 
 
 def faster_layout(M: int, max_centers: int) -> str:
-    """Time the loop's two products at half its length for both layouts of Q."""
+    """Return the layout of Q for which the loop's two products, at half its length, take less time."""
     half = max(1, max_centers // 2)
     column, coefficients, out = np.ones(M), np.ones(half), np.empty(M)
     seconds = {}
@@ -128,7 +128,7 @@ def faster_layout(M: int, max_centers: int) -> str:
 
 
 def compare(rows: int, features: int, centers: int) -> dict[str, Any]:
-    """Time both on the same rows."""
+    """Measure both on the same rows."""
     X, y = generated.in_memory(generated.waves(rows, features))
     sigma = float(np.sqrt(features))
     loop = plain_loop(X, y, sigma, centers, faster_layout(rows, centers))

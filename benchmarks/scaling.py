@@ -20,7 +20,7 @@ from distkern.storage import Dataset
 def by_workers(
     rows: int, features: int, centers: int, workers: Iterable[int], *, client: Any = None, folder: Path | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Train on one store with several numbers of one-thread worker processes, or on the client that is given."""
+    """Train on one store with several numbers of one-thread worker processes, or on a given client."""
     with TemporaryDirectory(dir=folder) as place:
         data = _store(Path(place), rows, features)
         first = None

@@ -19,14 +19,14 @@ from distkern.storage import Dataset
 Predict = Callable[[NDArray[Any]], NDArray[Any]]
 
 SIGMA = 5.0
-"""Width of the kernel on raw rows; the median distance is wide where most features are noise."""
+"""Width of the kernel on raw rows; the median distance would be too wide, because most features are noise."""
 
 RIDGE = 1e-6
 """Penalty of the linear model, times the number of rows."""
 
 
 def linear(train: Dataset, classes: int) -> Predict:
-    """Least squares to one-hot targets by normal equations that are summed piece by piece."""
+    """Fit one-hot targets by least squares, with normal equations that are summed piece by piece."""
     d = train.n_features + 1
     gram, products = np.zeros((d, d)), np.zeros((d, classes))
 
@@ -43,14 +43,14 @@ def linear(train: Dataset, classes: int) -> Predict:
 
 
 def naive_bayes(train: Dataset, classes: int) -> Predict:
-    """Gaussian naive Bayes, piece by piece."""
+    """Train Gaussian naive Bayes, piece by piece."""
     model = GaussianNB()
     generated.rows_of(train, lambda X, y: model.partial_fit(X, y, classes=np.arange(classes)))
     return lambda X: np.asarray(model.predict(X))
 
 
 def error_on(test: Dataset, predict: Predict) -> float:
-    """Fraction of the rows of a store that is predicted wrongly."""
+    """Return the fraction of wrong predictions on the rows of a store."""
     wrong = [0]
 
     def add(X: NDArray[Any], y: NDArray[Any]) -> None:
@@ -73,7 +73,7 @@ def run(
     all_rows: bool = True,
     folder: Path | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rule that knows the densities, two plain classifiers, and distkern on all rows and on a sample."""
+    """Measure the best possible rule, two plain classifiers, and distkern with centres from all rows and a sample."""
     with TemporaryDirectory(dir=folder) as name:
         place = Path(name)
         train = generated.store(place / "train.zarr", rows, mixture.draw(rows), "classification")
@@ -93,7 +93,7 @@ def _distkern(
 ) -> dict[str, Any]:
     title = "distkern" if selection_rows is None else f"distkern, centres chosen on {selection_rows} rows"
     if selection_rows is not None and not ours.takes("selection_rows"):
-        return _row(title, rows, None, None, outcome="selection_rows is not there yet")
+        return _row(title, rows, None, None, outcome="this version has no selection_rows")
     trained = command.train(
         place,
         {
@@ -110,16 +110,16 @@ def _distkern(
             "cluster": {"workers": workers, "memory": memory} if workers else {},
         },
     )
-    test = trained.figure("test")
+    test = trained.value("test")
     return _row(
         title,
         rows,
-        trained.figure("n_centers"),
+        trained.value("n_centers"),
         test["error"] if test else None,
-        trained.figure("seconds"),
+        trained.value("seconds"),
         wall=trained.seconds,
         outcome=trained.outcome(),
-        peaks=tuple(trained.figure(name) for name in ("planned_peak_bytes", "peak_rss_worker", "peak_rss_driver")),
+        peaks=tuple(trained.value(name) for name in ("planned_peak_bytes", "peak_rss_worker", "peak_rss_driver")),
     )
 
 

@@ -1,4 +1,4 @@
-"""How well the stop rules choose: their test errors beside the best along the same path."""
+"""Test errors of the stop rules' models, compared with the best model along the same path."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from benchmarks.baselines import error_of
 from benchmarks.datasets import Split
 
 GRID = 40
-"""Models looked at along a path."""
+"""Number of tested models along a path."""
 
 RULES = ("gcv", "bic", "mdl")
-"""Stop rules that are measured."""
+"""Measured stop rules."""
 
 
 def measure(split: Split, seed: int = 0, rules: tuple[str, ...] = RULES, longer: int = 1) -> dict[str, Any]:
-    """Train to the end, look at the test error along the path, and ask where each rule would have stopped.
+    """Train a whole path, test models along it, and train with each rule.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def measure(split: Split, seed: int = 0, rules: tuple[str, ...] = RULES, longer:
     rules : tuple of str
         Stop rules to measure.
     longer : int
-        Multiple of the recipe's centres that the path may have.
+        Largest number of centres, as a multiple of the recipe's.
     """
     recipe = split.recipe
     cls = distkern.OROLSClassifier if recipe.classification else distkern.OROLSRegressor

@@ -1,4 +1,4 @@
-"""Tables as Markdown on standard output, and as JSON beside it."""
+"""Tables of results, as Markdown on standard output and as JSON files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import distkern
 
 
 def report(rows: Iterable[Mapping[str, Any]], path: Path | None = None) -> None:
-    """Show each row on standard error as it comes, then print the table and save it."""
+    """Print each row on standard error at once, then print the table and save it."""
     seen = []
     for row in rows:
         seen.append(row)

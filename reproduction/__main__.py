@@ -1,4 +1,4 @@
-"""``python -m reproduction``: the sources' tables and figures, published values beside ours."""
+"""The command ``python -m reproduction``: repeats tables and figures and prints published values beside ours."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HEADER = ("data", "method", "measure", "published", "ours", "as good", "centres
 @click.option("--data", metavar="DIR", help="Folder of the .npz files; else the environment variable DISTKERN_DATA.")
 @click.option("--plot", metavar="DIR", help="Draw the figures into this directory (needs matplotlib).")
 @click.option("--runs", type=click.IntRange(min=1), metavar="N", help="At most N partitions or repetitions.")
-@click.option("--list", "listed", is_flag=True, help="List the names and which data are there, and do nothing.")
+@click.option("--list", "listed", is_flag=True, help="List the names and which data are present, and do nothing.")
 @click.option("--overwrite", is_flag=True, help="Replace figures that exist.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @verbosity_options
@@ -43,12 +43,12 @@ def reproduce(
 ) -> None:
     """Repeat tables and figures of the published sources, published values beside ours.
 
-    NAME is one that --list shows, such as paper-table-2, thesis-figure-5.1 or loo-heart. Every one keeps to the
-    published protocol and splits, and gives the same numbers each time. Sets that are not in the data folder are listed
-    as absent.
+    --list shows every NAME, such as paper-table-2, thesis-figure-5.1 or loo-heart. Each entry uses the published
+    protocol and splits, and gives the same numbers each time. Sets that are not in the data folder are listed as
+    absent.
     """
     if not names and not listed:
-        raise click.UsageError("name what to reproduce, or all; --list shows the names")
+        raise click.UsageError("give the names of tables or figures, or all; --list shows the names")
     from . import ALL, Study, data_folder, find
 
     entries = find(names or (ALL,))
@@ -76,7 +76,7 @@ def reproduce(
 
 
 def _figures(entries: list[Entry], plot: str | None, overwrite: bool) -> dict[str, Path]:
-    """Return the file of each figure, after a check that they can be drawn."""
+    """Return the file of each figure, after a check that figures can be drawn."""
     if plot is None:
         return {}
     from .figures import require_matplotlib
@@ -193,12 +193,12 @@ def _count(value: float | None) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code.
+    """Run the command line and return the exit code.
 
     Parameters
     ----------
     arguments : sequence of str, optional
-        The names and options; those of the process where not given.
+        The names and options; those of the process by default.
     """
     return run_command(reproduce, "python -m reproduction", arguments)
 

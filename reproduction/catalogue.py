@@ -1,4 +1,4 @@
-"""Every table and figure that can be reproduced, by name."""
+"""The list of all tables and figures that can be reproduced, by name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .sinc import example_figure, noise_figure, sinc_table, size_figure
 from .study import Study
 
 ALL = "all"
-"""Name that stands for every entry."""
+"""Name for all entries."""
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,15 @@ class Entry:
     """A table or a figure."""
 
     name: str
-    """As the command line takes it."""
+    """Name on the command line."""
     title: str
-    """What it is and where it was printed."""
+    """Content and source."""
     sets: tuple[SetFacts, ...]
-    """What it reads; sets that are absent are listed as absent."""
+    """Sets that the entry reads; a set that is not in the folder is listed as absent."""
     run: Callable[[Study], Report]
-    """Does it."""
+    """Function that computes the report."""
     is_figure: bool = False
-    """Whether there is something to draw."""
+    """Whether the report can be drawn."""
 
 
 _OCR_SETS, _RAETSCH_SETS, _REGRESSION_SETS = tuple(OCR.values()), tuple(RAETSCH.values()), tuple(REGRESSION.values())
@@ -99,7 +99,7 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry("mse-example", "worked example of the slides on minimum squared error", (), mse_example),
 )
-"""In the order of the sources; the thesis's Figures 5.2 to 5.4 are the paper's 1 to 3."""
+"""All entries in the order of the sources; the thesis's Figures 5.2 to 5.4 are the paper's 1 to 3."""
 
 
 def find(names: Sequence[str]) -> list[Entry]:
@@ -108,12 +108,12 @@ def find(names: Sequence[str]) -> list[Entry]:
     Parameters
     ----------
     names : sequence of str
-        `ALL` stands for every one.
+        Names of entries; `ALL` is the name of all.
 
     Raises
     ------
     JobError
-        There is no such name; the nearest is told.
+        A name is unknown; the message has the nearest known name.
     """
     known = [*(entry.name for entry in ENTRIES), ALL]
     for name in names:

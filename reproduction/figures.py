@@ -1,4 +1,4 @@
-"""Draws figures with matplotlib, which is an optional extra."""
+"""Figures drawn with matplotlib, an optional extra, from the panels of a report."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _PANEL_INCHES = 4.5
 
 
 def require_matplotlib() -> None:
-    """Check that matplotlib is there, without loading it.
+    """Check that matplotlib is installed, without loading it.
 
     Raises
     ------
     JobError
-        It is not.
+        matplotlib is not installed.
     """
     if importlib.util.find_spec("matplotlib") is None:
         raise JobError("--plot needs matplotlib: pip install 'distkern[plot]'", kind="no-matplotlib")
@@ -34,9 +34,9 @@ def draw(panels: Sequence[Panel], path: Path) -> None:
     Parameters
     ----------
     panels : sequence of Panel
-        One at least.
+        At least one panel.
     path : Path
-        Its suffix says what kind of file.
+        File to write; the suffix determines its format.
     """
     require_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg

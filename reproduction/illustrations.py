@@ -1,4 +1,4 @@
-"""Sets of two features that the thesis draws, and the slides' worked example."""
+"""The sets of two features that the thesis draws (Figures 3.2 and 5.1), and the worked example of the slides."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .widths import FOLDS, median_distance, prediction_error
 Array = NDArray[np.float64]
 
 WIDTH_FACTORS = 2.0 ** (np.arange(-8, 2) / 2)
-"""Multiples of the median distance that are tried."""
+"""Multiples of the median distance that the search tries."""
 
 _GRID = 200
 """Points of a drawn grid along each feature."""
@@ -51,7 +51,7 @@ def ripley_figure(study: Study) -> Report:
     if not study.is_present(RIPLEY):
         return Report(rows)
     (part,) = study.partitions(RIPLEY)
-    study.tell("ripley: sigma and epsilon by cross-validation")
+    study.log("ripley: sigma and epsilon by cross-validation")
     base = NPDClassifier(max_centers=_RIPLEY_CENTERS, stop=None, standardize=False)
     sigma, epsilon = _ripley_settings(base, part)
     model = clone(base).set_params(sigma=sigma, epsilon=epsilon).fit(part.X, part.y)
@@ -72,14 +72,14 @@ def ripley_figure(study: Study) -> Report:
         "sigma and epsilon of NPD with ten centres by 5-fold cross-validation on the training rows, five times.",
         (
             "The full kernel Fisher discriminant has every row as a centre, the same sigma, and the same epsilon or, "
-            "where that is 0, the smallest other that was tried. The margin is one binomial standard error."
+            "where that is 0, the smallest other tried value. The margin is one binomial standard error."
         ),
     )
     return Report(rows, notes, panels)
 
 
 def _ripley_settings(base: NPDClassifier, part: Partition) -> tuple[float, float]:
-    """Return sigma and epsilon with the lowest error, mean of several cross-validations with other folds."""
+    """Return sigma and epsilon with the lowest mean error of several cross-validations with different folds."""
     settings = list(product(WIDTH_FACTORS * median_distance(part.X), EPSILONS))
     grid = [{"sigma": [float(sigma)], "epsilon": [epsilon]} for sigma, epsilon in settings]
     errors = np.zeros(len(grid))
@@ -100,7 +100,7 @@ class FullDiscriminant:
     sigma : float
         Kernel width.
     epsilon : float
-        Added to the diagonal of the Gram matrix.
+        Constant that is added to the diagonal of the Gram matrix.
     """
 
     def __init__(self, part: Partition, sigma: float, epsilon: float) -> None:
@@ -121,7 +121,7 @@ class FullDiscriminant:
         return projections
 
     def error(self, part: Partition) -> float:
-        """Return the percentage wrong on the test rows."""
+        """Return the error on the test rows, in percent."""
         predicted = self._labels[(self.decision(part.X_test) > 0).astype(int)]
         return 100 * float(np.mean(predicted != part.y_test))
 
@@ -137,7 +137,7 @@ def spirals_figure(study: Study) -> Report:
     present = study.is_present(SPIRALS)
     if present:
         (part,) = study.partitions(SPIRALS)
-        study.tell("spirals: sigma by cross-validation")
+        study.log("spirals: sigma by cross-validation")
         sigma = _spirals_width(part)
     for n_centers in SPIRALS_CENTERS:
         row = Row(
@@ -197,7 +197,7 @@ def mse_example(study: Study) -> Report:
         Row(data="Y a = b", method="MSE", measure=f"a_{i}", published=value, published_evaluations=0.0)
         for i, value in enumerate(MSE_EXAMPLE)
     ]
-    study.tell("the worked example of the slides")
+    study.log("the worked example of the slides")
     X = np.array([[1.0, 2.0], [2.0, 0.0], [3.0, 1.0], [2.0, 3.0]])
     solution = np.ravel(distkern.MSEClassifier().fit(X, np.array(["first", "first", "second", "second"])).a_)
     found = [replace(row, ours=float(value), runs=1, equality=True) for row, value in zip(rows, solution, strict=True)]

@@ -1,4 +1,4 @@
-"""Character recognition and satellite images (paper, Table 2; thesis, Table 5.2), one rule for all sets."""
+"""Character recognition and satellite images (paper, Table 2; thesis, Table 5.2), with one protocol for all sets."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from .study import Study
 from .widths import cross_validated_width, prediction_error
 
 CENTER_SHARE = 1 / 6
-"""Most centres, as a share of the training rows."""
+"""Largest number of centres, as a share of the training rows."""
 
 SEARCH_ROWS = 4000
-"""Rows of a search, the same share of them as centres; smaller sets are searched whole."""
+"""Largest number of rows of a search, with the same share of centres; a search uses all rows of a smaller set."""
 
 NPD_SHARES = (0.02, 0.03, 0.05, 0.075, 0.1, 0.13, CENTER_SHARE)
-"""Centres that are tried for NPD, as shares of the training rows."""
+"""Tried numbers of centres for NPD, as shares of the training rows."""
 
 NOTES = (
     (
         "One rule for all sets: features as they are, classes share their centres, at most a sixth of the "
         "training rows as centres, stop rule gcv; everything else is the default. The published fraction is that "
-        "of each one-vs-rest classifier, and a prediction asks all of them."
+        "of each one-vs-rest classifier, and a prediction evaluates all of them."
     ),
     (
         f"sigma by 5-fold cross-validation on the training rows, or {SEARCH_ROWS} of them drawn at random where "
@@ -45,7 +45,7 @@ NOTES = (
 
 
 def most_centers(n_rows: int) -> int:
-    """Return the limit on centres for so many training rows."""
+    """Return the largest number of centres for a number of training rows."""
     return round(CENTER_SHARE * n_rows)
 
 
@@ -57,7 +57,7 @@ def _search_rows(part: Partition) -> Partition:
 
 def _width(study: Study, name: str, part: Partition) -> float:
     def search() -> float:
-        study.tell(f"{name}: sigma by cross-validation")
+        study.log(f"{name}: sigma by cross-validation")
         rows = _search_rows(part)
         model = OROLSClassifier(standardize=False, max_centers=most_centers(len(rows.X)))
         return cross_validated_width(model, [rows], 1)
@@ -67,7 +67,7 @@ def _width(study: Study, name: str, part: Partition) -> float:
 
 def _orols(study: Study, name: str, part: Partition) -> tuple[float, int, str]:
     sigma = _width(study, name, part)
-    study.tell(f"{name}: OROLS")
+    study.log(f"{name}: OROLS")
     model = OROLSClassifier(sigma=sigma, standardize=False, max_centers=most_centers(len(part.X)))
     model.fit(part.X, part.y)
     return 100 * prediction_error(model, part), model.n_centers_, f"sigma {sigma:.3g}"
@@ -75,7 +75,7 @@ def _orols(study: Study, name: str, part: Partition) -> tuple[float, int, str]:
 
 def _npd(study: Study, name: str, part: Partition) -> tuple[float, int, str]:
     sigma = _width(study, name, part)
-    study.tell(f"{name}: NPD by cross-validation")
+    study.log(f"{name}: NPD by cross-validation")
     base = NPDClassifier(standardize=False)
     choice = chosen_settings(base, sigma, [_search_rows(part)], NPD_SHARES)
     model = choice.model(base, len(part.X)).fit(part.X, part.y)
@@ -109,8 +109,8 @@ def ocr_table(study: Study, methods: Sequence[str]) -> Report:
     Parameters
     ----------
     study : Study
-        Data, runs and what is already trained.
+        Data, runs and results so far.
     methods : sequence of str
-        Of `METHODS`.
+        Names in `METHODS`.
     """
     return Report([_row(study, name, method) for name in OCR for method in methods], NOTES[: 1 + len(methods)])

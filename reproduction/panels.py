@@ -1,4 +1,4 @@
-"""What figures are drawn from: arrays and words, no drawing."""
+"""The data of figures: arrays and labels. `figures` draws them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Fit:
 
     title: str
     x: Array
-    """(n,): where the curves are known."""
+    """(n,): points of the curves."""
     truth: Array
     """(n,)"""
     fitted: Array
@@ -25,7 +25,7 @@ class Fit:
     rows: Array
     """(M, 2): training inputs and targets."""
     centers: Array
-    """(m, 2): the rows among them that are centres."""
+    """(m, 2): the centres among these rows."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Curve:
 
     title: str
     label: str
-    """Of the x axis."""
+    """Label of the x axis."""
     x: Array
     """(n,)"""
     mean: Array
@@ -63,4 +63,4 @@ class Boundary:
 
 
 Panel = Fit | Curve | Boundary
-"""Anything that can be drawn."""
+"""A part of a figure."""

@@ -1,6 +1,6 @@
-"""What the sources print: errors, deviations, and how large the models were.
+"""The numbers in the sources: errors, deviations and sizes of models.
 
-The thesis's Table 5.3 brackets levels of sparsity, not of centres; they are turned into fractions of centres here.
+The thesis's Table 5.3 has levels of sparsity in brackets; they are converted to fractions of centres here.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class Published:
     """Centres, where the source prints them."""
 
     def evaluations(self, n_rows: int, n_classifiers: int = 1) -> float | None:
-        """Kernel evaluations a prediction.
+        """Return the kernel evaluations for one prediction.
 
         Parameters
         ----------
         n_rows : int
-            Training rows.
-        n_classifiers : int
-            Each has centres of its own, as with one-vs-rest.
+            Number of training rows.
+        n_classifiers : int, default 1
+            Number of classifiers, each with its own centres, as with one-vs-rest.
         """
         if self.centers is not None:
             return self.centers * n_classifiers
@@ -143,7 +143,7 @@ RIPLEY_KFD = Published(9.6, centers=250)
 """Thesis, text before Figure 3.2: every training row is a centre."""
 
 SPIRALS_CENTERS = (90, 120)
-"""Thesis, Figure 5.1: all training rows right with either."""
+"""Thesis, Figure 5.1: all training rows are classified correctly with both."""
 
 LOO: dict[str, Published] = {
     "breast_cancer": Published(25.74, 5, centers=6),

@@ -20,38 +20,35 @@ from .study import Study
 from .widths import cross_validated_width, prediction_error
 
 SEARCHED = 5
-"""First training partitions that settings are chosen on, as in the thesis, and number of searches."""
+"""Number of the first training partitions that settings are chosen on, as in the thesis, and number of searches."""
 
 WIDTH_ONLY = "OROLS, width only"
-"""Name of OROLS where no more than sigma is chosen."""
+"""Name of OROLS where only sigma is chosen."""
 
 SHARES = (0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5)
-"""Centres that are tried, as shares of the training rows."""
+"""Tried numbers of centres, as shares of the training rows."""
 
 NOTES = (
     (
         "sigma, epsilon (0, 0.01, 0.1, 1) and the number of centres by 5-fold cross-validation on the first five "
-        "training partitions, or as many as there are; three widths are tried, around the median of what five "
-        "searches with the stop rule gcv choose."
+        "training partitions, or all where there are fewer; three widths are tried, around the median width of five "
+        "searches with the stop rule gcv."
     ),
-    (
-        "The thesis chooses no more than the width for OROLS: so does the row that says so, which ends by the stop "
-        "rule gcv."
-    ),
+    "The thesis chooses only the width for OROLS, as the row 'width only' does, which ends by the stop rule gcv.",
     (
         "Original realisations 1 to 10 of 100 for banana, breast cancer, titanic and heart, one for diabetis and "
-        "twonorm; no splits of splice are here, so 10 seeded ones of the original sizes. The margin is the published "
-        "standard deviation, for one partition one binomial standard error of the published error."
+        "twonorm; splice has no original splits here, but 10 seeded ones of the original sizes. The margin is the "
+        "published standard deviation, for one partition one binomial standard error of the published error."
     ),
 )
 
 LOO_NOTES = (
     (
-        "sigma: the median of what five 5-fold cross-validations choose, on the first five training partitions, or "
-        "with other folds where there is one. The margin is the published standard deviation, for one "
-        "partition one binomial standard error of the published error."
+        "sigma: the median width of five 5-fold cross-validations on the first five training partitions, or with "
+        "different folds on a single partition. The margin is the published standard deviation, for one partition one "
+        "binomial standard error of the published error."
     ),
-    "The slides average over 100 realisations; 10 of them are here, of diabetis one.",
+    "The slides average over 100 realisations; 10 of them are available here, one for diabetis.",
 )
 
 
@@ -64,7 +61,7 @@ class Errors:
     settings: str
 
     def into(self, row: Row) -> Row:
-        """Return a row with these means and deviations."""
+        """Return `row` with these means and deviations."""
         runs, centers = len(self.percent), float(np.mean(self.centers))
         if runs == 1 and row.published is not None:
             row = replace(row, margin=binomial_error(row.published, RAETSCH[row.data].n_test))
@@ -90,7 +87,7 @@ def _errors(model: KernelLeastSquares, parts: Sequence[Partition], settings: str
 
 def _width(study: Study, name: str, parts: Sequence[Partition]) -> float:
     def search() -> float:
-        study.tell(f"{name}: sigma by cross-validation")
+        study.log(f"{name}: sigma by cross-validation")
         return cross_validated_width(OROLSClassifier(), parts[:SEARCHED], SEARCHED)
 
     return study.once(("raetsch-width", name), search)
@@ -99,7 +96,7 @@ def _width(study: Study, name: str, parts: Sequence[Partition]) -> float:
 def _measured(study: Study, name: str, method: str) -> Errors:
     parts = study.partitions(RAETSCH[name])
     sigma = _width(study, name, parts)
-    study.tell(f"{name}: {method}")
+    study.log(f"{name}: {method}")
     if method == WIDTH_ONLY:
         return _errors(OROLSClassifier(sigma=sigma), parts, f"sigma {sigma:.3g}")
     base = METHODS[method]()
@@ -143,7 +140,7 @@ def loo_table(study: Study, name: str) -> Report:
     study : Study
         Data and runs.
     name : str
-        Of `published.LOO`.
+        Name in `published.LOO`.
     """
     facts, published = RAETSCH[name], LOO[name]
     row = _base(name, "LOO", published)
@@ -158,9 +155,9 @@ def loo_table(study: Study, name: str) -> Report:
     if not study.is_present(facts):
         return Report([row, size], LOO_NOTES)
     parts = study.partitions(facts)
-    study.tell(f"{name}: sigma by cross-validation")
+    study.log(f"{name}: sigma by cross-validation")
     sigma = cross_validated_width(LOOForwardClassifier(), parts[:SEARCHED], SEARCHED)
-    study.tell(f"{name}: forward selection by leave-one-out error")
+    study.log(f"{name}: forward selection by leave-one-out error")
     errors = _errors(LOOForwardClassifier(sigma=sigma), parts, f"sigma {sigma:.3g}")
     row = errors.into(row)
     size = replace(

@@ -1,4 +1,4 @@
-"""Boston and abalone (paper, Table 4; thesis, Table 5.5)."""
+"""Regression on Boston and abalone (paper, Table 4; thesis, Table 5.5)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .study import Study
 from .widths import cross_validated_width, prediction_error
 
 SEARCHED = {"boston": 5, "abalone": 2}
-"""First training parts that settings are chosen on."""
+"""Number of the first training parts that settings are chosen on."""
 
 WIDTH_ONLY = "OROLS, width only"
-"""Name of OROLS where no more than sigma is chosen, and the stop rule gcv ends."""
+"""Name of OROLS where only sigma is chosen, and the stop rule gcv ends the path."""
 
 SHARES = {
     "boston": (0.05, 0.075, 0.1, 0.15, 0.2, 0.26, 0.35, 0.5),
     "abalone": (0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05),
 }
-"""Centres that are tried, as shares of the training rows."""
+"""Tried numbers of centres, as shares of the training rows."""
 
 NOTES = (
     (
@@ -37,8 +37,8 @@ NOTES = (
     ),
     (
         "sigma, epsilon (0, 0.01, 0.1, 1) and the number of centres by 5-fold cross-validation on the first five "
-        "training parts (boston) or two (abalone); three widths are tried, around the median of what the stop rule "
-        "gcv wants there."
+        "training parts (boston) or two (abalone); three widths are tried, around the median width of searches with "
+        "the stop rule gcv."
     ),
 )
 
@@ -54,7 +54,7 @@ def _parts(study: Study, name: str) -> list[Partition]:
 
 def _width(study: Study, name: str) -> float:
     def search() -> float:
-        study.tell(f"{name}: sigma by cross-validation")
+        study.log(f"{name}: sigma by cross-validation")
         parts = _parts(study, name)[: SEARCHED[name]]
         return cross_validated_width(OROLSRegressor(standardize=False), parts, len(parts))
 
@@ -63,7 +63,7 @@ def _width(study: Study, name: str) -> float:
 
 def _measured(study: Study, name: str, method: str) -> Errors:
     sigma, parts = _width(study, name), _parts(study, name)
-    study.tell(f"{name}: {method}")
+    study.log(f"{name}: {method}")
     if method == WIDTH_ONLY:
         return _errors(OROLSRegressor(sigma=sigma, standardize=False), parts, f"sigma {sigma:.3g}")
     base = METHODS[method](standardize=False)
@@ -100,7 +100,7 @@ def _row(study: Study, name: str, method: str, table: Table) -> Row:
     deviation = float(np.std(errors, ddof=1)) if len(errors) > 1 else None
     centers = float(np.mean(n_centers))
     if name == "boston" and deviation is not None:
-        # Deviations between test parts of 25 rows are wider than any difference between methods.
+        # Deviations between test parts of 25 rows exceed any difference between methods.
         row = replace(row, margin=deviation / len(errors) ** 0.5)
     return replace(
         row,
@@ -119,9 +119,9 @@ def regression_table(study: Study, tables: Mapping[str, Table]) -> Report:
     Parameters
     ----------
     study : Study
-        Data, runs and what is already trained.
+        Data, runs and results so far.
     tables : mapping
-        Published numbers of methods of `METHODS`.
+        Published numbers of the methods in `METHODS`.
     """
     rows = [_row(study, name, method, table) for name in REGRESSION for method, table in tables.items()]
     return Report(rows, (*NOTES, "OROLS, width only: sigma alone, with the stop rule gcv."))

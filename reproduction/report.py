@@ -1,4 +1,4 @@
-"""What a reproduction says: a row for each published number, verdicts, notes and what a figure is drawn from."""
+"""The result of a reproduction: a row and a verdict for each published number, notes, and the data of figures."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import Any
 from .panels import Panel
 
 ROUNDING = 1e-9
-"""Largest difference between values that count as equal."""
+"""Largest difference of values that count as equal."""
 
 
 class Verdict(StrEnum):
-    """How a measured value stands to the published one."""
+    """Result of the comparison of a measured value with the published one."""
 
     BETTER = "better"
-    """At or below the published value, or equal to one that must be met."""
+    """At or below the published value; where both must be equal, equal to it."""
     WITHIN = "within"
-    """Above it by no more than the margin."""
+    """Above the published value by no more than the margin."""
     WORSE = "worse"
-    """Above it by more than the margin."""
+    """Above the published value by more than the margin."""
     ABSENT = "absent"
-    """Not measured: the data are not there."""
-    UNJUDGED = "unjudged"
-    """Nothing was published to hold it against."""
+    """Not measured: the data are not present."""
+    NOT_COMPARED = "not-compared"
+    """No comparable value was published."""
 
     @property
     def as_good(self) -> bool | None:
-        """Whether it is at least as good within the margin; None where nothing is judged."""
+        """Whether the measured value is as good within the margin; None without a comparison."""
         return {"better": True, "within": True, "worse": False}.get(self.value)
 
 
@@ -41,9 +41,9 @@ class Row:
     data: str
     """Set."""
     method: str
-    """As the source calls it."""
+    """Name of the method in the source."""
     measure: str
-    """What the numbers are."""
+    """Quantity of the numbers."""
     published: float | None = None
     """Published value."""
     published_deviation: float | None = None
@@ -53,30 +53,30 @@ class Row:
     deviation: float | None = None
     """Our standard deviation over the partitions, None for one."""
     margin: float | None = None
-    """How far above the published value is still as good."""
+    """Largest excess over the published value that counts as good."""
     runs: int = 0
-    """Partitions that ours is the mean of."""
+    """Number of partitions in our mean."""
     centers: float | None = None
-    """Mean number of centres of ours."""
+    """Our mean number of centres."""
     evaluations: float | None = None
-    """Kernel evaluations a prediction, ours."""
+    """Our kernel evaluations for one prediction."""
     published_evaluations: float | None = None
-    """Kernel evaluations a prediction, as the published fraction of centres implies."""
+    """Kernel evaluations for one prediction, from the published fraction of centres."""
     settings: str = ""
-    """What cross-validation chose."""
-    judged: bool = True
-    """Whether ours can be held against the published value."""
+    """Settings that cross-validation chose."""
+    comparable: bool = True
+    """Whether ours can be compared with the published value."""
     equality: bool = False
     """Whether ours must equal the published value, up to rounding, instead of being no higher."""
 
     @property
     def verdict(self) -> Verdict:
-        """Hold ours against the published value."""
+        """Result of the comparison of ours with the published value."""
         if self.ours is None:
             return Verdict.ABSENT
         if self.equality and self.published is not None:
             return Verdict.BETTER if abs(self.ours - self.published) <= ROUNDING else Verdict.WORSE
-        return judge(self.ours, self.published if self.judged else None, self.margin)
+        return compare(self.ours, self.published if self.comparable else None, self.margin)
 
     def record(self) -> dict[str, Any]:
         """Return the row as JSON values."""
@@ -85,17 +85,17 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """What one table or figure came to."""
+    """Result of one table or figure."""
 
     rows: Sequence[Row]
     notes: Sequence[str] = ()
-    """Sentences: how it was done where that differs from the source, and what separates the numbers."""
+    """Sentences on the protocol where it differs from the source, and on the reasons for different numbers."""
     panels: Sequence[Panel] = ()
-    """What to draw, for figures."""
+    """Data of the figure."""
 
 
-def judge(ours: float, published: float | None, margin: float | None) -> Verdict:
-    """Hold a value against a published one; lower is better.
+def compare(ours: float, published: float | None, margin: float | None) -> Verdict:
+    """Compare a value with a published one; lower is better.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def judge(ours: float, published: float | None, margin: float | None) -> Verdict
         Standard deviation or standard error; None counts as 0.
     """
     if published is None:
-        return Verdict.UNJUDGED
+        return Verdict.NOT_COMPARED
     if ours <= published + ROUNDING:
         return Verdict.BETTER
     return Verdict.WITHIN if ours <= published + (margin or 0.0) + ROUNDING else Verdict.WORSE
@@ -119,9 +119,9 @@ def binomial_error(percent: float, n_rows: int) -> float:
     Parameters
     ----------
     percent : float
-        Rows that are wrong, 0 to 100.
+        Share of wrong rows, 0 to 100.
     n_rows : int
-        Test rows.
+        Number of test rows.
     """
     share = percent / 100
     return 100 * sqrt(share * (1 - share) / n_rows)

@@ -1,4 +1,4 @@
-"""The sources' data sets: how large they were, and the splits they were published with."""
+"""The data sets of the sources: their sizes, and the splits that they were published with."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SetFacts:
-    """What the sources say of a set, and where it lies."""
+    """Sizes of a set in the sources, and its file."""
 
     file: str
     """Name in the data folder, without ``.npz``."""
@@ -27,11 +27,11 @@ class SetFacts:
     n_test: int
     """Test rows of a partition."""
     n_classes: int = 2
-    """0 for regression."""
+    """Number of classes, 0 for regression."""
     published_partitions: int = 1
-    """Partitions that the source averages over."""
+    """Number of partitions in the source's mean."""
     random_partitions: int = 0
-    """Seeded random partitions to draw where the file holds no split."""
+    """Number of seeded random partitions, where the file holds no split."""
 
 
 OCR: dict[str, SetFacts] = {
@@ -83,19 +83,19 @@ class Partition:
 
 
 def path_of(facts: SetFacts, folder: Path) -> Path:
-    """Return where a set lies, or would."""
+    """Return the path of a set's file, which need not exist."""
     return folder / f"{facts.file}.npz"
 
 
 def partitions(facts: SetFacts, folder: Path) -> Iterator[Partition]:
-    """Yield the partitions of a set: those its file holds, else seeded random ones of the published sizes.
+    """Yield the partitions of a set: the splits in its file, or seeded random splits of the published sizes.
 
     Parameters
     ----------
     facts : SetFacts
-        Which set.
+        The set.
     folder : Path
-        Where the files lie.
+        Folder of the files.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def scaled_continuous(part: Partition) -> Partition:
     Parameters
     ----------
     part : Partition
-        Its test rows are scaled by the training rows' figures.
+        Rows to scale; the test rows with the means and deviations of the training rows.
     """
     X, X_test = part.X.copy(), part.X_test.copy()
     for column in range(X.shape[1]):

@@ -1,4 +1,4 @@
-"""Three settings by cross-validation: sigma, epsilon and the number of centres (thesis, section 5.1.2, for NPD)."""
+"""Cross-validation of three settings: sigma, epsilon and the number of centres (thesis, section 5.1.2, for NPD)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .widths import folds_of, path_errors
 Estimator = TypeVar("Estimator", bound=KernelLeastSquares)
 
 WIDTH_FACTORS = (2**-0.5, 1.0, 2**0.5)
-"""Multiples of a given width that are tried."""
+"""Tried multiples of a given width."""
 
 EPSILONS = (0.0, 0.01, 0.1, 1.0)
-"""Values that are tried."""
+"""Tried values of epsilon."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What the search chose."""
+    """Settings that a search chose."""
 
     sigma: float
     epsilon: float
@@ -34,7 +34,7 @@ class Choice:
     """Centres as a share of the training rows."""
 
     def model(self, base: Estimator, n_rows: int) -> Estimator:
-        """Return an estimator with these settings for so many training rows."""
+        """Return an estimator with these settings for `n_rows` training rows."""
         n_centers = max(1, round(self.share * n_rows))
         model: Estimator = clone(base).set_params(
             sigma=self.sigma, epsilon=self.epsilon, max_centers=n_centers, stop=None
@@ -56,20 +56,20 @@ def chosen_settings(
 ) -> Choice:
     """Return the settings with the lowest mean error over the folds of every partition's training rows.
 
-    Centres are nested, so that one training serves every number of them.
+    Paths are nested, so one training gives the models of all numbers of centres.
 
     Parameters
     ----------
     base : OROLS or NPD estimator
-        The other settings.
+        Estimator with the other settings.
     sigma : float
-        Middle of the widths that are tried.
+        Middle of the tried widths.
     parts : sequence of Partition
-        Test rows are not looked at.
+        Partitions; their test rows are not used.
     shares : sequence of float
         Numbers of centres, as shares of the training rows, ascending.
     epsilons : sequence of float
-        Values of epsilon.
+        Tried values of epsilon, `EPSILONS` by default.
     """
     grid = [(factor * sigma, epsilon) for factor, epsilon in product(WIDTH_FACTORS, epsilons)]
     errors = np.zeros((len(grid), len(shares)))

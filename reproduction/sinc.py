@@ -1,4 +1,4 @@
-"""The noisy sinc function (paper, Table 3 and Figures 1-3; thesis, Table 5.4 and Figures 5.2-5.4); needs no data."""
+"""The noisy sinc function (paper, Table 3 and Figures 1-3; thesis, Table 5.4 and Figures 5.2-5.4), on drawn data."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ Array = NDArray[np.float64]
 RUNS = 100
 N_TRAIN, N_TEST, NOISE = 50, 1000, 0.1
 SEARCHED = 5
-"""First training sets that settings are chosen on."""
+"""Number of the first training sets that settings are chosen on."""
 
 WIDTHS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0)
-"""Tried, in units of x."""
+"""Tried widths, in units of x."""
 
 SIZES = (3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20)
-"""Numbers of centres that are tried."""
+"""Tried numbers of centres."""
 
 RIDGES = (0.003, 0.01, 0.03, 0.1, 0.3)
-"""Tried for the full kernel ridge regression."""
+"""Tried ridges of the full kernel ridge regression."""
 
 TRAINING_SIZES = (10, 15, 20, 30, 50, 75, 100, 150, 200, 300, 400)
 NOISE_LEVELS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.3)
 NOISE_TRAIN = 100
 
 SLOPE_ROUNDING = 0.05
-"""Half a digit of the slope, which the thesis gives as "about 0.3"."""
+"""Half of the last digit of the slope, which is "about 0.3" in the thesis."""
 
 NOTE = (
     f"sigma and the number of centres by 5-fold cross-validation on the first {SEARCHED} training sets: with 50 rows "
@@ -60,9 +60,9 @@ def draw(run: int, n_train: int = N_TRAIN, noise: float = NOISE) -> Partition:
     run : int
         Seed.
     n_train : int
-        Training rows.
+        Number of training rows, `N_TRAIN` by default.
     noise : float
-        Standard deviation of the training targets' noise.
+        Standard deviation of the training targets' noise, `NOISE` by default.
     """
     rng = np.random.default_rng([0, run])
     X, X_test = rng.uniform(-10, 10, (n_train, 1)), rng.uniform(-10, 10, (N_TEST, 1))
@@ -115,19 +115,19 @@ def root_mean_squares(settings: Settings, parts: Sequence[Partition]) -> tuple[A
 
 def _chosen(study: Study, n_train: int = N_TRAIN, noise: float = NOISE) -> Settings:
     def search() -> Settings:
-        study.tell(f"sinc, {n_train} rows, noise {noise:g}: settings by cross-validation")
+        study.log(f"sinc, {n_train} rows, noise {noise:g}: settings by cross-validation")
         return chosen([draw(run, n_train, noise) for run in range(SEARCHED)])
 
     return study.once(("sinc-settings", n_train, noise), search)
 
 
 def sinc_table(study: Study) -> Report:
-    """Reproduce the RMSE of OROLS, and measure what stands between the published number and ours."""
+    """Reproduce the RMSE of OROLS, and measure possible reasons for the difference to the published number."""
 
     def measure() -> Report:
         parts = [draw(run) for run in range(study.runs(RUNS))]
         settings = _chosen(study)
-        study.tell("sinc: OROLS")
+        study.log("sinc: OROLS")
         errors, centers = root_mean_squares(settings, parts)
         row = Row(
             data="sinc",
@@ -142,7 +142,7 @@ def sinc_table(study: Study) -> Report:
             evaluations=float(centers.mean()),
             settings=settings.shown,
         )
-        study.tell("sinc: constants chosen in hindsight")
+        study.log("sinc: constants chosen in hindsight")
         return Report([row], (NOTE, _hindsight(parts, errors)))
 
     return study.once(("sinc-table",), measure)
@@ -160,7 +160,7 @@ def _hindsight(parts: Sequence[Partition], errors: Array) -> str:
     best, full = _settings(paths), np.unravel_index(np.argmin(ridges), ridges.shape)
     error = f", standard error {errors.std(ddof=1) / len(errors) ** 0.5:.4f}" if len(errors) > 1 else ""
     return (
-        f"What separates the numbers, on these draws: {errors.mean():.4f} with the cross-validated settings (median "
+        f"Reasons for the difference, on these draws: {errors.mean():.4f} with the cross-validated settings (median "
         f"run {np.median(errors):.4f}{error}); {paths.min():.4f} with {best.shown} chosen in hindsight on the test "
         f"sets; {ridges.min():.4f} by kernel ridge regression with all {N_TRAIN} rows as centres and sigma "
         f"{WIDTHS[full[0]]:g}, ridge {RIDGES[full[1]]:g} chosen in hindsight. The published draws and settings are "
@@ -196,13 +196,13 @@ def example_figure(study: Study) -> Report:
         centers=model.n_centers_,
         evaluations=model.n_centers_,
         settings=settings.shown,
-        judged=False,
+        comparable=False,
     )
     x = np.linspace(-10, 10, 401)
     rows = np.column_stack([part.X[:, 0], part.y])
     title = f"OROLS, RMSE {error:.4f}, {model.n_centers_} centres"
     fit = Fit(title, x, sinc(x), model.predict(x[:, None]), rows, rows[model.center_indices_])
-    note = f"One draw each, so nothing is judged: the published one is far below its own mean of {SINC['OROLS'].mean}."
+    note = f"Two single draws are not compared: the published one is far below its own mean of {SINC['OROLS'].mean}."
     return Report([row], (NOTE, note), (fit,))
 
 
@@ -232,7 +232,7 @@ def noise_figure(study: Study) -> Report:
         ours=float(np.polyfit(NOISE_LEVELS, means, 1)[0]),
         runs=report.rows[0].runs,
     )
-    note = 'The slope is that of a line through the means; the thesis says "about 0.3".'
+    note = 'The slope is that of a line through the means; it is "about 0.3" in the thesis.'
     return Report([*report.rows, slope], (*report.notes, note), report.panels)
 
 

@@ -1,4 +1,4 @@
-"""What all protocols of one reproduction share: the data folder, the number of runs, and models already trained."""
+"""State that all protocols of one reproduction share: the data folder, the number of runs, and results so far."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ def data_folder(given: str | None, environment: Mapping[str, str] = os.environ) 
     given : str or None
         Value of ``--data``.
     environment : mapping
-        Where `DATA_VARIABLE` is looked for.
+        Environment variables with `DATA_VARIABLE`, those of the process by default.
 
     Raises
     ------
     DataError
-        Neither names a folder, or it is none.
+        Neither names a folder, or the named path is no folder.
     """
     named = given or environment.get(DATA_VARIABLE)
     if not named:
         raise DataError(
-            f"no data folder is named: give --data DIR or set {DATA_VARIABLE} to the folder of the .npz files",
+            f"no data folder is given: give --data DIR or set {DATA_VARIABLE} to the folder of the .npz files",
             kind="no-data-folder",
         )
     folder = Path(named)
     if not folder.is_dir():
         source = "--data" if given else DATA_VARIABLE
-        raise DataError(f"{source} names {named}, which is no folder", kind="missing")
+        raise DataError(f"{source} is {named}, which is no folder", kind="missing")
     return folder
 
 
@@ -52,34 +52,34 @@ class Study:
     Parameters
     ----------
     folder : Path or None
-        Where the ``.npz`` files lie; None where nothing that is asked for needs any.
-    runs : int or None
-        At most so many partitions or repetitions of each protocol; None for all.
-    tell : callable
-        Called with a sentence about what is being done.
+        Folder of the ``.npz`` files; None where no entry needs any.
+    runs : int, optional
+        Largest number of partitions or repetitions of each protocol; all by default.
+    log : callable, optional
+        Called with a sentence about each step; no function by default.
     """
 
-    def __init__(self, folder: Path | None, runs: int | None = None, tell: Callable[[str], None] | None = None) -> None:
+    def __init__(self, folder: Path | None, runs: int | None = None, log: Callable[[str], None] | None = None) -> None:
         self._folder = folder
         self._runs = runs
-        self._tell = tell
+        self._log = log
         self._done: dict[tuple[object, ...], object] = {}
 
-    def tell(self, sentence: str) -> None:
-        """Say what is being done."""
-        if self._tell is not None:
-            self._tell(sentence)
+    def log(self, sentence: str) -> None:
+        """Log a sentence about the current step."""
+        if self._log is not None:
+            self._log(sentence)
 
     def runs(self, published: int) -> int:
-        """Return how many of the published repetitions are made."""
+        """Return the number of repetitions, of the published number at most."""
         return published if self._runs is None else min(self._runs, published)
 
     def is_present(self, facts: SetFacts) -> bool:
-        """Tell whether a set lies in the folder."""
+        """Return whether a set is in the folder."""
         return self._folder is not None and path_of(facts, self._folder).is_file()
 
     def partitions(self, facts: SetFacts, limit: int | None = None) -> list[Partition]:
-        """Return the partitions of a set that are used, at most `limit`.
+        """Return the partitions of a set, at most `limit` if it is given.
 
         Raises
         ------
@@ -91,7 +91,7 @@ class Study:
         return parts[: self.runs(len(parts))]
 
     def once(self, key: tuple[object, ...], work: Callable[[], T]) -> T:
-        """Return the result of `work`, which is done once for each key: tables share columns."""
+        """Return the result of `work`, which is called once for each key, because tables share columns."""
         if key not in self._done:
             self._done[key] = work()
         result: T = self._done[key]  # type: ignore[assignment]

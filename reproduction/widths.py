@@ -1,4 +1,4 @@
-"""Settings by cross-validation on training rows: widths of the kernel, and settings with nested prefixes."""
+"""Cross-validation on training rows: widths of the kernel, and errors of all prefixes of a path."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from .sets import Partition
 Array = NDArray[np.float64]
 
 FOLDS = 5
-"""Of every search, as in the sources."""
+"""Folds of every search, as in the sources."""
 
 
 def cross_validated_width(model: KernelLeastSquares, parts: Sequence[Partition], searches: int) -> float:
-    """Return the median of the widths that cross-validation chooses.
+    """Return the median of the widths that several cross-validations choose.
 
     Parameters
     ----------
     model : OROLS, NPD or LOO estimator
-        Its `sigma` is set to "cv".
+        Estimator; each search sets its `sigma` to "cv".
     parts : sequence of Partition
-        Searched one after another; test rows are not looked at.
+        Partitions, one for each search; their test rows are not used.
     searches : int
-        Number of searches; with fewer partitions they come round again with other folds.
+        Number of searches; where there are fewer partitions, they are used again with other folds.
     """
     widths = []
     for search in range(searches):
@@ -41,7 +41,7 @@ def cross_validated_width(model: KernelLeastSquares, parts: Sequence[Partition],
 
 
 def median_distance(X: Array) -> float:
-    """Return the median Euclidean distance between the first rows, 1000 at most."""
+    """Return the median Euclidean distance between the first rows, at most 1000."""
     rows = X[:1000]
     squares = np.square(rows).sum(axis=1)
     gram = squares[:, None] + squares[None, :] - 2 * rows @ rows.T
@@ -49,16 +49,16 @@ def median_distance(X: Array) -> float:
 
 
 def path_errors(model: KernelLeastSquares, part: Partition, lengths: Sequence[int]) -> Array:
-    """Train one path and return the error of its prefixes on the test rows; a shorter path keeps its last error.
+    """Train one path and return the errors of its prefixes on the test rows; a shorter path repeats its last error.
 
     Parameters
     ----------
     model : OROLS or NPD estimator
-        With ``stop=None`` and `max_centers` at least the longest prefix.
+        Estimator with ``stop=None`` and `max_centers` at least the longest prefix.
     part : Partition
-        Rows to train on and to measure.
+        Rows to train on and to test.
     lengths : sequence of int
-        Centres of the prefixes.
+        Numbers of centres of the prefixes.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def prediction_error(model: Any, part: Partition) -> float:
 
 
 def folds_of(part: Partition, n_folds: int = FOLDS) -> list[Partition]:
-    """Cut a partition's training rows into seeded folds, each held out once."""
+    """Cut a partition's training rows into seeded folds, by default `FOLDS`; each fold is the test rows once."""
     order = np.random.default_rng(0).permutation(len(part.X))
     bounds = np.linspace(0, len(order), n_folds + 1).astype(int)
     folds = []

@@ -416,5 +416,5 @@ def test_estimators_document_what_they_set(name: str) -> None:
         # Where centres are not chosen one after another, few of them are a limit to be warned of.
         warnings.simplefilter("ignore", distkern.DistkernWarning)
         model = cls(**few).fit(X, (X[:, 0] > 0).astype(int))
-    fitted = {key for key in vars(model) if key.endswith("_") and not key.startswith("_")}
+    fitted = {key for key in dir(model) if key.endswith("_") and not key.startswith("_") and hasattr(model, key)}
     assert set(documented(sections(cls.__doc__)["Attributes"])) == fitted

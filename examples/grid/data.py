@@ -1,4 +1,4 @@
-"""Writes the handwritten digits of scikit-learn as three files: rows to train on, to choose by, and to test with."""
+"""Writes the handwritten digits of scikit-learn as three files: training rows, validation rows and test rows."""
 
 import sys
 from pathlib import Path

@@ -11,7 +11,7 @@ if failed:
 
 
 def error(name: str) -> float:
-    """Return the error on the test rows of the job, whichever the task is."""
+    """Return the error on the test rows of the job, for classification and regression."""
     return float(next(iter(results[name]["test"].values())))
 
 

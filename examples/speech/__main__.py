@@ -18,6 +18,6 @@ except ModuleNotFoundError as error:
     ) from None
 
 if __name__ == "__main__":
-    # Queues end a job so: what was measured is printed then, too, and temporary stores are removed.
+    # Queues end a job by SIGTERM: the results so far are printed then, too, and temporary stores are removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     main()

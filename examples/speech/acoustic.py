@@ -24,7 +24,7 @@ SVM_COST = 3.0
 
 PAIR_CANDIDATES = 16
 PAIR_PANEL = 5
-"""Small pools for the 3403 problems of few rows."""
+"""The pools are small, because each of the 3403 pairs of states has few rows."""
 
 COMMON: dict[str, Any] = {
     "sigma": SIGMA,
@@ -33,29 +33,29 @@ COMMON: dict[str, Any] = {
     "dtype": "float32",
     "memory_limit": "2GiB",
 }
-"""The input is scaled already, and lambda does the regularisation."""
+"""Parameters of all models: the input is scaled already, and lambda regularises."""
 
 
 @dataclass(frozen=True)
 class AcousticModel:
-    """Scores of states, and what they are computed from.
+    """Scores of states, and the input that they are computed from.
 
     Parameters
     ----------
     emissions : Emissions
-    sees : {"frames", "context"}
-        Which of an utterance's arrays the scores are functions of.
+    source : {"frames", "context"}
+        The array of an utterance that is the model's input.
     n_centers : int
-        Kernel evaluations, or Gaussians, a frame.
+        Kernel evaluations, or Gaussians, for one frame.
     """
 
     emissions: Emissions
-    sees: str
+    source: str
     n_centers: int
 
     def inputs(self, utterances: Utterances) -> tuple[Frames, ...]:
-        """Return what the model sees of some utterances."""
-        return utterances.frames if self.sees == "frames" else utterances.context
+        """Return the model's input for some utterances."""
+        return utterances.frames if self.source == "frames" else utterances.context
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class SampledSVM:
     ----------
     classifier : CalibratedClassifierCV
     log_priors : array, shape (N_STATES,)
-        Of the states in all frames.
+        Log of the shares of the states in all frames.
     """
 
     classifier: CalibratedClassifierCV
@@ -97,22 +97,22 @@ class SampledSVM:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large the models may become: for all frames, or for a small slice.
+    """Sizes of the models; the defaults are for all frames.
 
     Parameters
     ----------
-    shared : int
+    shared : int, default 1000
         Centres of the model with shared centres.
-    selection_rows : int
-        Frames among which these are chosen.
-    own : int
+    selection_rows : int, default 32000
+        Frames among which centres are chosen.
+    own : int, default 60
         Centres of each state, one-vs-rest.
-    pair : int
+    pair : int, default 12
         Centres of each pair of states, one-vs-one.
-    nu : float
-        Least independence of a centre, by which the dictionary of recursive least squares grows.
-    svm_rows : int
-        Frames that the support vector machine is trained on.
+    nu : float, default 0.5
+        Smallest independence of a centre in the dictionary of recursive least squares.
+    svm_rows : int, default 5000
+        Training frames of the support vector machine.
     """
 
     shared: int = 1000
@@ -124,17 +124,17 @@ class Sizes:
 
 
 def gmm(material: Material, sizes: Sizes, seed: int) -> AcousticModel:
-    """The baseline: mixtures of Gaussians on the features themselves."""
+    """Train the baseline: mixtures of Gaussians on the features themselves."""
     return _mixtures(material, "frames", seed)
 
 
 def gmm_context(material: Material, sizes: Sizes, seed: int) -> AcousticModel:
-    """The baseline's mixtures on what the kernel models see."""
+    """Train the baseline's mixtures on the input of the kernel models."""
     return _mixtures(material, "context", seed)
 
 
 def orols_shared(material: Material, sizes: Sizes, seed: int) -> AcousticModel:
-    """One set of centres for all states, one column of weights a state."""
+    """Train one set of centres for all states, with one column of weights for each state."""
     return _trained(
         distkern.OROLSClassifier(
             max_centers=sizes.shared,
@@ -148,7 +148,7 @@ def orols_shared(material: Material, sizes: Sizes, seed: int) -> AcousticModel:
 
 
 def orols_one_vs_rest(material: Material, sizes: Sizes, seed: int) -> AcousticModel:
-    """Each state against all frames of all others, with centres of its own."""
+    """Train each state against all frames of all others, with its own centres."""
     return _trained(
         distkern.OROLSClassifier(
             max_centers=sizes.own,
@@ -162,7 +162,7 @@ def orols_one_vs_rest(material: Material, sizes: Sizes, seed: int) -> AcousticMo
 
 
 def npd_one_vs_one(material: Material, sizes: Sizes, seed: int) -> AcousticModel:
-    """Each pair of states, joined by pairwise coupling (thesis 4.8)."""
+    """Train each pair of states; pairwise coupling (thesis 4.8) joins them."""
     return _trained(
         distkern.NPDClassifier(
             max_centers=sizes.pair,
@@ -177,12 +177,12 @@ def npd_one_vs_one(material: Material, sizes: Sizes, seed: int) -> AcousticModel
 
 
 def krls_one_vs_rest(material: Material, sizes: Sizes, seed: int) -> AcousticModel:
-    """A dictionary from one pass over all frames, one column of weights a state."""
+    """Train a dictionary in one pass over all frames, with one column of weights for each state."""
     return _trained(distkern.KRLSClassifier(sigma=SIGMA, nu=sizes.nu, standardize=False), material)
 
 
 def svm_one_vs_one(material: Material, sizes: Sizes, seed: int) -> AcousticModel:
-    """A support vector machine a pair of states, on a sample: time grows with the square of the frames."""
+    """Train support vector machines of all pairs of states on a sample: time grows with the square of the frames."""
     frames, states = np.concatenate(material.train.context), np.concatenate(material.train.states)
     rows = np.sort(np.random.default_rng(seed).permutation(len(states))[: sizes.svm_rows])
     machine = SVC(C=SVM_COST, gamma=1 / (2 * SIGMA**2), cache_size=500)
@@ -201,13 +201,13 @@ MODELS: dict[str, Callable[[Material, Sizes, int], AcousticModel]] = {
     "OROLS shared centres": orols_shared,
     "KRLS one-vs-rest": krls_one_vs_rest,
 }
-"""How each model is trained, by its name in the table."""
+"""Training function of each model, by its name in the table."""
 
 
-def _mixtures(material: Material, sees: str, seed: int) -> AcousticModel:
-    frames, states = np.concatenate(getattr(material.train, sees)), np.concatenate(material.train.states)
+def _mixtures(material: Material, source: str, seed: int) -> AcousticModel:
+    frames, states = np.concatenate(getattr(material.train, source)), np.concatenate(material.train.states)
     mixtures = GaussianMixtures.fit(frames, states, BASELINE_MIXTURES, seed)
-    return AcousticModel(mixtures, sees, mixtures.n_gaussians)
+    return AcousticModel(mixtures, source, mixtures.n_gaussians)
 
 
 def _trained(classifier: Any, material: Material) -> AcousticModel:

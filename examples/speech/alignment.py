@@ -1,4 +1,4 @@
-"""Which state each frame belongs to: Viterbi training of whole-word models with one Gaussian a state."""
+"""The alignment of frames to states: Viterbi training of whole-word models with one Gaussian for each state."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from examples.speech.topology import N_STATES, SILENCE, forced, states_of
 States = NDArray[np.intp]
 
 ROUNDS = 4
-"""Times that the frames are aligned and the Gaussians trained anew."""
+"""Number of times that the frames are aligned and the Gaussians trained again."""
 
 
 @dataclass(frozen=True)
-class Heard:
-    """An utterance as frames, and what was said.
+class Transcribed:
+    """An utterance as frames, and its words.
 
     Parameters
     ----------
     frames : array, shape (n_frames, 39)
     words : sequence of int
     parts : sequence of slice
-        Frames of each word, by the ends of its recording.
+        Frames of each word, from the ends of its recording.
     """
 
     frames: Frames
@@ -39,21 +39,21 @@ class Heard:
 
 @dataclass(frozen=True)
 class Aligner:
-    """Aligns frames to the states of words that are known.
+    """Aligns frames to the states of known words.
 
     Parameters
     ----------
     emissions : Emissions
         Scores of the states at frames.
     stay : array, shape (N_STATES,)
-        Probability of each state to be followed by itself.
+        Probability that each state is followed by itself.
     """
 
     emissions: Emissions
     stay: NDArray[np.float64]
 
     @classmethod
-    def fit(cls, utterances: Sequence[Heard], seed: int) -> Aligner:
+    def fit(cls, utterances: Sequence[Transcribed], seed: int) -> Aligner:
         """Train from an even division of every recording among the states of its word."""
         frames = np.concatenate([utterance.frames for utterance in utterances])
 
@@ -65,7 +65,7 @@ class Aligner:
             aligner = trained(aligner.align(utterances))
         return aligner
 
-    def align(self, utterances: Sequence[Heard]) -> list[States]:
+    def align(self, utterances: Sequence[Transcribed]) -> list[States]:
         """Return the state of every frame of each utterance."""
         scores = self.emissions(np.concatenate([utterance.frames for utterance in utterances]))
         return [
@@ -74,13 +74,13 @@ class Aligner:
         ]
 
 
-def split(scores: Scores, utterances: Sequence[Heard]) -> list[Scores]:
-    """Divide rows of frames that were put end to end among their utterances."""
+def split(scores: Scores, utterances: Sequence[Transcribed]) -> list[Scores]:
+    """Split the scores of concatenated frames into those of each utterance."""
     return np.split(scores, np.cumsum([len(utterance.frames) for utterance in utterances])[:-1])
 
 
-def _even_division(utterance: Heard) -> States:
-    """Divide the frames of each word, and of the pauses around, evenly among the states."""
+def _even_division(utterance: Transcribed) -> States:
+    """Divide the frames of each word, and of the pauses around it, evenly among the states."""
     path, end = np.empty(len(utterance.frames), dtype=np.intp), 0
     for word, part in zip(utterance.words, utterance.parts, strict=True):
         path[end : part.start] = _evenly(SILENCE, part.start - end)
@@ -96,7 +96,7 @@ def _evenly(word: int, n_frames: int) -> States:
 
 
 def _stay(paths: Sequence[States]) -> NDArray[np.float64]:
-    """Share of the frames of each state that are followed by one of the same."""
+    """Return the share of the frames of each state that are followed by a frame of the same state."""
     kept = np.concatenate([path[:-1][path[1:] == path[:-1]] for path in paths])
     left = np.concatenate([path[:-1] for path in paths])
     return (np.bincount(kept, minlength=N_STATES) + 1) / (np.bincount(left, minlength=N_STATES) + 2)

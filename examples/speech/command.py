@@ -1,4 +1,4 @@
-"""The command: its options, what it says meanwhile, and where results go."""
+"""The command: its options, its messages, and the output of results."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ COMPARED = ("GMM", "OROLS shared centres")
 """Models that are also trained with each speaker left out, or on each alone."""
 
 STRING_ROUNDS = {"takes": 2, "left-out": 1, "per-speaker": 2}
-"""Times that the test recordings of a split are joined to strings."""
+"""Number of times that the test recordings of a split are joined to strings."""
 
 LARGEST_SEED = 2**32 - 1
-"""Of scikit-learn."""
+"""Largest seed of scikit-learn."""
 
 
 class Failed(click.ClickException):
@@ -36,7 +36,7 @@ class Failed(click.ClickException):
 
 
 def _once(_: click.Context, __: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
-    """Take what was given twice once: a mean over repeated results would look like one over speakers."""
+    """Return each repeated value once: a mean over repeated results would look like a mean over speakers."""
     return tuple(dict.fromkeys(values))
 
 
@@ -72,21 +72,21 @@ def _once(_: click.Context, __: click.Parameter, values: Sequence[str]) -> tuple
 @click.option(
     "--folder",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where the datasets of frames go, to keep them; by default a temporary directory. Those of an earlier run "
-    "there are replaced.",
+    help="Folder that keeps the datasets of frames; by default a temporary directory. Datasets of an earlier run in it "
+    "are replaced.",
 )
 @click.option(
     "--json",
     "json_path",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the figures here, too, anew after each model.",
+    help="File for the results, written after each model.",
 )
 @click.option(
     "--seed",
     type=click.IntRange(min=0, max=LARGEST_SEED),
     default=0,
     show_default=True,
-    help="Of pauses, strings, and all else that is drawn.",
+    help="Seed of pauses, strings, and all other draws.",
 )
 def main(
     data: Path,
@@ -100,8 +100,8 @@ def main(
 ) -> None:
     """Train acoustic models on spoken digits, decode digits and strings of digits, and print a table.
 
-    The table goes to standard output, what happens meanwhile to standard error. Where the command is interrupted, the
-    table has what was measured until then.
+    The table goes to standard output, progress to standard error. If the command is interrupted, the table has the
+    results so far.
     """
     sizes = Sizes() if centers is None else Sizes(shared=centers)
     results: list[Result] = []
@@ -130,7 +130,7 @@ def main(
 
 
 def _divided(data: Path, takes: int | None, kinds: Sequence[str]) -> list[tuple[str, Split, int]]:
-    """Return all splits, and the samples a second: what cannot be divided is refused before anything is trained."""
+    """Return all splits, and the samples in a second; refuse recordings that cannot be split, before any training."""
     try:
         corpus = Corpus.load(data)
         if takes is not None:
@@ -144,7 +144,7 @@ def _divided(data: Path, takes: int | None, kinds: Sequence[str]) -> list[tuple[
 
 
 def _check_writable(json_path: Path | None) -> None:
-    """Refuse a file that could not be written once all is trained."""
+    """Refuse a file that cannot be written, before any training."""
     if json_path is None:
         return
     folder = json_path.absolute().parent
@@ -163,7 +163,7 @@ def _check_writable(json_path: Path | None) -> None:
 
 @contextmanager
 def _stores(folder: Path | None) -> Iterator[Path]:
-    """Yield where stores go."""
+    """Yield the folder of the stores."""
     if folder is None:
         with TemporaryDirectory(prefix="distkern-speech-") as temporary:
             yield Path(temporary)
@@ -179,7 +179,7 @@ def _stores(folder: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def _printed(results: Sequence[Result]) -> Iterator[None]:
-    """Print what is in the list at the end, however that comes."""
+    """Print the results in the list at the end, after an error too."""
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Recordings of spoken digits, and strings of them that are joined with short pauses."""
+"""Recordings of spoken digits, and strings: recordings that are joined with short pauses."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ PAUSE_SECONDS = (0.05, 0.15)
 """Shortest and longest pause before, between and after the words."""
 
 QUIET_SECONDS = 0.02
-"""Length of the pieces among which the quietest says how loud a pause is."""
+"""Length of the pieces of a recording; the quietest piece determines the level of the pauses."""
 
 FULL_SCALE = 32768.0
 
 LEAST_RATE = 8000
-"""Samples a second that hold speech."""
+"""Smallest number of samples in a second that represents speech."""
 
 FACTS = ("digit", "speaker", "take")
-"""Arrays with a number a recording."""
+"""Arrays with one number for each recording."""
 
 ARRAYS = ("audio", "offsets", *FACTS, "rate")
 
@@ -67,7 +67,7 @@ class Corpus:
     ----------
     recordings : sequence of Recording
     rate : int
-        Samples a second.
+        Samples in a second.
     """
 
     recordings: tuple[Recording, ...]
@@ -94,31 +94,31 @@ class Corpus:
         return cls(recordings, int(arrays["rate"]))
 
     def with_takes(self, count: int) -> Corpus:
-        """Return the first takes of every digit and speaker."""
+        """Return the first `count` takes of every digit and speaker."""
         return replace(self, recordings=tuple(recording for recording in self.recordings if recording.take < count))
 
     @property
     def speakers(self) -> tuple[int, ...]:
-        """Who speaks, in order."""
+        """Numbers of the speakers, in order."""
         return tuple(sorted({recording.speaker for recording in self.recordings}))
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
-    wanted = f"{', '.join(ARRAYS[:-1])} and {ARRAYS[-1]}"
+    required = f"{', '.join(ARRAYS[:-1])} and {ARRAYS[-1]}"
     try:
         with path.open("rb") as file, np.load(file) as arrays:
             missing = [name for name in ARRAYS if name not in arrays]
             if not missing:
                 return {name: arrays[name] for name in ARRAYS}
     except (BadZipFile, EOFError, TypeError, ValueError, ZlibError) as error:
-        raise DataError(f"{str(path)!r} is no npz file with {wanted}", kind="not-recordings") from error
+        raise DataError(f"{str(path)!r} is no npz file with {required}", kind="not-recordings") from error
     raise DataError(
-        f"{str(path)!r} has no {', '.join(missing)}: it must be an npz file with {wanted}", kind="not-recordings"
+        f"{str(path)!r} has no {', '.join(missing)}: it must be an npz file with {required}", kind="not-recordings"
     )
 
 
 def _check(arrays: dict[str, NDArray[Any]], path: Path) -> None:
-    """Refuse arrays from which words would be cut that nobody said."""
+    """Refuse arrays that do not describe recordings."""
 
     def refuse(what: str) -> DataError:
         return DataError(f"{str(path)!r}: {what}", kind="not-recordings")
@@ -135,7 +135,7 @@ def _check(arrays: dict[str, NDArray[Any]], path: Path) -> None:
     if set(counts.values()) != {len(ends) - 1} or len(ends) < 2:
         raise refuse(
             f"offsets has {len(ends)} entries, and {', '.join(f'{name} {count}' for name, count in counts.items())}: "
-            "there must be a recording at least, and one offset more than recordings"
+            "there must be at least one recording, and one offset more than recordings"
         )
     if ends[0] < 0 or ends[-1] > len(audio) or (ends[1:] <= ends[:-1]).any():
         raise refuse(f"offsets must rise, from recording to recording, within the {len(audio)} samples of audio")
@@ -152,9 +152,9 @@ def alone(recordings: Sequence[Recording], rate: int, seed: int) -> list[Utteran
 
 
 def strings(recordings: Sequence[Recording], rate: int, seed: int) -> list[Utterance]:
-    """Join the recordings of each speaker, in random order and each once, to strings of 3 to 7 words.
+    """Join the recordings of each speaker, each once and in random order, to strings of 3 to 7 words.
 
-    The last string of a speaker has fewer words where too few are left.
+    The last string of a speaker may have fewer words.
     """
     rng = np.random.default_rng(seed)
     made = []
@@ -181,13 +181,13 @@ def _join(recordings: Sequence[Recording], rate: int, rng: np.random.Generator) 
 
 
 def _quietest(samples: Samples, rate: int) -> float:
-    """Root mean square of the quietest piece."""
+    """Return the root mean square of the quietest piece."""
     size = min(int(QUIET_SECONDS * rate), len(samples))
     pieces = samples[: len(samples) // size * size].reshape(-1, size)
     return float(np.sqrt((pieces**2).mean(axis=1).min()))
 
 
 def _pause(level: float, rate: int, rng: np.random.Generator) -> Samples:
-    """Noise as loud as the surroundings, and never digital silence."""
+    """Return noise of the given level, and never digital silence."""
     length = int(rng.uniform(*PAUSE_SECONDS) * rate)
     return (max(level, 1 / FULL_SCALE) * rng.standard_normal(length)).astype(np.float32)

@@ -13,11 +13,11 @@ from examples.speech.features import Frames
 from examples.speech.topology import N_DIGITS, Network, forced, loop, words_of
 
 NEVER = -1e30
-"""Score of what cannot be; finite, since hmmlearn takes no infinite rows."""
+"""Score of an impossible state; finite, because hmmlearn refuses infinite rows."""
 
 
 class _NetworkHMM(BaseHMM):  # type: ignore[misc]
-    """Rows are scores of the nodes already, and weights of moves need not sum to 1: words cost a penalty."""
+    """A model whose rows are scores of the nodes; weights of moves need not sum to 1, since words have a penalty."""
 
     def __init__(self, network: Network) -> None:
         super().__init__(n_components=len(network.states))
@@ -42,7 +42,7 @@ class StatePath:
 
 
 def best_path(network: Network, scores: Scores) -> StatePath:
-    """Find the path of greatest score that ends where an utterance may end.
+    """Return the path of greatest score that ends in a node where an utterance may end.
 
     Parameters
     ----------
@@ -58,16 +58,16 @@ def best_path(network: Network, scores: Scores) -> StatePath:
 
 @dataclass(frozen=True)
 class Decoder:
-    """What was said, by an acoustic model.
+    """Decodes utterances with the scores of an acoustic model.
 
     Parameters
     ----------
     emissions : Emissions
         Scores of the states.
     stay : array, shape (N_STATES,)
-        Probability of each state to be followed by itself.
-    penalty : float
-        Taken from a string's score at each word.
+        Probability that each state is followed by itself.
+    penalty : float, default 0.0
+        Subtracted from a string's score at each word.
     """
 
     emissions: Emissions

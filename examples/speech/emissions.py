@@ -1,4 +1,4 @@
-"""Emission scores: how well each state of the models fits a frame."""
+"""Emission scores: the log likelihood of a frame for each state of the models."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ Scores = NDArray[np.float64]
 
 
 class Emissions(Protocol):
-    """Anything that scores frames."""
+    """Function that scores frames."""
 
     def __call__(self, frames: Frames, /) -> Scores:
         """Return the score of every state, shape (n_frames, n_states): log P(x | state), up to a term of the frame."""
 
 
 class CachedEmissions:
-    """Remember the scores of each frame that was scored (thesis 4.3): decoding the same again evaluates no kernel.
+    """Caches the scores of frames (thesis 4.3): decoding the same frames again evaluates no kernel.
 
     Parameters
     ----------
     emissions : Emissions
-        What scores frames that are not known.
+        Function that scores new frames.
     """
 
     def __init__(self, emissions: Emissions) -> None:
         self._emissions = emissions
         self._known: dict[bytes, Scores] = {}
         self.scored = 0
-        """Frames that were scored."""
+        """Number of scored frames."""
 
     def __call__(self, frames: Frames) -> Scores:
         """Return the score of every state, shape (n_frames, n_states)."""

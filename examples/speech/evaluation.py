@@ -1,4 +1,4 @@
-"""How good an acoustic model is: frames, isolated digits, strings of digits, and time."""
+"""Measures of an acoustic model: errors on frames, isolated digits and strings of digits, and time."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from examples.speech.emissions import Emissions
 from examples.speech.features import HOP_SECONDS, Frames
 
 PENALTIES = tuple(range(0, 201, 10))
-"""Word penalties among which one is chosen on training data."""
+"""Word penalties; one is chosen on training data."""
 
 TIMED_FRAMES = 5_000
-"""Frames of which the scores are timed."""
+"""Number of frames in the measurement of speed."""
 
 
 @dataclass(frozen=True)
@@ -32,22 +32,22 @@ class Words:
 
     @property
     def accuracy(self) -> float:
-        """Percent of the words, with what was inserted taken off."""
+        """Percent of the words that are correct, less the inserted words."""
         return 100.0 - 100.0 * (self.substitutions + self.insertions + self.deletions) / self.words
 
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast frames were scored, none of them known before."""
+    """Speed of scoring frames without cache."""
 
     scores_per_second: float
-    """Scores of a state at a frame."""
+    """Scores of one state at one frame in a second."""
     times_real_time: float
     """Seconds of sound scored in a second."""
 
 
 def word_errors(spoken: Sequence[tuple[int, ...]], decoded: Sequence[tuple[int, ...]]) -> Words:
-    """Align what was decoded with what was said, and count."""
+    """Align the decoded with the spoken words, and count the errors."""
     found = jiwer.process_words([_text(words) for words in spoken], [_text(words) for words in decoded])
     return Words(sum(map(len, spoken)), found.substitutions, found.insertions, found.deletions)
 
@@ -67,7 +67,7 @@ def tuned(decoder: Decoder, inputs: Sequence[Frames], spoken: Sequence[tuple[int
 def frame_error(
     emissions: Emissions, inputs: Sequence[Frames], paths: Sequence[NDArray[np.intp]], log_priors: NDArray[np.float64]
 ) -> float:
-    """Percent of frames whose most probable state is not the one of the alignment."""
+    """Return the percent of frames whose most probable state is not that of the alignment."""
     wrong = [
         np.count_nonzero((emissions(utterance) + log_priors).argmax(axis=1) != path)
         for utterance, path in zip(inputs, paths, strict=True)
@@ -76,7 +76,7 @@ def frame_error(
 
 
 def scoring_speed(emissions: Emissions, inputs: Sequence[Frames]) -> Speed:
-    """Time the scores of some frames, end to end, by emissions that have scored before."""
+    """Measure the time to score some frames, by emissions that were called before."""
     frames = np.concatenate(inputs)[:TIMED_FRAMES]
     started = perf_counter()
     scores = emissions(frames)

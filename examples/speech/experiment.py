@@ -1,4 +1,4 @@
-"""Train the acoustic models of a split and measure them."""
+"""Training and measurement of the acoustic models of a split."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from examples.speech.material import TUNING_STRINGS, Material, Utterances
 
 @dataclass(frozen=True)
 class Result:
-    """A line of the table.
+    """One line of the table.
 
     Parameters
     ----------
     model, split : str
     frame_error : float
-        Percent of the frames of the test strings.
+        Percent of wrong frames in the test strings.
     digit_error : float
-        Percent of the test recordings, decoded one by one.
+        Percent of wrong test recordings, decoded one by one.
     strings : Words
         Errors in the test strings.
     penalty : float
         Word penalty.
     n_centers : int
-        Kernel evaluations, or Gaussians, a frame.
+        Kernel evaluations, or Gaussians, for one frame.
     training_seconds : float
-        The calibration of its probabilities included.
+        Time of training, including the calibration of probabilities.
     speed : Speed
     """
 
@@ -48,20 +48,20 @@ class Result:
 
 
 def measure(material: Material, split: str, name: str, sizes: Sizes, seed: int) -> Result:
-    """Train a model by its name, and return how it does."""
+    """Train a model by its name, and return its results."""
     model, seconds = trained(partial(MODELS[name], material, sizes, seed), material.digits)
     return _measured(model, material, name, split, seconds)
 
 
 def trained(train: Callable[[], AcousticModel], digits: Utterances) -> tuple[AcousticModel, float]:
-    """Train a model, and return it with the seconds until it can score frames as fast as it ever will.
+    """Train a model, and return it with the seconds until its first score.
 
     Parameters
     ----------
     train : callable
         Trains the model.
     digits : Utterances
-        A frame of them is scored: distkern's classifiers calibrate their probabilities at the first one.
+        One of their frames is scored: distkern's classifiers calibrate their probabilities at the first score.
     """
     started = perf_counter()
     model = train()
@@ -76,13 +76,13 @@ def _measured(model: AcousticModel, material: Material, name: str, split: str, s
     tuning = material.train.spread(TUNING_STRINGS)
     decoder = tuned(Decoder(cached, material.stay), model.inputs(tuning), tuning.words)
     decoder = replace(decoder, emissions=CachedEmissions(model.emissions))
-    heard = [decoder.digit(utterance) for utterance in model.inputs(digits)]
-    wrong = sum(said != (digit,) for said, digit in zip(digits.words, heard, strict=True))
+    decoded = [decoder.digit(utterance) for utterance in model.inputs(digits)]
+    wrong = sum(spoken != (digit,) for spoken, digit in zip(digits.words, decoded, strict=True))
     return Result(
         model=name,
         split=split,
         frame_error=frame_error(decoder.emissions, model.inputs(strings), strings.states, material.log_priors),
-        digit_error=100.0 * wrong / len(heard),
+        digit_error=100.0 * wrong / len(decoded),
         strings=string_errors(decoder, model.inputs(strings), strings.words),
         penalty=decoder.penalty,
         n_centers=model.n_centers,

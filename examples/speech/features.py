@@ -1,4 +1,4 @@
-"""From sound to the 39 features of a frame: 12 cepstra and energy with their first and second differences."""
+"""The 39 features of a frame of sound: 12 cepstra and energy with their first and second differences."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def frames_of(samples: Samples, rate: int) -> Frames:
         htk=True,
     )
     cepstra = librosa.feature.mfcc(S=np.log(power + FLOOR), n_mfcc=CEPSTRA + 1)[1:]
-    # An even length, or the last frame may be missing.
+    # The length must be even; otherwise the last frame may be missing.
     energy = 2 * np.log(librosa.feature.rms(y=samples, frame_length=window + window % 2, hop_length=hop) + FLOOR)
     base = np.concatenate([cepstra, energy[:, : cepstra.shape[1]]])
     differences = [
@@ -49,21 +49,21 @@ def frames_of(samples: Samples, rate: int) -> Frames:
 
 
 def word_frames(utterance: Utterance, rate: int) -> list[slice]:
-    """Return the frames of each word of an utterance, by its recording's ends."""
+    """Return the frames of each word of an utterance, from the ends of its recording."""
     hop = int(HOP_SECONDS * rate)
     return [slice(-(-first // hop), last // hop) for first, last in utterance.bounds]
 
 
 @dataclass(frozen=True)
 class Normalisation:
-    """Every feature to mean 0 and standard deviation 1 over the training frames (thesis 4.4.1)."""
+    """Scales every feature to mean 0 and standard deviation 1 over the training frames (thesis 4.4.1)."""
 
     mean: NDArray[np.float64]
     deviation: NDArray[np.float64]
 
     @classmethod
     def of(cls, utterances: Sequence[Frames]) -> Normalisation:
-        """Take the statistics of some utterances' frames."""
+        """Compute the statistics of the frames of some utterances."""
         frames = np.concatenate(utterances).astype(np.float64)
         return cls(frames.mean(axis=0), frames.std(axis=0))
 

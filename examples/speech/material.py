@@ -1,4 +1,4 @@
-"""What all models of a split share: frames, their states, and the stores that training reads."""
+"""The data that all models of a split share: frames, their states, and the stores that trainings read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import distkern
 from distkern.storage import DatasetWriter
-from examples.speech.alignment import Aligner, Heard
+from examples.speech.alignment import Aligner, Transcribed
 from examples.speech.context import Context
 from examples.speech.corpus import Utterance, alone, strings
 from examples.speech.features import Frames, Normalisation, frames_of, word_frames
@@ -19,23 +19,23 @@ from examples.speech.splits import Split
 from examples.speech.topology import N_STATES
 
 TUNING_STRINGS = 80
-"""Training strings that the word penalty is chosen on."""
+"""Number of training strings that the word penalty is chosen on."""
 
 CHUNK_ROWS = 65_536
-"""Frames of a chunk: each of the thousands of pairs of states has few frames, and costs something in every chunk."""
+"""Frames in a chunk: each of the thousands of pairs of states has few frames, and an overhead in every chunk."""
 
 
 @dataclass(frozen=True)
 class Utterances:
-    """Utterances as models take them.
+    """Utterances as input of models.
 
     Parameters
     ----------
     words : sequence of tuple of int
     frames, context : sequence of array, shape (n_frames, 39) and (n_frames, 60)
-        The normalised features, and the projection of their surroundings.
+        The normalised features, and the projection of their windows.
     states : sequence of array of int, shape (n_frames,)
-        By the alignment with the words.
+        States from the alignment with the words.
     """
 
     words: tuple[tuple[int, ...], ...]
@@ -44,13 +44,13 @@ class Utterances:
     states: tuple[NDArray[np.intp], ...]
 
     def spread(self, count: int) -> Utterances:
-        """Return so many utterances at most, evenly taken: they come speaker by speaker."""
+        """Return at most `count` utterances, evenly spaced, because they are in the order of the speakers."""
         step = -(-len(self.words) // count)
         return Utterances(self.words[::step], self.frames[::step], self.context[::step], self.states[::step])
 
     @property
     def n_frames(self) -> int:
-        """Frames of all utterances."""
+        """Number of frames of all utterances."""
         return sum(map(len, self.frames))
 
 
@@ -65,11 +65,11 @@ class Material:
     train, digits, strings : Utterances
         Training strings; test recordings one by one, and joined.
     stay : array, shape (N_STATES,)
-        Probability of each state to be followed by itself.
+        Probability that each state is followed by itself.
     normalised : Normalisation
-        By the training frames.
+        Scaling by the training frames.
     context : Context
-        The projection that was trained on them.
+        Projection that was trained on these frames.
     """
 
     store: distkern.Dataset
@@ -87,54 +87,54 @@ class Material:
 
 
 def prepare(split: Split, rate: int, rounds: int, folder: Path, seed: int) -> Material:
-    """Make features, align them, and write the stores.
+    """Compute features, align them, and write the stores.
 
     Parameters
     ----------
     split : Split
     rate : int
-        Samples a second.
+        Samples in a second.
     rounds : int
-        Times that the test recordings are joined to strings, in another order each.
+        Number of times that the test recordings are joined to strings, each time in another order.
     folder : path
-        Where the stores go.
+        Folder of the stores.
     seed : int
-        Of pauses, strings and the first clusters.
+        Seed of pauses, strings and the first clusters.
     """
     training = strings(split.train, rate, seed)
     isolated = alone(split.test, rate, seed + 1)
     connected = [string for round_ in range(rounds) for string in strings(split.test, rate, seed + 2 + round_)]
-    heard = [_hear(utterance, rate) for utterance in training]
-    normalised = Normalisation.of([utterance.frames for utterance in heard])
-    heard = _normalise(heard, normalised)
-    aligner = Aligner.fit(heard, seed)
-    states = aligner.align(heard)
-    context = Context.fit([utterance.frames for utterance in heard], states, seed)
+    transcribed = [_transcribed(utterance, rate) for utterance in training]
+    normalised = Normalisation.of([utterance.frames for utterance in transcribed])
+    transcribed = _normalise(transcribed, normalised)
+    aligner = Aligner.fit(transcribed, seed)
+    states = aligner.align(transcribed)
+    context = Context.fit([utterance.frames for utterance in transcribed], states, seed)
 
-    def look(utterances: Sequence[Utterance]) -> Utterances:
-        own = _normalise([_hear(utterance, rate) for utterance in utterances], normalised)
+    def aligned(utterances: Sequence[Utterance]) -> Utterances:
+        own = _normalise([_transcribed(utterance, rate) for utterance in utterances], normalised)
         return _utterances(own, context, aligner.align(own))
 
-    train = _utterances(heard, context, states)
+    train = _utterances(transcribed, context, states)
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / "frames.zarr", train.frames, train.states)
     store = _write(folder / "context.zarr", train.context, train.states)
-    return Material(store, train, look(isolated), look(connected), aligner.stay, normalised, context)
+    return Material(store, train, aligned(isolated), aligned(connected), aligner.stay, normalised, context)
 
 
-def _hear(utterance: Utterance, rate: int) -> Heard:
-    return Heard(frames_of(utterance.samples, rate), utterance.words, tuple(word_frames(utterance, rate)))
+def _transcribed(utterance: Utterance, rate: int) -> Transcribed:
+    return Transcribed(frames_of(utterance.samples, rate), utterance.words, tuple(word_frames(utterance, rate)))
 
 
-def _normalise(utterances: Sequence[Heard], normalised: Normalisation) -> list[Heard]:
+def _normalise(utterances: Sequence[Transcribed], normalised: Normalisation) -> list[Transcribed]:
     return [replace(utterance, frames=normalised(utterance.frames)) for utterance in utterances]
 
 
-def _utterances(heard: Sequence[Heard], context: Context, states: Sequence[NDArray[np.intp]]) -> Utterances:
+def _utterances(own: Sequence[Transcribed], context: Context, states: Sequence[NDArray[np.intp]]) -> Utterances:
     return Utterances(
-        tuple(utterance.words for utterance in heard),
-        tuple(utterance.frames for utterance in heard),
-        tuple(context(utterance.frames) for utterance in heard),
+        tuple(utterance.words for utterance in own),
+        tuple(utterance.frames for utterance in own),
+        tuple(context(utterance.frames) for utterance in own),
         tuple(states),
     )
 

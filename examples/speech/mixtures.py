@@ -1,4 +1,4 @@
-"""Mixtures of Gaussians, one a state: they find the first alignment, and are the baseline."""
+"""Mixtures of Gaussians, one mixture for each state: the models of the first alignment, and the baseline."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from examples.speech.topology import N_STATES
 
 BASELINE_MIXTURES = 8
 STEPS = 30
-"""Most steps of expectation and maximisation."""
+"""Largest number of steps of expectation and maximisation."""
 
 TILE_FRAMES = 4096
-"""Frames that are scored at a time."""
+"""Frames that are scored together."""
 
 LEAST_VARIANCE = 0.01
 """Added to the variance of a feature whose variance over all frames is 1."""
@@ -31,9 +31,9 @@ class GaussianMixtures:
     Parameters
     ----------
     means, precisions : array, shape (n_gaussians, d)
-        Of the Gaussians of all states, state by state.
+        Means and precisions of the Gaussians of all states, state by state.
     constants : array, shape (n_gaussians,)
-        Log of the weights, and what else a density has that does not depend on the frame.
+        Log of the weights, and the other terms of a log density that do not depend on the frame.
     firsts : array of int, shape (N_STATES,)
         First Gaussian of each state.
     """
@@ -45,18 +45,18 @@ class GaussianMixtures:
 
     @classmethod
     def fit(cls, frames: Frames, states: NDArray[np.intp], n_mixtures: int, seed: int) -> GaussianMixtures:
-        """Train on frames whose states are known, by maximum likelihood.
+        """Train on frames with known states, by maximum likelihood.
 
         Parameters
         ----------
         frames : array, shape (n, d)
         states : array of int, shape (n,)
         n_mixtures : int
-            Gaussians a state; fewer where it has fewer than twice as many frames.
+            Gaussians of each state; fewer where a state has fewer than twice as many frames.
         seed : int
-            For the first clusters.
+            Seed of the first clusters.
         """
-        # On a few hundred frames threads gain nothing, wait for each other on busy processors, and change last bits.
+        # On a few hundred frames more threads are not faster, wait for each other on a busy CPU, and change last bits.
         with threadpool_limits(1):
             mixtures = [_mixture(frames[states == state], n_mixtures, seed) for state in range(N_STATES)]
         means = np.concatenate([mixture.means_ for mixture in mixtures], dtype=np.float64)
@@ -72,20 +72,20 @@ class GaussianMixtures:
         for start in range(0, len(inputs), TILE_FRAMES):
             part = slice(start, start + TILE_FRAMES)
             x = inputs[part].astype(np.float64)
-            # All Gaussians of all states by two products.
+            # Two products give all Gaussians of all states.
             densities = x @ (self.means * self.precisions).T - 0.5 * x**2 @ self.precisions.T + self.constants
             scores[part] = np.logaddexp.reduceat(densities, self.firsts, axis=1)
         return scores
 
     @property
     def n_gaussians(self) -> int:
-        """Gaussians of all states."""
+        """Number of Gaussians of all states."""
         return len(self.constants)
 
 
 def _mixture(frames: Frames, n_mixtures: int, seed: int) -> GaussianMixture:
     """Train the Gaussians of a state."""
-    if len(frames) == 1:  # which is too few for scikit-learn
+    if len(frames) == 1:  # scikit-learn requires two
         frames = np.repeat(frames, 2, axis=0)
     mixture = GaussianMixture(
         max(1, min(n_mixtures, len(frames) // 2)),

@@ -1,4 +1,4 @@
-"""Which recordings train and which test."""
+"""The splits of the recordings into training and test recordings."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from examples.speech.corpus import Corpus, Recording
 from examples.speech.topology import N_DIGITS
 
 TEST_TAKES = 5
-"""The set's own test split: the first takes of every digit and speaker."""
+"""Number of first takes of every digit and speaker that are the set's own test recordings."""
 
 LEAST_SECONDS = 0.1
-"""Shortest recording: every state of its word takes a frame."""
+"""Length of the shortest recording: every state of its word needs a frame."""
 
 KINDS = ("takes", "left-out", "per-speaker")
 
@@ -48,23 +48,23 @@ def splits(corpus: Corpus, kind: str) -> Iterator[Split]:
 
 
 def check(split: Split, rate: int) -> None:
-    """Refuse a split that no recogniser of all digits can be trained on and tested with.
+    """Refuse a split that is not sufficient to train and test a recogniser of all digits.
 
     Raises
     ------
     DataError
-        A digit is missing, nothing is left to test with, or a recording is too short for the states of a word.
+        A digit is missing, there is no test recording, or a recording is too short for the states of a word.
     """
     absent = sorted(set(range(N_DIGITS)) - {recording.digit for recording in split.train})
     if absent:
         raise DataError(
-            f"split {split.name}: no recording to train on says {', '.join(map(str, absent))}; takes 0 to "
+            f"split {split.name}: no training recording is of {', '.join(map(str, absent))}; takes 0 to "
             f"{TEST_TAKES - 1} are tests where a speaker trains too, and left-out needs two speakers or more",
             kind="missing-digits",
         )
     if not split.test:
         raise DataError(
-            f"split {split.name}: no recording is left to test with, where takes 0 to {TEST_TAKES - 1} are tests",
+            f"split {split.name}: there is no test recording, where takes 0 to {TEST_TAKES - 1} are tests",
             kind="nothing-to-test",
         )
     shortest = min((*split.train, *split.test), key=lambda recording: len(recording.samples))

@@ -1,4 +1,4 @@
-"""The results as Markdown tables, a split each; splits by speaker as mean and spread."""
+"""The results as Markdown tables, one for each split; means and deviations over splits by speaker."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def print_results(results: Sequence[Result]) -> None:
 
 
 def write_results(path: Path, results: Sequence[Result]) -> None:
-    """Write the figures to a JSON file, whole or not at all.
+    """Write the results to a JSON file, completely or not at all.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def write_results(path: Path, results: Sequence[Result]) -> None:
         The file cannot be written.
     """
     text = json.dumps([asdict(result) for result in results], indent=2) + "\n"
-    # A pipe or a device is written to, since it would be gone if another file took its place.
+    # A pipe or a device is written directly; replacing it by another file would remove it.
     part = path.with_name(f"{path.name}.part") if path.is_file() or not path.exists() else path
     try:
         part.write_text(text)

@@ -1,4 +1,4 @@
-"""Whole-word left-to-right models and the networks of their states that a decoder walks through.
+"""Whole-word left-to-right models, and the networks of their states that a decoder searches.
 
 Digit d has the states ``d * WORD_STATES`` to ``(d + 1) * WORD_STATES - 1``; silence has the last ones.
 """
@@ -15,7 +15,7 @@ N_DIGITS = 10
 WORD_STATES = 8
 SILENCE_STATES = 3
 SILENCE = N_DIGITS
-"""Number of the silence model, after those of the digits."""
+"""Number of the silence model, after the digits."""
 
 N_STATES = N_DIGITS * WORD_STATES + SILENCE_STATES
 
@@ -28,14 +28,14 @@ def states_of(word: int) -> range:
 
 @dataclass(frozen=True)
 class Network:
-    """Nodes that each stand for a state of a word, and the weights of going from node to node.
+    """Nodes, each for a state of a word, and the weights of moves from node to node.
 
     Parameters
     ----------
     states : array of int, shape (N,)
         State of each node.
     start, moves : array, shape (N,) and (N, N)
-        Weights of beginning in a node, and of following one by another.
+        Weights of a start in a node, and of a move from one node to another.
     ends : array of bool, shape (N,)
         Whether an utterance may end in a node.
     """
@@ -47,14 +47,14 @@ class Network:
 
 
 def forced(words: Sequence[int], stay: NDArray[np.float64]) -> Network:
-    """Return the network of some words in order, silence around the whole and optionally between.
+    """Return the network of some words in order, with silence at both ends and optionally between words.
 
     Parameters
     ----------
     words : sequence of int
-        Digits that were spoken.
+        Spoken digits.
     stay : array, shape (N_STATES,)
-        Probability of each state to be followed by itself.
+        Probability that each state is followed by itself.
     """
     chain = [SILENCE]
     for word in words:
@@ -83,9 +83,9 @@ def loop(stay: NDArray[np.float64], penalty: float) -> Network:
     Parameters
     ----------
     stay : array, shape (N_STATES,)
-        Probability of each state to be followed by itself.
+        Probability that each state is followed by itself.
     penalty : float
-        Taken from the log-probability at each word.
+        Subtracted from the log-probability at each word.
     """
     states = np.arange(N_STATES)
     moves = _left_to_right(states, stay)
@@ -104,14 +104,14 @@ def loop(stay: NDArray[np.float64], penalty: float) -> Network:
 
 
 def words_of(states: NDArray[np.intp]) -> tuple[int, ...]:
-    """Return the digits of a path of states: one wherever a word's first state is entered."""
+    """Return the digits of a path of states: one for each entry into a word's first state."""
     before = np.concatenate([[-1], states[:-1]])
     entered = (states % WORD_STATES == 0) & (states != before) & (states < N_DIGITS * WORD_STATES)
     return tuple(int(state) // WORD_STATES for state in states[entered])
 
 
 def _left_to_right(states: NDArray[np.intp], stay: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Weights of staying, and of going on within a word."""
+    """Return the weights of staying in a node, and of moving to the next node of the word."""
     moves = np.diag(stay[states])
     for node in range(len(states) - 1):
         if states[node + 1] == states[node] + 1 and states[node + 1] % WORD_STATES:

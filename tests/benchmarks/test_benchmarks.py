@@ -271,7 +271,7 @@ def test_a_failed_command_is_reported(tmp_path: Path) -> None:
     trained = command.train(tmp_path, {"data": {"train": "absent.zarr"}})
     assert trained.code == 3
     assert "absent.zarr" in trained.outcome()
-    assert trained.figure("seconds") is None
+    assert trained.value("seconds") is None
 
 
 def test_speech_size_compares_four_classifiers(tmp_path: Path) -> None:

@@ -22,12 +22,12 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[faults.Campai
 @pytest.mark.parametrize("kind", faults.KINDS)
 def test_every_kind_of_fault_ends_in_the_same_bits(kind: str, campaign: faults.Campaign) -> None:
     outcome = campaign.run(kind, seed=faults.KINDS.index(kind))
-    assert outcome.complaint == ""
+    assert outcome.message == ""
     assert outcome.result == campaign.undisturbed.result
     assert outcome.seconds <= outcome.limit
-    assert outcome.left == []
+    assert outcome.leftovers == []
     if kind not in ("kill-driver", "reads-fail"):
-        assert outcome.lost >= 1
+        assert outcome.failed_workers >= 1
     if kind not in ("kill-driver", "reads-fail", "kill-in-load"):
         # While blocks are loaded for the first time there may be nothing to replay yet.
         assert outcome.replays >= 1

@@ -12,7 +12,7 @@ import pytest
 from distkern.errors import DataError, JobError
 from reproduction import ENTRIES, Row, Study, Verdict, data_folder, find
 from reproduction import published as p
-from reproduction.report import binomial_error, judge
+from reproduction.report import binomial_error, compare
 from reproduction.sets import OCR, RAETSCH, REGRESSION, RIPLEY, SETS, SetFacts, partitions, scaled_continuous
 from reproduction.sinc import draw
 from reproduction.widths import folds_of
@@ -172,20 +172,20 @@ def test_sinc_draws() -> None:
         (2.1, 2.0, 0.1, Verdict.WITHIN),
         (2.11, 2.0, 0.1, Verdict.WORSE),
         (2.01, 2.0, None, Verdict.WORSE),
-        (2.0, None, 1.0, Verdict.UNJUDGED),
+        (2.0, None, 1.0, Verdict.NOT_COMPARED),
     ],
 )
-def test_judge(ours: float, published: float | None, margin: float | None, verdict: Verdict) -> None:
-    assert judge(ours, published, margin) is verdict
+def test_compare(ours: float, published: float | None, margin: float | None, verdict: Verdict) -> None:
+    assert compare(ours, published, margin) is verdict
 
 
-def test_rows_judge_themselves() -> None:
+def test_rows_compare_themselves() -> None:
     row = Row("set", "OROLS", "% wrong", published=2.0, margin=0.5)
     assert row.verdict is Verdict.ABSENT
     assert row.record()["as_good"] is None
     assert Row("set", "OROLS", "%", published=2.0, ours=2.4, margin=0.5).record()["as_good"] is True
     assert Row("set", "OROLS", "%", published=2.0, ours=2.6, margin=0.5).record()["verdict"] == "worse"
-    assert Row("set", "OROLS", "%", published=2.0, ours=9.0, judged=False).verdict is Verdict.UNJUDGED
+    assert Row("set", "OROLS", "%", published=2.0, ours=9.0, comparable=False).verdict is Verdict.NOT_COMPARED
     assert Row("set", "MSE", "a", published=-2.0, ours=-2.5, equality=True).verdict is Verdict.WORSE
     assert Row("set", "MSE", "a", published=-2.0, ours=-2.0 + 1e-12, equality=True).verdict is Verdict.BETTER
 
@@ -209,14 +209,14 @@ def test_names() -> None:
         find(["zzz"])
 
 
-def test_the_folder_is_named_or_said_to_be_missing(tmp_path: Path) -> None:
+def test_the_folder_is_given_or_reported_as_missing(tmp_path: Path) -> None:
     assert data_folder(str(tmp_path), {}) == tmp_path
     assert data_folder(None, {"DISTKERN_DATA": str(tmp_path)}) == tmp_path
     with pytest.raises(DataError, match=r"--data DIR or set DISTKERN_DATA"):
         data_folder(None, {})
-    with pytest.raises(DataError, match=r"--data names .*nowhere"):
+    with pytest.raises(DataError, match=r"--data is .*nowhere"):
         data_folder(str(tmp_path / "nowhere"), {})
-    with pytest.raises(DataError, match=r"DISTKERN_DATA names .*nowhere"):
+    with pytest.raises(DataError, match=r"DISTKERN_DATA is .*nowhere"):
         data_folder(None, {"DISTKERN_DATA": str(tmp_path / "nowhere")})
 
 

@@ -47,7 +47,7 @@ def test_the_list_says_what_is_there(call: Call, ripley: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ([], 2, "name what to reproduce"),
+        ([], 2, "give the names of tables or figures"),
         (["paper-tabel-2"], 2, "did you mean 'paper-table-2'?"),
         (["paper-table-2"], 3, "--data DIR or set DISTKERN_DATA"),
         (["all"], 3, "DISTKERN_DATA"),

@@ -151,7 +151,7 @@ def test_sinc_with_three_runs() -> None:
     assert "hindsight" in report.notes[-1]
     assert run("thesis-table-5.4", study) is report
     example = run("paper-figure-1", study)
-    assert example.rows[0].verdict is Verdict.UNJUDGED
+    assert example.rows[0].verdict is Verdict.NOT_COMPARED
     (panel,) = example.panels
     assert isinstance(panel, Fit)
     assert len(panel.centers) == example.rows[0].centers

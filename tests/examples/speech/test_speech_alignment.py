@@ -9,14 +9,14 @@ from scipy.stats import norm
 from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_limits
 
-from examples.speech.alignment import Aligner, Heard, split
+from examples.speech.alignment import Aligner, Transcribed, split
 from examples.speech.mixtures import LEAST_VARIANCE, STEPS, TILE_FRAMES, GaussianMixtures
 from examples.speech.topology import N_STATES, SILENCE, states_of, words_of
 
 CONTRAST = 3.0
 
 
-def planted(n: int, seed: int) -> tuple[list[Heard], list[np.ndarray]]:
+def planted(n: int, seed: int) -> tuple[list[Transcribed], list[np.ndarray]]:
     """Utterances of three words, each state 1 to 6 frames; the pause between words is sometimes left out."""
     means = CONTRAST * np.random.default_rng(99).standard_normal((N_STATES, 39))
     rng = np.random.default_rng(seed)
@@ -31,7 +31,7 @@ def planted(n: int, seed: int) -> tuple[list[Heard], list[np.ndarray]]:
             if k == 2 or rng.random() < 0.7:
                 path += spread(SILENCE, rng)
         frames = (means[path] + rng.standard_normal((len(path), 39))).astype(np.float32)
-        utterances.append(Heard(frames, words, tuple(parts)))
+        utterances.append(Transcribed(frames, words, tuple(parts)))
         paths.append(np.array(path))
     return utterances, paths
 
@@ -41,7 +41,7 @@ def spread(word: int, rng: np.random.Generator) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def trained() -> tuple[Aligner, list[Heard], list[np.ndarray]]:
+def trained() -> tuple[Aligner, list[Transcribed], list[np.ndarray]]:
     utterances, paths = planted(60, seed=0)
     return Aligner.fit(utterances, seed=0), utterances, paths
 
@@ -50,12 +50,14 @@ def agreement(found: list[np.ndarray], paths: list[np.ndarray]) -> float:
     return float(np.mean(np.concatenate(found) == np.concatenate(paths)))
 
 
-def test_planted_states_are_found(trained: tuple[Aligner, list[Heard], list[np.ndarray]]) -> None:
+def test_planted_states_are_found(trained: tuple[Aligner, list[Transcribed], list[np.ndarray]]) -> None:
     aligner, utterances, paths = trained
     assert agreement(aligner.align(utterances), paths) > 0.97
 
 
-def test_planted_states_of_other_utterances_are_found(trained: tuple[Aligner, list[Heard], list[np.ndarray]]) -> None:
+def test_planted_states_of_others_are_found(
+    trained: tuple[Aligner, list[Transcribed], list[np.ndarray]],
+) -> None:
     aligner, _, _ = trained
     utterances, paths = planted(10, seed=1)
     found = aligner.align(utterances)
@@ -66,7 +68,7 @@ def test_planted_states_of_other_utterances_are_found(trained: tuple[Aligner, li
 
 
 def test_probabilities_to_stay_are_those_of_the_planted_lengths(
-    trained: tuple[Aligner, list[Heard], list[np.ndarray]],
+    trained: tuple[Aligner, list[Transcribed], list[np.ndarray]],
 ) -> None:
     aligner, _, paths = trained
     assert aligner.stay.shape == (N_STATES,)

@@ -201,7 +201,7 @@ def test_a_speaker_cannot_be_left_out_of_one(digits_file: Path, tmp_path: Path) 
     path = tmp_path / "one.npz"
     np.savez(path, **{**arrays, "speaker": arrays["speaker"] * 0})
     text = " ".join(refused("--data", path).split())
-    assert "split left-out 0: no recording to train on" in text
+    assert "split left-out 0: no training recording" in text
     assert "left-out needs two speakers" in text
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from examples.speech.context import DIMENSIONS, REACH, STRIDE, Context, surroundings
+from examples.speech.context import DIMENSIONS, REACH, STRIDE, Context, windows_of
 
 
 def looked_at(frames: np.ndarray) -> np.ndarray:
@@ -22,9 +22,9 @@ def looked_at(frames: np.ndarray) -> np.ndarray:
 
 
 @given(n_frames=st.integers(1, 40), n_features=st.integers(1, 39))
-def test_surroundings_are_the_frames_around_each(n_frames: int, n_features: int) -> None:
+def test_windows_are_the_frames_around_each(n_frames: int, n_features: int) -> None:
     frames = np.arange(n_frames * n_features, dtype=np.float32).reshape(n_frames, n_features)
-    np.testing.assert_array_equal(surroundings(frames), looked_at(frames))
+    np.testing.assert_array_equal(windows_of(frames), looked_at(frames))
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def test_states_are_further_apart_after_the_projection_than_before(fitted: Fitte
         within, means = residuals(rows, fitted.labels)
         return float(means.var(axis=0).sum() / within.var(axis=0).sum())
 
-    before = separation(np.concatenate([surroundings(frames) for frames in fitted.utterances]))
+    before = separation(np.concatenate([windows_of(frames) for frames in fitted.utterances]))
     after = separation(np.concatenate([fitted.context(frames) for frames in fitted.utterances]))
     assert after > 2 * before
 

@@ -182,9 +182,9 @@ TEN = tuple(Recording(np.zeros(RATE, dtype=np.float32), digit, 3, take) for digi
 @pytest.mark.parametrize(
     ("split", "said"),
     [
-        (Split("takes", tuple(one for one in TEN if one.digit not in (4, 9)), TEN), "to train on says 4, 9;"),
+        (Split("takes", tuple(one for one in TEN if one.digit not in (4, 9)), TEN), "training recording is of 4, 9;"),
         (Split("left-out 3", (), TEN), "left-out needs two speakers or more"),
-        (Split("takes", TEN, ()), "no recording is left to test with"),
+        (Split("takes", TEN, ()), "there is no test recording"),
         (
             Split("takes", TEN, (*TEN, replace(TEN[5], samples=np.zeros(400, dtype=np.float32)))),
             "digit 2, take 7 of speaker 3 has 400 samples, 50 ms: recordings must have 100 ms",

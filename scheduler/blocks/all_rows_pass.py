@@ -8,7 +8,6 @@ validation stop rule, are rows like any other here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import ceil, log2
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from ..protocol.messages import Accumulate, Begin, Centers
 from ..protocol.problems import Problem
 from ..rows.block_reading import BlockRows, require_unchanged
 from ..rows.label_encoding import LabelEncoding
-from ..rows.problem_rows import TILE_ROWS, cut_tiles
+from ..rows.problem_rows import cut_tiles
 from ..runtime.threads import workspace
 from ..runtime.timings import READ, busy
 from . import pool_tiles as tiles
@@ -130,38 +129,3 @@ class _Sums:
         """Return the sums by name."""
         products = np.ascontiguousarray(self._products[:, : self._n_targets])
         return {"refit_gram": self._gram, "refit_products": products, "target_norms": self._norms}
-
-
-def refit_bytes(m: int, T: int, n_problems: int, block_rows: int, row_bytes: int, threads: int, n_blocks: int) -> int:
-    """Bytes of the final pass in a process that holds blocks, beside what the selection holds.
-
-    Parameters
-    ----------
-    m : int
-        Most centres of a problem.
-    T : int
-        Encoded target columns, of all problems together.
-    n_problems : int
-        Factor sets.
-    block_rows, row_bytes : int
-        Rows of the largest block, and bytes of a row of X as stored.
-    threads : int
-        Width of the tile pool.
-    n_blocks : int
-        Blocks of the process.
-    """
-    # Packed triangles and products: of the blocks that run or wait to be summed, and one a level of the tree.
-    sums = n_problems * 4 * (m + 1) * (m + 2) + 8 * max(T, 2 * n_problems) * (m + 2)
-    in_flight = 2 * threads + 1 + ceil(log2(max(n_blocks, 1))) + 1
-    # As read, as present rows only, and the raw targets, row numbers and weights likewise.
-    rows = 2 * block_rows * (row_bytes + 8 * max(1, T if n_problems == 1 else 1) + 24)
-    # Scaled features, kernel columns in the run's dtype, and [1 K] in float64; targets of a tile; the tile's product
-    # as a square and packed.
-    tile = TILE_ROWS * (2 * row_bytes + 8 * (2 * (m + 2) + 4 * T)) + 12 * (m + 2) ** 2
-    preconditioners = n_problems * 8 * (m + 1) ** 2
-    return sums * in_flight + threads * (rows + tile) + 2 * preconditioners
-
-
-def refit_driver_bytes(m: int, T: int, n_problems: int) -> int:
-    """Bytes of the driver while it factors the sums: those of all problems, and squares of the one at hand."""
-    return n_problems * (4 * (m + 1) * (m + 2) + 2 * 8 * (m + 1) ** 2 + 8 * T * (m + 1)) + 6 * 8 * (m + 1) ** 2

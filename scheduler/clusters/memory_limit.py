@@ -7,7 +7,7 @@ from typing import Any
 
 from distributed import WorkerPlugin
 
-from ..planning.memory import BASELINE
+from ..planning.plan import BASELINE
 
 SLACK = 128 << 20
 """Bytes beyond the plan: stacks and arenas that are reserved and never touched."""

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from ..planning.memory import BASELINE
+from ..planning.plan import BASELINE
 
 NANNY_BYTES = 128 << 20
 """Memory of the process that starts the workers of a batch job or a pod and restarts those that die."""

@@ -7,7 +7,6 @@ Later passes hold every block against what the first one read.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from math import ceil, log2
 from typing import Any
 
 import numpy as np
@@ -222,40 +221,3 @@ def encoded(
     features, own, weights = present_rows(block)
     X = scaling.apply(features, np.dtype(np.float64))
     return X, targets[np.searchsorted(labels, own)], weights
-
-
-def statistics_bytes(
-    n_features: int, n_classes: int, block_rows: int, row_bytes: int, threads: int, n_blocks: int
-) -> tuple[int, int]:
-    """Compute the peak bytes of the first pass in a process that holds blocks.
-
-    Parameters
-    ----------
-    n_features : int
-        Features whose scatter is taken; 0 if none is.
-    n_classes : int
-        Classes.
-    block_rows, row_bytes : int
-        Rows of the largest block, and bytes of a row of X as stored.
-    threads : int
-        Blocks that are worked on at a time.
-    n_blocks : int
-        Blocks.
-
-    Returns
-    -------
-    blocks : int
-        Rows that are being read or used.
-    sums : int
-        Factors and means of blocks, and what makes them.
-    """
-    d = n_features
-    # As read, as present rows only, and the raw targets, row numbers and weights likewise.
-    blocks = 2 * threads * block_rows * (2 * row_bytes + 64)
-    # Moments see a whole block in float64, the scatter one tile at a time.
-    moments = 2 * block_rows * d * 8
-    tile = 5 * min(tile_rows(d), block_rows) * (d + 4) * 8
-    partial = 8 * (d * d + n_classes * (d + 2))
-    merging = 3 * 8 * (2 * d + n_classes) * d
-    waiting = 2 * threads + ceil(log2(max(n_blocks, 1))) + 2
-    return blocks, threads * (max(moments, tile) + merging) + waiting * partial

@@ -19,7 +19,7 @@ from distkern.numerics.row_draws import draw_keys, uniforms_for_rows
 from distkern.numerics.scaling import FeatureScaling
 from distkern.storage import ReadReport
 
-from ..planning.memory import Workload
+from ..planning.workload import Workload
 from ..protocol.answers import LoadAnswer
 from ..protocol.messages import Load
 from ..rows.block_reading import SELECTION_STREAM, block_statistics

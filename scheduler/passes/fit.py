@@ -15,7 +15,7 @@ from typing import Any
 from distkern.storage.arrays.source import BlockSource
 
 from ..clusters.worker_queries import peak_of_workers
-from ..planning.pass_plan import PassPlan, within
+from ..planning.plan import Plan, within
 from ..runtime.processes import peak_rss
 from .block_tasks import BlockTasks, block_tasks
 
@@ -24,7 +24,7 @@ from .block_tasks import BlockTasks, block_tasks
 class Fit:
     """One fit: its plan, where blocks are, and what it has cost so far."""
 
-    plan: PassPlan
+    plan: Plan
     """What it was planned to take."""
     tasks: BlockTasks
     """Where functions of blocks run."""
@@ -69,14 +69,12 @@ class Fit:
 
 
 @contextmanager
-def fit_by_passes(
-    plan: PassPlan, source: BlockSource, client: Any, *, classification: bool, advice: str
-) -> Iterator[Fit]:
+def fit_by_passes(plan: Plan, source: BlockSource, client: Any, *, classification: bool, advice: str) -> Iterator[Fit]:
     """Run one fit: what does not fit is refused before anything is read.
 
     Parameters
     ----------
-    plan : PassPlan
+    plan : Plan
         What the fit will take.
     source : BlockSource
         Training rows.

@@ -10,6 +10,7 @@ the centres up to its own last row, so that the bits of the model do not depend 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +27,7 @@ from distkern.numerics.moments import Moments
 from distkern.numerics.scaling import FeatureScaling
 from distkern.storage import ReadReport
 
-from ..planning.memory import MIB
+from ..planning.plan import Plan, largest, mib
 from ..protocol.answers import Labels, LoadAnswer
 from ..protocol.messages import Load
 from ..rows.block_reading import require_unchanged
@@ -36,7 +37,6 @@ from ..runtime.threads import single_threaded_blas
 from ..runtime.tree_reducer import TreeReducer
 from .block_tasks import Handle
 from .fit import Fit
-from .krls_plan import KRLSPlanner
 from .krls_tasks import (
     Encoding,
     Survivors,
@@ -109,7 +109,7 @@ class Recursion:
 def train_krls(
     job: KRLSJob,
     fit: Fit,
-    planner: KRLSPlanner,
+    plan_for: Callable[[int], Plan],
     *,
     before: Recursion | None = None,
     classes: NDArray[Any] | None = None,
@@ -123,8 +123,8 @@ def train_krls(
         What to train.
     fit : Fit
         Rows, which follow those of `before`; the plan becomes that of the centres there are in the end.
-    planner : KRLSPlanner
-        What a number of centres takes.
+    plan_for : callable
+        Takes a number of centres to the plan of a dictionary of so many.
     before : Recursion, optional
         Rows so far; it stays as it is.
     classes : array, optional
@@ -143,10 +143,11 @@ def train_krls(
     BudgetError
         ``memory``: the dictionary outgrows the limit.
     """
-    recursion = _Training(job, fit, planner, before, checked).run(classes)
+    recursion = _Training(job, fit, plan_for, before, checked).run(classes)
     fit.n_rows, fit.n_targets = recursion.n_rows, recursion.sums.products.shape[1]
     fit.n_centers = fit.kernel_columns = len(recursion.dictionary)
-    fit.plan, fit.passes = planner.at(fit.n_centers), planner.passes
+    fit.plan = plan_for(fit.n_centers)
+    fit.passes = fit.plan.passes
     return recursion
 
 
@@ -157,7 +158,7 @@ class _Training:
         self,
         job: KRLSJob,
         fit: Fit,
-        planner: KRLSPlanner,
+        plan_for: Callable[[int], Plan],
         before: Recursion | None,
         checked: bool,
     ) -> None:
@@ -165,7 +166,7 @@ class _Training:
         self._fit = fit
         self._tasks = fit.tasks
         self._source = fit.tasks.source
-        self._planner = planner
+        self._plan_for = plan_for
         self._before = before
         self._first_row = 0 if before is None else before.n_rows
         # Without a pass for statistics, those of the rows to be checked are taken along the way.
@@ -213,7 +214,7 @@ class _Training:
         return Recursion(dictionary, sums, classes, self._first_row + self._source.n_rows, job.dtype)
 
     def _most(self, known: int) -> int:
-        most = self._planner.most_centers(known)
+        most = largest(lambda m: self._plan_for(m).fits, known + self._source.n_rows)
         return most if self._job.max_centers is None else max(known, min(self._job.max_centers, most))
 
     def _statistics(self, classes: NDArray[Any] | None) -> LoadAnswer:
@@ -318,8 +319,8 @@ class _Training:
         if dictionary.full and (most is None or len(dictionary) < most):
             raise BudgetError(
                 f"the dictionary holds {len(dictionary)} centres after {self._first_row + rows} rows, and one more "
-                f"does not fit the {self._planner.limit // MIB} MiB that are allowed (memory_limit, [cluster] memory): "
-                f"raise nu ({self._job.nu:g}) so that fewer rows join, widen the kernel (sigma), or set max_centers",
+                f"does not fit within {mib(self._fit.plan.limit)} (memory_limit, [cluster] memory): raise nu "
+                f"({self._job.nu:g}) so that fewer rows join, widen the kernel (sigma), or set max_centers",
                 kind="memory",
             )
 

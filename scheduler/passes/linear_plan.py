@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
+from math import ceil, log2
+
 from distkern.methods.lms import GROUP
 
 from ..planning.limits import WorkerFacts, default_limit
-from ..planning.memory import Workload
-from ..planning.pass_plan import PassPlan
+from ..planning.plan import Plan
+from ..planning.workload import Workload
 from ..runtime.threads import available_cores
-from .class_statistics import statistics_bytes
+from .class_statistics import tile_rows
 
-ADVICE_WIDE = "raise it, or use fewer features or smaller chunks of X"
+LINEAR_ADVICE = "use fewer features or smaller chunks of X"
 
 
 def plan_linear(
     work: Workload,
     facts: WorkerFacts | None,
-    limit: int | None,
+    memory_limit: int | None,
     *,
     with_scatter: bool,
     again: int = 0,
     margins: bool = False,
-) -> PassPlan:
+) -> Plan:
     """Plan the training of a linear method.
 
     Parameters
     ----------
     work : Workload
         Shapes; `n_targets` is the number of targets.
-    facts : WorkerFacts, optional
-        The workers; this process alone if not given.
-    limit : int, optional
+    facts : WorkerFacts or None
+        The workers; this process alone if None.
+    memory_limit : int or None
         Bytes that a process that holds rows may take beside its baseline.
     with_scatter : bool
         Whether the first pass takes the scatter of the classes.
@@ -41,42 +43,52 @@ def plan_linear(
 
     Returns
     -------
-    PassPlan
-        Its worker term ``held_rows`` is there where rows stay in memory between passes, because they fit.
+    Plan
+        Its term ``held_rows`` is there where rows stay in memory between passes, because they fit.
     """
-    threads = available_cores() if facts is None else facts.threads
     n_workers = 1 if facts is None else facts.n_workers
-    here = facts is None or facts.in_process
-    allowed = limit or default_limit(facts)
-    d, T, n_classes = work.n_features, work.n_targets, max(2, work.n_targets)
+    together = facts is None or facts.in_process
     # With workers in one process there are as many as all of them read at a time.
-    processes = n_workers if facts is not None and here else 1
+    processes = n_workers if together else 1
+    threads = (available_cores() if facts is None else facts.threads) * processes
     held_rows = work.rows_of_a_worker(n_workers) * processes
-    blocks, sums = statistics_bytes(
-        d if with_scatter else 0, n_classes, work.block_rows, work.row_bytes, threads * processes, work.n_blocks
-    )
-    if not with_scatter:
-        sums = 2 * threads * processes * work.block_rows * d * 8
-    worker = {"blocks": blocks, "sums": sums}
+    d, T, n_classes = work.n_features, work.n_targets, max(2, work.n_targets)
+    worker = {
+        # As read, as present rows only, and the raw targets, row numbers and weights likewise.
+        "blocks": 2 * threads * work.block_rows * (2 * work.row_bytes + 64),
+        "sums": _sums(work, n_classes, threads) if with_scatter else 2 * threads * work.block_rows * d * 8,
+    }
     if again:
         # Scaled rows with a column of ones, also put behind those that wait; targets and what is made of them.
         scaled = work.block_rows * 8 * (3 * (d + 1) + 6 * T + 4)
         # LMS goes through one block at a time. The sums are gone by then.
-        steps = (threads * processes if margins else 1) * scaled + 8 * (GROUP * (GROUP + d + T) + 4 * (d + 1) * T)
-        worker["steps"] = max(0, steps - sums)
+        steps = (threads if margins else 1) * scaled + 8 * (GROUP * (GROUP + d + T) + 4 * (d + 1) * T)
+        worker["steps"] = max(0, steps - worker["sums"])
     if margins:
         worker["margins"] = held_rows * T * 8
     # The factor of all rows, its inverse and what makes them; weights in several forms.
     driver = {"solution": 8 * (8 * d * d * with_scatter + (n_classes + 4 * T + 8) * (2 * d + T))}
-    plan = PassPlan(work, 1 + again, driver, worker, here, allowed, ADVICE_WIDE)
+    limit = memory_limit or default_limit(facts)
     if again:
         kept = {**worker, "held_rows": held_rows * (work.row_bytes + 8 * (work.target_columns + 2))}
-        roomy = PassPlan(work, 2, driver, kept, here, allowed, ADVICE_WIDE)
-        if roomy.needed <= roomy.limit:
+        roomy = Plan.by_passes(work, 2, driver, kept, together=together, limit=limit, advice=LINEAR_ADVICE)
+        if roomy.fits:
             return roomy
-    return plan
+    return Plan.by_passes(work, 1 + again, driver, worker, together=together, limit=limit, advice=LINEAR_ADVICE)
 
 
-def keeps_rows(plan: PassPlan) -> bool:
+def _sums(work: Workload, n_classes: int, threads: int) -> int:
+    """Bytes of the factors and means of blocks, and of what makes them."""
+    d = work.n_features
+    # Moments see a whole block in float64, the scatter one tile at a time.
+    moments = 2 * work.block_rows * d * 8
+    tile = 5 * min(tile_rows(d), work.block_rows) * (d + 4) * 8
+    partial = 8 * (d * d + n_classes * (d + 2))
+    merging = 3 * 8 * (2 * d + n_classes) * d
+    waiting = 2 * threads + ceil(log2(max(work.n_blocks, 1))) + 2
+    return threads * (max(moments, tile) + merging) + waiting * partial
+
+
+def keeps_rows(plan: Plan) -> bool:
     """Whether rows stay in memory between passes."""
-    return "held_rows" in plan.worker
+    return "held_rows" in plan.terms

@@ -18,11 +18,11 @@ from distkern.monitoring.events import EventBus, Subscriber
 from distkern.storage.arrays.source import BlockSource
 
 from ..clusters.worker_queries import worker_facts
-from ..planning.pass_plan import within
+from ..planning.plan import within
 from ..protocol.problems import Folds
 from ..training.backends import AnnouncingBackend
 from ..training.driver_loop import TrainingJob
-from ..training.run import ADVICE, announce_dashboard, make_backend, workload
+from ..training.run import MEMORY_ADVICE, announce_dashboard, make_backend, workload
 from ..training.time_limit import TimeLimit
 from .cross_validation import VARIED, Finish, cross_validate
 from .race import Race
@@ -143,7 +143,7 @@ def _search(
             plan = room.plan(len(models))
             peak, driver_peak = max(peak, plan.peak), max(driver_peak, plan.driver_peak)
             group = sorted({setting for setting, _ in models})
-            with within(plan, ADVICE):
+            with within(plan, MEMORY_ADVICE):
                 executor, backend = make_backend(source, client, events, plan)
                 with closing(executor):
                     found = cross_validate(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ..planning.limits import WorkerFacts
-from ..planning.memory import Workload
-from ..planning.training_plan import SearchPlan, TrainingPlan
+from ..planning.plan import Plan, largest
+from ..planning.workload import Workload
 from ..training.driver_loop import TrainingJob
 from ..training.run import plan_job
 
@@ -49,17 +48,22 @@ class SearchRoom:
         self.most = self._most()
         """Models that have room."""
 
-    def plan(self, count: int) -> TrainingPlan:
+    def plan(self, count: int) -> Plan:
         """Plan a training of some models."""
         # A fold's rows take part in all models but those outside it.
         taking = -(-count * (self._n_folds - 1) * self._work.memberships // self._n_folds)
         work = replace(self._work, n_problems=count * self._work.n_problems, memberships=taking)
         return plan_job(self._widest, work, self._facts, factors=self._factors, memory_limit=self._memory_limit)
 
-    @property
-    def whole(self) -> SearchPlan:
-        """The search over all settings and folds."""
-        return SearchPlan(models=self._models, at_a_time=self.most, largest=self.plan(self.most))
+    def before(self, plan: Plan) -> Plan:
+        """Return the plan of a training that begins with this search, which takes its memory first."""
+        own = self.plan(self.most)
+        return replace(
+            plan,
+            processes=own.processes + plan.processes,
+            driver_peak=max(plan.driver_peak, own.driver_peak),
+            search={"models": self._models, "at_a_time": self.most},
+        )
 
     def _most(self) -> int:
         # Where a pass costs nothing, fewer problems at a time stay in the processor's cache from one exchange to the
@@ -67,20 +71,12 @@ class SearchRoom:
         models = self._models
         if self._work.inline:
             models = min(models, max(self._n_folds, MODELS_IN_MEMORY))
-        fitting = _largest(self._n_folds, lambda count: self._fixed_fits(self.plan(count)))
+        fitting = largest(lambda count: self.plan(count).processes[0].fits, self._n_folds)
         if fitting < self._n_folds:
             return max(1, fitting)
-        more = models - self._n_folds
-        return self._n_folds + _largest(more, lambda count: self._fits(self.plan(self._n_folds + count)))
+        return self._n_folds + largest(self._fits_whole, models - self._n_folds)
 
-    def _fits(self, plan: TrainingPlan) -> bool:
-        return plan.worker.scratch.total == 0 and self._fixed_fits(plan)
-
-    @staticmethod
-    def _fixed_fits(plan: TrainingPlan) -> bool:
-        return plan.worker.limit is None or plan.worker.fixed <= plan.worker.limit
-
-
-def _largest(most: int, holds: Callable[[int], bool]) -> int:
-    """Return the largest number up to `most` that something holds for, which holds for all smaller ones; 0 if none."""
-    return bisect_left(range(1, most + 1), True, key=lambda number: not holds(number))
+    def _fits_whole(self, more: int) -> bool:
+        """Whether all folds of a setting and some models more fit without scratch."""
+        process = self.plan(self._n_folds + more).processes[0]
+        return process.fits and not process.scratch_bytes

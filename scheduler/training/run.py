@@ -16,9 +16,9 @@ from ..clusters.clients import dashboard_address
 from ..clusters.worker_queries import worker_facts
 from ..execution.executor import Executor, SerialExecutor
 from ..planning.limits import WorkerFacts, default_limit
-from ..planning.memory import Workload
-from ..planning.pass_plan import within
-from ..planning.training_plan import TrainingPlan, plan_training
+from ..planning.plan import Plan, within
+from ..planning.training_plan import plan_training
+from ..planning.workload import Workload
 from ..protocol.selection_settings import SelectionSettings
 from ..rows.data_checks import SpaceJob
 from ..runtime.processes import peak_rss
@@ -33,7 +33,7 @@ from .time_limit import TimeLimit
 DRIVER_FACTOR_BYTES = 256 << 20
 """Largest Q that `factors="auto"` keeps in the driver."""
 
-ADVICE = "lower memory_limit ([cluster] memory) so that more goes to scratch, or use more workers"
+MEMORY_ADVICE = "lower memory_limit ([cluster] memory) so that more goes to scratch, or use more workers"
 """What to do where memory runs out in spite of the plan."""
 
 UNKNOWN_CLASSES = 10
@@ -95,7 +95,7 @@ def run_training(
     plan.require_fit()
     store = None if run is None else RunStore(run, job, source)
     try:
-        with within(plan, ADVICE):
+        with within(plan, MEMORY_ADVICE):
             announce_dashboard(client, events)
             executor, backend = make_backend(source, client, events, plan, store)
             run_id = clock = None
@@ -116,7 +116,7 @@ def run_training(
     figures = {
         "planned_peak_bytes": plan.peak,
         "planned_peak_driver": plan.driver_peak,
-        "plan": plan.worker.terms(),
+        "plan": plan.terms,
         "peak_rss_driver": peak_rss(),
         "peak_rss_worker": peak_worker,
     }
@@ -139,7 +139,7 @@ def announce_dashboard(client: Any, events: EventBus) -> None:
 
 
 def make_backend(
-    source: BlockSource, client: Any, events: EventBus, plan: TrainingPlan, store: RunStore | None = None
+    source: BlockSource, client: Any, events: EventBus, plan: Plan, store: RunStore | None = None
 ) -> tuple[Executor, Backend]:
     """Make an executor as a plan says, and the place of the factors on top of it.
 
@@ -151,14 +151,15 @@ def make_backend(
         Workers to use.
     events : EventBus
         Told of what befalls workers.
-    plan : TrainingPlan
+    plan : Plan
         Where the factors live, and the room for row matrices.
     store : RunStore, optional
         Names the run.
     """
-    source = with_read_ahead(source, plan.read_ahead)
+    assert plan.course is not None
+    source = with_read_ahead(source, plan.course.read_ahead)
     if client is None:
-        serial = SerialExecutor(source, budget=MemoryBudget(plan.worker.room))
+        serial = SerialExecutor(source, budget=MemoryBudget(plan.worker_room))
         return serial, WorkerFactors(serial)
 
     from ..execution.dask_executor import DaskExecutor
@@ -167,12 +168,12 @@ def make_backend(
         client,
         source,
         events,
-        with_factors=not plan.in_driver,
+        with_factors=not plan.course.in_driver,
         room=plan.worker_room,
         run_id=None if store is None else store.run_id,
         incarnation=1 if store is None else store.incarnation,
     )
-    if plan.in_driver:
+    if plan.course.in_driver:
         return executor, DriverFactors(executor, source, MemoryBudget(plan.driver_room))
     return executor, WorkerFactors(executor)
 
@@ -198,7 +199,7 @@ def plan_job(
     *,
     factors: str = "auto",
     memory_limit: int | None = None,
-) -> TrainingPlan:
+) -> Plan:
     """Plan the training of a job.
 
     Parameters
@@ -216,30 +217,21 @@ def plan_job(
     """
     selected_rows = selecting_rows(job, work.n_rows)
     settings = job.selection(selected_rows)
+    in_driver = False
     if facts is None:
-        return plan_training(
-            work,
-            settings,
-            n_workers=1,
-            threads=available_cores(),
-            limit=memory_limit or default_limit(),
-            together=True,
-            selected_rows=selected_rows,
-            norm_refit=job.refit is not None,
-        )
-    fits = facts.in_process and _fits_driver(settings, selected_rows)
-    in_driver = factors == "driver" or (factors == "auto" and fits)
+        facts = WorkerFacts(1, available_cores(), None, in_process=True)
+    else:
+        fits = facts.in_process and _fits_driver(settings, selected_rows)
+        in_driver = factors == "driver" or (factors == "auto" and fits)
     here = in_driver or facts.in_process
     return plan_training(
         work,
         settings,
-        n_workers=facts.n_workers,
+        facts,
         threads=max(available_cores(), facts.threads) if here else facts.threads,
         limit=memory_limit or default_limit(None if here else facts),
         in_driver=in_driver,
-        together=facts.in_process,
         feature_limit=memory_limit or default_limit(facts),
-        feature_threads=facts.threads,
         selected_rows=selected_rows,
         norm_refit=job.refit is not None,
     )

@@ -17,7 +17,7 @@ from distkern.errors import ClusterError
 from distkern.scheduler import TlsFiles, WorkerSize, await_workers, queue_client
 from distkern.scheduler.clusters.batch_queue import QUEUE_SYSTEMS
 from distkern.scheduler.clusters.worker_settings import NANNY_BYTES
-from distkern.scheduler.planning.memory import BASELINE
+from distkern.scheduler.planning.plan import BASELINE
 from tests.deploy.conftest import model_bits, write_job
 from tests.deploy.programs import DEPLOY, Finished, distkern_command, environment, program, run
 

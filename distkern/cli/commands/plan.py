@@ -13,7 +13,7 @@ from ..console.terminal import terminal_of, verbosity_options
 from ..running.planned import plan_of, planned_estimator
 
 if TYPE_CHECKING:
-    from distkern.scheduler import PassPlan, TrainingPlan, Workload
+    from distkern.scheduler import Plan, Workload
 
     from ..job.job_file import Job
 
@@ -95,65 +95,41 @@ def _shapes(
     return estimator, work
 
 
-def show(planned: TrainingPlan | PassPlan) -> None:
+def show(planned: Plan) -> None:
     """Print a plan as tables."""
-    from distkern.scheduler import TrainingPlan
-
-    show_training(planned) if isinstance(planned, TrainingPlan) else show_passes(planned)
-
-
-def show_passes(planned: PassPlan) -> None:
-    """Print the plan of a training by passes over the rows."""
     from ..console.output import columns, pairs, print_table
 
-    work = planned.work
+    work, course = planned.work, planned.course
     head: list[tuple[str, object]] = [
         ("rows x features", f"{work.n_rows} x {work.n_features}"),
         ("targets", work.n_targets),
         ("blocks", f"{work.n_blocks} of at most {work.block_rows} rows"),
         ("reads of the data", planned.passes),
-        ("memory limit", f"{byte_size(planned.limit)} a process, beside the interpreter"),
-        ("peak of the largest process", byte_size(planned.peak)),
-    ]
-    rows = [(name.replace("_", " "), byte_size(size)) for name, size in planned.terms().items() if size]
-    print_table(pairs(head), columns("Memory", ("term", "bytes"), rows))
-
-
-def show_training(planned: TrainingPlan) -> None:
-    """Print the plan of a training by the engine."""
-    from ..console.output import columns, pairs, print_table
-
-    work, memory, flops = planned.work, planned.worker, planned.flops
-    limit = "none" if memory.limit is None else byte_size(memory.limit)
-    head: list[tuple[str, object]] = [
-        ("rows x features", f"{work.n_rows} x {work.n_features}"),
-        ("targets", work.n_targets),
-        ("rows for selection", planned.selected_rows),
-        ("blocks", f"{work.n_blocks} of at most {work.block_rows} rows"),
-        ("workers x threads", f"{planned.n_workers} x {planned.threads}"),
-        ("rounds, exchanges", f"{planned.rounds}, {planned.exchanges}"),
-        ("kernel columns", planned.kernel_columns),
-        ("reads of the data", f"{planned.passes}, {byte_size(planned.bytes_read)} in all"),
-        ("messages and answers", byte_size(planned.bytes_sent)),
-        ("scratch written, read", f"{byte_size(planned.scratch_written)}, {byte_size(planned.scratch_read)}"),
-        ("products", f"{flops.total / 1e12:.3g} Tflop"),
-        ("memory limit", f"{limit} a process that holds rows, beside the interpreter"),
+        ("memory limit", f"{byte_size(planned.limit)} a process that holds rows, beside the interpreter"),
         ("peak, such a process", byte_size(planned.peak)),
         ("peak, driver", byte_size(planned.driver_peak)),
     ]
+    if course is not None:
+        head += [
+            ("rows for selection", course.selected_rows),
+            ("workers x threads", f"{course.n_workers} x {course.threads}"),
+            ("rounds, exchanges", f"{course.rounds}, {course.exchanges}"),
+            ("kernel columns", course.kernel_columns),
+            ("bytes read", byte_size(course.bytes_read)),
+            ("messages and answers", byte_size(course.bytes_sent)),
+            ("scratch written, read", f"{byte_size(course.scratch_written)}, {byte_size(course.scratch_read)}"),
+            ("products", f"{course.flops['total'] / 1e12:.3g} Tflop"),
+        ]
+        if course.read_ahead:
+            head.append(("blocks on their way", f"{course.read_ahead}, beyond those that are worked on"))
+        if course.norm_refit:
+            head.append(("refit, driver, after the rows", byte_size(course.norm_refit)))
     if planned.search is not None:
-        search = planned.search
-        trained = f"{search.models} models at most, up to {search.at_a_time} side by side"
+        trained = f"{planned.search['models']} models at most, up to {planned.search['at_a_time']} side by side"
         head.append(("search before it", f"{trained}, in the peaks above"))
-    if planned.read_ahead:
-        head.append(("blocks on their way", f"{planned.read_ahead}, beyond those that are worked on"))
-    if planned.norm_refit:
-        head.append(("refit, driver, after the rows", byte_size(planned.norm_refit)))
-    terms: dict[str, Any] = memory.terms()
-    rows = [(name.replace("_", " "), byte_size(size)) for name, size in terms.items() if size]
-    products = [(name, f"{value:.3g}") for name, value in vars(flops).items()]
-    print_table(
-        pairs(head),
-        columns("Memory of a process that holds rows", ("term", "bytes"), rows),
-        columns("Products over all rows", ("of", "flop"), products),
-    )
+    rows = [(name.replace("_", " "), byte_size(size)) for name, size in planned.terms.items() if size]
+    tables = [pairs(head), columns("Memory of a process that holds rows", ("term", "bytes"), rows)]
+    if course is not None:
+        products = [(name, f"{value:.3g}") for name, value in course.flops.items() if name != "total"]
+        tables.append(columns("Products over all rows", ("of", "flop"), products))
+    print_table(*tables)

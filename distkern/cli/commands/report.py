@@ -181,7 +181,7 @@ def _open_train(record: RunRecord) -> tuple[Job, Dataset | PlainArrays] | None:
 
 def _planned(record: RunRecord, job: Job, rows: Dataset | PlainArrays) -> dict[str, float] | None:
     """Plan the job again for the shapes that the run had; None for methods that are not planned by rounds."""
-    from distkern.scheduler import TrainingPlan, WorkerFacts
+    from distkern.scheduler import WorkerFacts
 
     from ..job.data_section import source_of, task_of
     from ..running.planned import planned_estimator
@@ -194,10 +194,10 @@ def _planned(record: RunRecord, job: Job, rows: Dataset | PlainArrays) -> dict[s
     except DistkernError as error:
         logger.info("the plan is not made again: %s", error)
         return None
-    if not isinstance(planned, TrainingPlan):
+    if planned.course is None:
         return None
     names = ("rounds", "exchanges", "kernel_columns", "bytes_read")
-    return {name: float(getattr(planned, name)) for name in names}
+    return {name: float(getattr(planned.course, name)) for name in names}
 
 
 def _feature_names(rows: Dataset | PlainArrays) -> list[str] | None:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from .cluster_client import running_client
 
 if TYPE_CHECKING:
-    from distkern.scheduler import PassPlan, TrainingPlan, Workload
+    from distkern.scheduler import Plan, Workload
 
     from ..job.job_file import Job
 
 
-def plan_of(job: Job, estimator: Any, work: Workload) -> TrainingPlan | PassPlan:
+def plan_of(job: Job, estimator: Any, work: Workload) -> Plan:
     """Plan a job on the workers that it asks for.
 
     Parameters
@@ -33,7 +33,7 @@ def plan_of(job: Job, estimator: Any, work: Workload) -> TrainingPlan | PassPlan
     elif section.where is not None:
         with running_client(section) as client:
             facts = worker_facts(client)
-    planned: TrainingPlan | PassPlan = estimator.plan(work, facts)
+    planned: Plan = estimator.plan(work, facts)
     return planned
 
 

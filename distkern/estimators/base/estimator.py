@@ -20,8 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from distkern.scheduler import (
     DaskArraySource,
-    PassPlan,
-    TrainingPlan,
+    Plan,
     WorkerFacts,
     Workload,
     count_targets,
@@ -105,7 +104,7 @@ class BlockEstimator(BaseEstimator, ABC):
         return Workload.of(source, count_targets(source, classification=self._classification), 1)
 
     @abstractmethod
-    def plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan | TrainingPlan:
+    def plan(self, work: Workload, facts: WorkerFacts | None) -> Plan:
         """Plan a training from shapes alone.
 
         Parameters
@@ -117,16 +116,15 @@ class BlockEstimator(BaseEstimator, ABC):
         """
 
     @contextmanager
-    def _fitting(self, source: BlockSource, client: Any, plan: PassPlan | None = None) -> Iterator[Fit]:
+    def _fitting(self, source: BlockSource, client: Any, plan: Plan | None = None) -> Iterator[Fit]:
         """Run one fit by passes over the blocks, as planned; set `plan_` and `summary_` when it is done."""
         if plan is None:
             plan = self.plan(self.shapes(source), None if client is None else worker_facts(client))
-        assert isinstance(plan, PassPlan)
         with fit_by_passes(
             plan, source, client, classification=self._classification, advice=self._memory_advice
         ) as fit:
             yield fit
-        self.plan_, self.summary_ = fit.plan.terms(), fit.summary()
+        self.plan_, self.summary_ = fit.plan.terms, fit.summary()
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         self._check_parameters()

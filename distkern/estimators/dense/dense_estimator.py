@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from distkern.scheduler.passes.dense_rows import DenseJob, DenseRows, gather_rows, gathered_bytes, reading_bytes
 from distkern.scheduler.passes.fit import Fit
 from distkern.scheduler.planning.limits import WorkerFacts, default_limit
-from distkern.scheduler.planning.memory import Workload
-from distkern.scheduler.planning.pass_plan import PassPlan
+from distkern.scheduler.planning.plan import Plan, largest
+from distkern.scheduler.planning.workload import Workload
 from distkern.scheduler.runtime.threads import available_cores
 from distkern.storage import BlockSource
 
@@ -26,6 +26,9 @@ from ..base.parameter_checks import byte_count
 
 Terms = Callable[[Workload], dict[str, int]]
 """Bytes a buffer of the method itself, for some shapes."""
+
+PLANNED_ROWS = 1 << 40
+"""Rows up to which a plan looks for the most that fit."""
 
 DENSE_ATTRIBUTES = """
     centers_ : array, shape (m, d)
@@ -89,7 +92,7 @@ class DenseKernelEstimator(BlockEstimator):
             seed=int(self.random_state),
         )
 
-    def plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
+    def plan(self, work: Workload, facts: WorkerFacts | None) -> Plan:
         """Plan a training.
 
         Parameters
@@ -101,25 +104,26 @@ class DenseKernelEstimator(BlockEstimator):
         """
         return self._plan_terms(work, facts, self._terms, lambda _: {})
 
-    def _plan_terms(self, work: Workload, facts: WorkerFacts | None, driver: Terms, worker: Terms) -> PassPlan:
+    def _plan_terms(self, work: Workload, facts: WorkerFacts | None, driver: Terms, worker: Terms) -> Plan:
         threads = available_cores() if facts is None else facts.threads
 
-        def plan(shapes: Workload, advice: str = "") -> PassPlan:
-            return PassPlan(
-                work=shapes,
-                passes=1,
-                driver={"rows": gathered_bytes(shapes), **driver(shapes)},
-                worker={"blocks": reading_bytes(shapes, 2 * threads + 1), **worker(shapes)},
+        def plan(n_rows: int, advice: str = "") -> Plan:
+            shapes = replace(work, n_rows=n_rows, block_rows=min(work.block_rows, max(n_rows, 1)))
+            return Plan.by_passes(
+                shapes,
+                1,
+                {"rows": gathered_bytes(shapes), **driver(shapes)},
+                {"blocks": reading_bytes(shapes, 2 * threads + 1), **worker(shapes)},
                 together=facts is None or facts.in_process,
                 limit=byte_count("memory_limit", self.memory_limit) or default_limit(),
                 advice=advice,
             )
 
-        most = largest_rows(plan, work)
+        most = largest(lambda n_rows: plan(n_rows).fits, PLANNED_ROWS)
         return plan(
-            work,
-            f"{type(self).__name__} takes up to {most} rows of {work.n_features} features here, and there are "
-            f"{work.n_rows}; raise the limit, give it fewer rows, or use OROLS, which never holds the kernel matrix",
+            work.n_rows,
+            f"give fewer rows ({type(self).__name__} takes up to {most} rows of {work.n_features} features here, and "
+            f"there are {work.n_rows}), or use OROLS, which never holds the kernel matrix",
         )
 
     def _train(self, source: BlockSource, client: Any) -> None:
@@ -142,30 +146,6 @@ class DenseKernelEstimator(BlockEstimator):
         if rows.classes is not None:
             self.classes_ = rows.classes
             self._set_class_weights(np.bincount(rows.codes, rows.weights, len(rows.classes)))
-
-
-def largest_rows(plan: Callable[[Workload], PassPlan], work: Workload) -> int:
-    """Most rows of these features and targets whose plan fits its limit, by bisection.
-
-    Parameters
-    ----------
-    plan : callable
-        Takes shapes to a plan, whose need grows with the rows.
-    work : Workload
-        Shapes.
-    """
-
-    def fits(n_rows: int) -> bool:
-        tried = plan(replace(work, n_rows=n_rows, block_rows=min(work.block_rows, max(n_rows, 1))))
-        return tried.needed <= tried.limit
-
-    low, high = 0, 1
-    while high < 1 << 40 and fits(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
 
 
 def square_bytes(n: int) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from distkern.scheduler.passes.dense_rows import DenseRows
 from distkern.scheduler.passes.fit import Fit
-from distkern.scheduler.planning.memory import Workload
+from distkern.scheduler.planning.workload import Workload
 
 from ...kernels import Kernel
 from ...selection.forward_path import BATCH_COLUMNS, ForwardPath, Reductions, forward_path

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from distkern.scheduler.passes.dense_rows import DenseRows
 from distkern.scheduler.passes.fit import Fit
-from distkern.scheduler.planning.memory import Workload
+from distkern.scheduler.planning.workload import Workload
 from distkern.scheduler.prediction.local import OutputFunction
 
 from ...arrays import Array

@@ -12,8 +12,8 @@ from distkern.scheduler.passes.dense_rows import DenseRows
 from distkern.scheduler.passes.fit import Fit
 from distkern.scheduler.passes.kernel_product import KernelProduct, product_bytes
 from distkern.scheduler.planning.limits import WorkerFacts
-from distkern.scheduler.planning.memory import Workload
-from distkern.scheduler.planning.pass_plan import PassPlan
+from distkern.scheduler.planning.plan import Plan
+from distkern.scheduler.planning.workload import Workload
 from distkern.scheduler.runtime.threads import available_cores
 
 from ...arrays import Array
@@ -71,7 +71,7 @@ class LeastSquaresSVM(DenseKernelEstimator):
     max_iter: int
     preconditioner_rank: int
 
-    def plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
+    def plan(self, work: Workload, facts: WorkerFacts | None) -> Plan:
         """Plan a training; with "auto" by conjugate gradients only where the direct solution does not fit.
 
         Parameters
@@ -82,7 +82,7 @@ class LeastSquaresSVM(DenseKernelEstimator):
             The workers; this process alone if not given.
         """
         direct = self._plan_terms(work, facts, self._terms, lambda _: {})
-        if self.solver == "dense" or (self.solver == "auto" and direct.needed <= direct.limit):
+        if self.solver == "dense" or (self.solver == "auto" and direct.fits):
             return direct
         threads = available_cores() if facts is None else facts.threads
 
@@ -105,7 +105,7 @@ class LeastSquaresSVM(DenseKernelEstimator):
     def _solve(self, rows: DenseRows, fit: Fit) -> DenseSolution:
         diagonal = 1.0 / (float(self.gamma) * rows.weights)
         self.solver_, self.n_iter_, self.residual_ = "dense", 1, 0.0
-        if "gram" in fit.plan.driver:
+        if "driver_gram" in fit.plan.terms:
             H = rows.gram()
             H[np.diag_indices(len(H))] += diagonal
             fit.kernel_columns = len(H)

@@ -10,16 +10,13 @@ import numpy as np
 from distkern.scheduler.passes.class_statistics import ClassStatistics
 from distkern.scheduler.passes.fit import Fit
 from distkern.scheduler.passes.ho_kashyap import MarginSetup, run_ho_kashyap
-from distkern.scheduler.passes.linear_plan import keeps_rows, plan_linear
-from distkern.scheduler.planning.limits import WorkerFacts
-from distkern.scheduler.planning.memory import Workload
-from distkern.scheduler.planning.pass_plan import PassPlan
+from distkern.scheduler.passes.linear_plan import keeps_rows
 from distkern.scheduler.prediction.local import OutputFunction
 
 from ...arrays import Array
 from ...numerics.scaling import FeatureScaling
 from ..base.documentation import described
-from ..base.parameter_checks import FROM_ZERO, byte_count, real
+from ..base.parameter_checks import FROM_ZERO, real
 from . import documentation as linear_documentation
 from .linear_classifier import LinearClassifier, Solution
 from .output_functions import shares_of_sides
@@ -70,6 +67,7 @@ class HoKashyapClassifier(LinearClassifier):
         "learning_rate": real("a number above 0 and below 1", lambda value: 0 < value < 1),
         "tol": FROM_ZERO,
     }
+    _with_margins = True
 
     def __init__(
         self,
@@ -90,18 +88,8 @@ class HoKashyapClassifier(LinearClassifier):
         self.client = client
         self.memory_limit = memory_limit
 
-    def plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
-        """Plan the memory of a training.
-
-        Parameters
-        ----------
-        work : Workload
-            Shapes.
-        facts : WorkerFacts or None
-            The workers; this process alone if None.
-        """
-        limit = byte_count("memory_limit", self.memory_limit)
-        return plan_linear(work, facts, limit, with_scatter=True, again=int(self.max_iter), margins=True)
+    def _passes_again(self) -> int:
+        return int(self.max_iter)
 
     def _solve(self, fit: Fit, statistics: ClassStatistics, scaling: FeatureScaling) -> Solution:
         assert statistics.scatter is not None

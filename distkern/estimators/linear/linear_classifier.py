@@ -12,8 +12,8 @@ from distkern.scheduler.passes.class_statistics import ClassStatistics, class_st
 from distkern.scheduler.passes.fit import Fit
 from distkern.scheduler.passes.linear_plan import plan_linear
 from distkern.scheduler.planning.limits import WorkerFacts
-from distkern.scheduler.planning.memory import Workload
-from distkern.scheduler.planning.pass_plan import PassPlan
+from distkern.scheduler.planning.plan import Plan
+from distkern.scheduler.planning.workload import Workload
 from distkern.storage import BlockSource
 
 from ...arrays import Array
@@ -43,12 +43,14 @@ class LinearClassifier(BlockClassifier):
     memory_limit: int | str | None
     _with_scatter = True
     """Whether the first pass takes the scatter of the classes."""
+    _with_margins = False
+    """Whether later passes keep a number a row and target."""
     _center_allowed = True
     """Whether rows may be shifted although they are not standardised."""
     _with_augmented = True
     """Whether `a_` is among the fitted attributes."""
 
-    def plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
+    def plan(self, work: Workload, facts: WorkerFacts | None) -> Plan:
         """Plan the memory of a training.
 
         Parameters
@@ -58,8 +60,18 @@ class LinearClassifier(BlockClassifier):
         facts : WorkerFacts, optional
             The workers; this process alone if not given.
         """
-        limit = byte_count("memory_limit", self.memory_limit)
-        return plan_linear(work, facts, limit, with_scatter=self._with_scatter)
+        return plan_linear(
+            work,
+            facts,
+            byte_count("memory_limit", self.memory_limit),
+            with_scatter=self._with_scatter,
+            again=self._passes_again(),
+            margins=self._with_margins,
+        )
+
+    def _passes_again(self) -> int:
+        """Most passes after the first."""
+        return 0
 
     @abstractmethod
     def _solve(self, fit: Fit, statistics: ClassStatistics, scaling: FeatureScaling) -> Solution:

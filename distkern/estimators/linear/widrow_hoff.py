@@ -11,11 +11,8 @@ from numpy.typing import NDArray
 from distkern.scheduler import current_client
 from distkern.scheduler.passes.class_statistics import ClassStatistics, Reads, class_statistics
 from distkern.scheduler.passes.fit import Fit
-from distkern.scheduler.passes.linear_plan import keeps_rows, plan_linear
+from distkern.scheduler.passes.linear_plan import keeps_rows
 from distkern.scheduler.passes.lms import LMSSetup, run_lms
-from distkern.scheduler.planning.limits import WorkerFacts
-from distkern.scheduler.planning.memory import Workload
-from distkern.scheduler.planning.pass_plan import PassPlan
 from distkern.scheduler.prediction.local import OutputFunction
 from distkern.storage import ArraySource, BlockSource
 
@@ -25,7 +22,7 @@ from ...methods.linear_discriminants import class_targets
 from ...methods.lms import LMSRule, LMSState
 from ...numerics.scaling import FeatureScaling
 from ..base.documentation import described
-from ..base.parameter_checks import ABOVE_ZERO, byte_count, one_of, refuse
+from ..base.parameter_checks import ABOVE_ZERO, one_of, refuse
 from ..base.probability_arrays import class_weights_of
 from . import documentation as linear_documentation
 from .linear_classifier import LinearClassifier, Solution
@@ -106,18 +103,8 @@ class WidrowHoffClassifier(LinearClassifier):
         self.client = client
         self.memory_limit = memory_limit
 
-    def plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
-        """Plan the memory of a training.
-
-        Parameters
-        ----------
-        work : Workload
-            Shapes.
-        facts : WorkerFacts or None
-            The workers; this process alone if None.
-        """
-        limit = byte_count("memory_limit", self.memory_limit)
-        return plan_linear(work, facts, limit, with_scatter=False, again=int(self.passes))
+    def _passes_again(self) -> int:
+        return int(self.passes)
 
     def _solve(self, fit: Fit, statistics: ClassStatistics, scaling: FeatureScaling) -> Solution:
         self._begin(statistics, scaling)

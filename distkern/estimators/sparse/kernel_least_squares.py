@@ -15,11 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from distkern.scheduler import (
     Finish,
+    Plan,
     SearchResult,
     SearchRoom,
     TimeLimit,
     TrainingJob,
-    TrainingPlan,
     TrainingResult,
     WorkerFacts,
     Workload,
@@ -129,7 +129,7 @@ class KernelLeastSquares(Projections, BlockEstimator):
         """
         return workload(self.training_job(), source)
 
-    def plan(self, work: Workload, facts: WorkerFacts | None) -> TrainingPlan:
+    def plan(self, work: Workload, facts: WorkerFacts | None) -> Plan:
         """Plan a training from shapes alone; with ``sigma="cv"`` that of the final model, and the peaks of the search.
 
         Parameters
@@ -144,14 +144,15 @@ class KernelLeastSquares(Projections, BlockEstimator):
         planned = plan_job(job, work, facts, factors=self.factors, memory_limit=limit)
         if self._searches:
             tried, n_folds = width_jobs(job), int(self.folds)
-            search = SearchRoom(tried, n_folds, work, facts, factors=self.factors, memory_limit=limit).whole
-            driver_peak = max(planned.driver_peak, search.largest.driver_peak)
-            planned = replace(planned, search=search, driver_peak=driver_peak)
+            room = SearchRoom(tried, n_folds, work, facts, factors=self.factors, memory_limit=limit)
+            planned = room.before(planned)
         if not self._classification:
             return planned
         # Rows that calibrate the probabilities are picked in a pass of their own.
         more = work.n_rows * (work.row_bytes + 8 * work.target_columns)
-        return replace(planned, passes=planned.passes + 1, bytes_read=planned.bytes_read + more)
+        assert planned.course is not None
+        course = replace(planned.course, bytes_read=planned.course.bytes_read + more)
+        return replace(planned, passes=planned.passes + 1, course=course)
 
     def _search(
         self,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.scheduler import WorkerFacts, Workload, current_client, is_dask_array, worker_facts
+from distkern.scheduler import Plan, WorkerFacts, Workload, current_client, is_dask_array, worker_facts
 from distkern.scheduler.passes.krls import KRLSJob, Recursion, train_krls
-from distkern.scheduler.passes.krls_plan import KRLSPlanner
-from distkern.scheduler.planning.pass_plan import PassPlan
+from distkern.scheduler.passes.krls_plan import plan_krls
 from distkern.scheduler.training.run import UNKNOWN_CLASSES
 from distkern.storage import ArraySource, BlockSource, Dataset, is_zarr_array, plain_labels
 
@@ -102,10 +102,7 @@ class KernelRecursiveLeastSquares(BlockEstimator):
             dtype=self.dtype,
         )
 
-    def _planner(self, work: Workload, facts: WorkerFacts | None, passes: int) -> KRLSPlanner:
-        return KRLSPlanner.of(work, passes, facts, byte_count("memory_limit", self.memory_limit))
-
-    def plan(self, work: Workload, facts: WorkerFacts | None) -> PassPlan:
+    def plan(self, work: Workload, facts: WorkerFacts | None) -> Plan:
         """Plan for as many centres as may be; for one where nothing but `nu` limits them.
 
         Parameters
@@ -117,7 +114,7 @@ class KernelRecursiveLeastSquares(BlockEstimator):
         """
         passes = 2 if self._job().needs_statistics else 1
         most = 1 if self.max_centers is None else min(int(self.max_centers), work.n_rows)
-        return self._planner(work, facts, passes).at(most)
+        return plan_krls(work, facts, byte_count("memory_limit", self.memory_limit), passes, most)
 
     def _train(self, source: BlockSource, client: Any) -> None:
         self._advance(source, client, None, None, checked=True)
@@ -141,12 +138,13 @@ class KernelRecursiveLeastSquares(BlockEstimator):
             n_targets = 1 if n_classes <= 2 else n_classes
         facts = None if client is None else worker_facts(client)
         passes = 2 if before is None and job.needs_statistics else 1
-        planner = self._planner(Workload.of(source, n_targets, 1), facts, passes)
+        limit = byte_count("memory_limit", self.memory_limit)
+        plan_for = partial(plan_krls, Workload.of(source, n_targets, 1), facts, limit, passes)
         centers = 0 if before is None else len(before.dictionary)
         most = 1 if job.max_centers is None else min(job.max_centers, centers + source.n_rows)
         summed = None if before is None else self.summary_
-        with self._fitting(source, client, planner.at(max(centers, most))) as fit:
-            recursion = train_krls(job, fit, planner, before=before, classes=classes, checked=checked)
+        with self._fitting(source, client, plan_for(max(centers, most))) as fit:
+            recursion = train_krls(job, fit, plan_for, before=before, classes=classes, checked=checked)
             coef = recursion.weights()
         if summed is not None:
             self.summary_ = _added(summed, self.summary_)

@@ -297,7 +297,7 @@ def test_the_rows_that_are_named_fit_and_one_more_does_not() -> None:
     def needed(n: int) -> int:
         return model.plan(replace(work, n_rows=n), None).needed
 
-    most = int(model.plan(work, None).advice.split("up to ")[1].split()[0])
+    most = int(model.plan(work, None).processes[0].advice.split("up to ")[1].split()[0])
     assert needed(most) <= 200 << 20 < needed(most + 1)
     assert 3000 < most < 6000
 

@@ -29,17 +29,16 @@ def fixed(work: Workload, models: int) -> int:
     """Bytes of a training of some models side by side that no scratch can take."""
     side_by_side = dk.OROLSRegressor(**{**SETTINGS, "sigma": "median"}, memory_limit=1 << 20)
     many = Workload(**{**vars(work), "n_problems": models, "memberships": -(-models * 3 // 4)})
-    return side_by_side.plan(many, None).worker.fixed
+    return side_by_side.plan(many, None).needed
 
 
 def test_all_models_side_by_side_where_they_fit(tmp_path: Path) -> None:
     rows = store(tmp_path)
     model = dk.OROLSRegressor(**SETTINGS, memory_limit="2GiB")
     planned = model.plan(work_of(model, rows), None)
-    assert planned.search is not None
-    assert (planned.search.models, planned.search.at_a_time) == (40, 40)
-    assert planned.search.largest.worker.scratch.total == 0
-    assert planned.peak == planned.search.largest.peak > planned.worker.total
+    search, final = planned.processes
+    assert search.scratch_bytes == 0
+    assert planned.peak == search.total > final.total
     assert planned.record()["search"] == {"models": 40, "at_a_time": 40}
     model.fit(rows)
     assert model.summary_["planned_peak_bytes"] == planned.peak
@@ -55,7 +54,7 @@ def test_fewer_side_by_side_in_less_memory_choose_the_same(tmp_path: Path, model
     assert model.memory_limit < fixed(work, models + 1) or models == 4
     planned = model.plan(work, None)
     assert planned.search is not None
-    assert planned.search.at_a_time == models
+    assert planned.search["at_a_time"] == models
     model.fit(rows)
     assert model.summary_["planned_peak_bytes"] == planned.peak
     assert model.kernel_ == roomy.kernel_

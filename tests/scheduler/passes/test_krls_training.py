@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,9 @@ from distkern.scheduler.clusters.worker_queries import worker_facts
 from distkern.scheduler.passes.block_tasks import LocalTasks
 from distkern.scheduler.passes.fit import fit_by_passes
 from distkern.scheduler.passes.krls import KRLSJob, Recursion, train_krls
-from distkern.scheduler.passes.krls_plan import KRLSPlanner
+from distkern.scheduler.passes.krls_plan import plan_krls
 from distkern.scheduler.passes.krls_tasks import Encoding, sum_rows
-from distkern.scheduler.planning.memory import Workload
+from distkern.scheduler.planning.workload import Workload
 from distkern.scheduler.rows.block_reading import read_block
 from distkern.scheduler.runtime.threads import single_threaded_blas
 from distkern.storage import ArraySource, as_source, open_dataset, write_dataset
@@ -54,10 +55,10 @@ def train(
     asked = job(**changes)
     facts = None if client is None else worker_facts(client)
     passes = 2 if asked.needs_statistics else 1
-    planner = KRLSPlanner.of(Workload.of(source, 1, 1), passes, facts, limit)
-    plan = planner.at(1 if asked.max_centers is None else min(asked.max_centers, source.n_rows))
+    plan_for = partial(plan_krls, Workload.of(source, 1, 1), facts, limit, passes)
+    plan = plan_for(1 if asked.max_centers is None else min(asked.max_centers, source.n_rows))
     with fit_by_passes(plan, source, client, classification=asked.classification, advice="raise nu") as fit:
-        recursion = train_krls(asked, fit, planner, before=before, checked=checked)
+        recursion = train_krls(asked, fit, plan_for, before=before, checked=checked)
     return recursion, fit.summary()
 
 
@@ -219,14 +220,14 @@ def test_a_block_that_is_read_again_must_read_the_same() -> None:
 def test_a_dictionary_that_outgrows_the_memory_says_how_far_it_came() -> None:
     X, y = generated(3000, 12)
     source = ArraySource(X, y, boundaries=(*range(0, 3000, 250), 3000))
-    limit = KRLSPlanner.of(Workload.of(source, 1, 1), 1, None, GIB).at(200).needed
+    limit = plan_krls(Workload.of(source, 1, 1), None, GIB, 1, 200).needed
     with pytest.raises(BudgetError, match=r"holds 200 centres after \d+ rows.* raise nu \(0.1\)") as error:
         train(source, limit=limit)
     assert error.value.kind == "memory"
     with pytest.warns(DistkernWarning, match="max_centers=150"):
         full, _ = train(source, limit=limit, max_centers=150)
     assert len(full.dictionary) == 150
-    with pytest.raises(BudgetError, match="the training needs") as error:
+    with pytest.raises(BudgetError, match="this process needs") as error:
         train(source, limit=limit, max_centers=300)
     assert error.value.kind == "memory"
 
@@ -292,7 +293,7 @@ def test_memory_does_not_grow_with_the_rows() -> None:
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         source = EndlessSource(X, y, times)
-        planned.append(KRLSPlanner.of(Workload.of(source, 1, 1), 1, None, GIB).at(len(recursion.dictionary)).needed)
+        planned.append(plan_krls(Workload.of(source, 1, 1), None, GIB, 1, len(recursion.dictionary)).needed)
         assert summary["n_rows"] == times * 4000
     # Sums wait for their neighbours, one a level of the tree.
     assert peaks[1] < 1.4 * peaks[0]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from distkern.scheduler import local_client
-from distkern.scheduler.planning.memory import BASELINE, MIB
+from distkern.scheduler.planning.plan import BASELINE, MIB
 from distkern.scheduler.runtime.processes import peak_rss
 from distkern.storage import write_dataset
 from tests.locations import ROOT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +17,11 @@ from distkern.errors import BudgetError
 from distkern.monitoring.events import EventBus
 from distkern.scheduler import run_training
 from distkern.scheduler.execution.executor import SerialExecutor
-from distkern.scheduler.planning.limits import WorkerFacts, default_limit
-from distkern.scheduler.planning.memory import (
-    BASELINE,
-    MIB,
-    MemoryPlan,
-    RowMatrices,
-    Workload,
-    answer_bytes,
-    available_memory,
-    plan_memory,
-)
-from distkern.scheduler.planning.training_plan import TrainingPlan, plan_training
+from distkern.scheduler.planning.limits import WorkerFacts, available_memory, default_limit
+from distkern.scheduler.planning.memory import answer_bytes, plan_memory
+from distkern.scheduler.planning.plan import BASELINE, MIB, Memory, Plan
+from distkern.scheduler.planning.training_plan import plan_training
+from distkern.scheduler.planning.workload import Workload
 from distkern.scheduler.protocol.answers import Answer, ProblemAnswer
 from distkern.scheduler.training.backends import WorkerFactors
 from distkern.scheduler.training.driver_loop import TrainingJob, train
@@ -76,55 +69,51 @@ jobs = st.builds(
     sampler=st.sampled_from(["mixture", "top-residual"]),
 )
 
-limits = st.none() | st.integers(1, 1 << 36)
+NO_LIMIT = 1 << 60
+
+limits = st.just(NO_LIMIT) | st.integers(1, 1 << 36)
 
 
-def terms_of(plan: MemoryPlan) -> dict[str, int]:
-    return {f.name: getattr(plan, f.name) for f in fields(plan) if f.name not in ("resident", "scratch", "limit")}
+def rows_in_memory(process: Memory) -> int:
+    return sum(process.resident.values())
 
 
 @given(workloads(), jobs, st.integers(1, 9), limits, st.booleans(), st.booleans())
 def test_plans_add_up(
-    work: Workload, job: TrainingJob, n_workers: int, limit: int | None, in_driver: bool, together: bool
+    work: Workload, job: TrainingJob, n_workers: int, limit: int, in_driver: bool, together: bool
 ) -> None:
     plan = plan_training(
         work,
         job.selection(work.n_rows),
-        n_workers=n_workers,
+        WorkerFacts(n_workers, 1, None, together),
         threads=2,
         limit=limit,
         in_driver=in_driver,
-        together=together,
         feature_limit=limit,
     )
-    memories = [plan.worker] + ([] if plan.features is None else [plan.features])
-    for memory in memories:
-        assert all(isinstance(size, int) and size >= 0 for size in memory.terms().values())
-        assert memory.total == memory.baseline + memory.fixed + memory.resident.total
-        assert memory.fixed == sum(terms_of(memory).values()) - BASELINE
-        whole = {
-            f.name: getattr(memory.resident, f.name) + getattr(memory.scratch, f.name) for f in fields(RowMatrices)
-        }
-        assert sum(whole.values()) == memory.resident.total + memory.scratch.total
-        if limit is None:
-            assert memory.scratch.total == 0
-            assert memory.room is None
-        elif memory.fixed <= limit:
+    assert len(plan.processes) == (2 if in_driver and not together else 1)
+    for memory in plan.processes:
+        assert all(isinstance(size, int) and size >= 0 for size in memory.named().values())
+        assert memory.total == BASELINE + memory.fixed + rows_in_memory(memory)
+        assert sum(memory.matrices.values()) == rows_in_memory(memory) + memory.scratch_bytes
+        if limit == NO_LIMIT:
+            assert memory.scratch_bytes == 0
+        elif memory.fits:
             assert memory.total <= BASELINE + limit
-            assert memory.resident.total <= memory.room
-            assert memory.scratch.total == 0 or memory.total == BASELINE + limit
+            assert rows_in_memory(memory) <= memory.room
+            assert memory.scratch_bytes == 0 or memory.total == BASELINE + limit
         else:
-            assert memory.resident.total == 0
-    record = plan.record()
-    assert record["planned_peak_bytes"] == max(memory.total for memory in memories) == plan.peak
-    assert sum(size for name, size in record["memory"].items() if not name.startswith("scratch_")) == plan.worker.total
+            assert rows_in_memory(memory) == 0
+    process, record = plan.processes[0], plan.record()
+    assert record["planned_peak_bytes"] == max(memory.total for memory in plan.processes) == plan.peak
+    assert sum(size for name, size in record["memory"].items() if not name.startswith("scratch_")) == process.total
     assert record["flops"]["total"] == sum(value for name, value in record["flops"].items() if name != "total")
     assert all(not isinstance(value, int) or value >= 0 for value in record.values())
-    assert (plan.driver_peak == plan.worker.total) == (in_driver or together) or plan.driver_peak > 0
+    assert (plan.driver_peak == process.total) == (in_driver or together) or plan.driver_peak > 0
     # What goes to workers and what stays with the driver never exceeds what there is.
-    if limit is not None and together and plan.worker.scratch.total:
+    if together and process.scratch_bytes:
         workers = n_workers * plan.worker_room
-        assert workers + (plan.driver_room if in_driver else 0) <= plan.worker.room
+        assert workers + (plan.driver_room if in_driver else 0) <= process.room
 
 
 @given(workloads(), jobs, st.integers(1, 9), st.booleans(), st.booleans())
@@ -133,37 +122,39 @@ def test_a_refit_comes_after_the_rows(
 ) -> None:
     """It takes the place of the rows in the driver's process, and adds nothing to what is there before."""
 
-    def plan(limit: int | None, norm_refit: bool) -> TrainingPlan:
+    def plan(limit: int, norm_refit: bool) -> Plan:
         return plan_training(
             work,
             job.selection(work.n_rows),
-            n_workers=n_workers,
+            WorkerFacts(n_workers, 1, None, together),
             threads=2,
             limit=limit,
             in_driver=in_driver,
-            together=together,
             feature_limit=limit,
             norm_refit=norm_refit,
         )
 
-    without, planned = plan(None, False), plan(None, True)
-    assert planned.worker == without.worker
-    assert planned.norm_refit >= 8 * 9 * job.selection(work.n_rows).max_centers ** 2
-    assert planned.driver_peak == max(without.driver_peak, BASELINE + planned.norm_refit)
+    without, planned = plan(NO_LIMIT, False), plan(NO_LIMIT, True)
     here = in_driver or together
-    assert planned.peak == (max(without.peak, BASELINE + planned.norm_refit) if here else without.peak)
-    enough = max(planned.norm_refit, *(m.fixed for m in (planned.worker, planned.features) if m is not None))
-    plan(enough, True).require_fit()
+    assert planned.terms == without.terms
+    assert planned.processes[: len(without.processes)] == without.processes
+    assert len(planned.processes) == len(without.processes) + here
+    assert planned.course is not None
+    added = planned.course.norm_refit
+    assert added >= 8 * 9 * job.selection(work.n_rows).max_centers ** 2
+    assert planned.driver_peak == max(without.driver_peak, BASELINE + added)
+    assert planned.peak == (max(without.peak, BASELINE + added) if here else without.peak)
+    plan(max(added, planned.needed), True).require_fit()
     if here:
         with pytest.raises(BudgetError):
-            plan(planned.norm_refit - 1, True).require_fit()
+            plan(added - 1, True).require_fit()
 
 
 @given(workloads(), jobs, st.integers(1, 8), st.data())
 def test_more_of_anything_takes_more(work: Workload, job: TrainingJob, n_workers: int, data: st.DataObject) -> None:
-    def plan(work: Workload, job: TrainingJob, **options: Any) -> TrainingPlan:
-        asked = {"n_workers": n_workers, "threads": 1, "limit": None, **options}
-        return plan_training(work, job.selection(work.n_rows), **asked)
+    def plan(work: Workload, job: TrainingJob, threads: int = 1, n_workers: int = n_workers) -> Plan:
+        facts = WorkerFacts(n_workers, threads, None, False)
+        return plan_training(work, job.selection(work.n_rows), facts, threads=threads, limit=NO_LIMIT)
 
     base = plan(work, job)
     more_blocks = data.draw(st.integers(1, 4))
@@ -178,14 +169,16 @@ def test_more_of_anything_takes_more(work: Workload, job: TrainingJob, n_workers
         "targets": plan(replace(work, n_targets=work.n_targets + work.n_problems), job),
         "fewer workers": plan(work, job, n_workers=max(1, n_workers - 1)),
     }
+    assert base.course is not None
     for what, plan_ in larger.items():
+        assert plan_.course is not None
         assert plan_.peak >= base.peak, what
         if what not in ("threads", "fewer workers"):
             assert plan_.driver_peak >= base.driver_peak, what
-            assert plan_.bytes_read >= base.bytes_read, what
+            assert plan_.course.bytes_read >= base.course.bytes_read, what
         if what not in ("threads", "fewer workers", "candidates"):  # more of these may take fewer rounds
-            assert plan_.exchanges >= base.exchanges, what
-            assert plan_.flops.total >= base.flops.total, what
+            assert plan_.course.exchanges >= base.course.exchanges, what
+            assert plan_.course.flops["total"] >= base.course.flops["total"], what
 
 
 @given(workloads(), jobs, st.integers(0, 1 << 34), st.integers(0, 1 << 32))
@@ -196,30 +189,28 @@ def test_a_higher_limit_keeps_more_in_memory(work: Workload, job: TrainingJob, l
         for value in (limit, limit + more)
     )
     assert low.fixed == high.fixed
-    assert low.resident.total <= high.resident.total
-    for field in fields(RowMatrices):
-        assert getattr(low.resident, field.name) <= getattr(high.resident, field.name)
+    assert rows_in_memory(low) <= rows_in_memory(high)
+    for name, size in low.resident.items():
+        assert size <= high.resident[name]
 
 
-matrices = st.builds(RowMatrices, *(st.integers(0, 1 << 40) for _ in fields(RowMatrices)))
+matrices = st.dictionaries(st.sampled_from(["features", "work", "pool", "factors"]), st.integers(0, 1 << 40))
 
 
-@given(matrices, st.none() | st.integers(-(1 << 40), 1 << 42))
-def test_split(need: RowMatrices, room: int | None) -> None:
-    inside, outside = need.split(room)
-    for field in fields(RowMatrices):
-        assert getattr(inside, field.name) + getattr(outside, field.name) == getattr(need, field.name)
-        assert getattr(inside, field.name) >= 0
-        assert getattr(outside, field.name) >= 0
-    if room is None:
-        assert outside.total == 0
-        return
-    assert inside.total == min(need.total, max(room, 0))
+@given(matrices, st.integers(0, 1 << 40), st.integers(0, 1 << 42))
+def test_matrices_fill_the_memory_that_is_left_in_their_order(need: dict[str, int], fixed: int, limit: int) -> None:
+    process = Memory({"fixed": fixed}, limit, "take less", matrices=need)
+    inside, outside = process.resident, process.scratch
+    for name, size in need.items():
+        assert inside[name] + outside[name] == size
+        assert inside[name] >= 0
+        assert outside[name] >= 0
+    assert sum(inside.values()) == min(sum(need.values()), max(limit - fixed, 0))
     # In order: nothing of a later matrix is inside while a part of an earlier one is not.
-    names = [field.name for field in fields(RowMatrices)]
+    names = list(need)
     for i, name in enumerate(names):
-        if getattr(outside, name):
-            assert not any(getattr(inside, later) for later in names[i + 1 :])
+        if outside[name]:
+            assert not any(inside[later] for later in names[i + 1 :])
 
 
 @given(workloads(), st.integers(1, 50))
@@ -276,7 +267,7 @@ def made(kind: str, n: int, d: int, seed: int) -> tuple[Any, Any, Any]:
 def test_terms_are_the_sizes_of_the_arrays(training: tuple[TrainingJob, ArraySource]) -> None:
     job, source = training
     inside = train_serial(job, source)
-    plan = plan_job(job, workload(job, source)).worker
+    plan = plan_job(job, workload(job, source)).processes[0]
     blocks = inside.blocks
     states = [state for block in blocks for state in block.problems]
     size = {
@@ -285,18 +276,18 @@ def test_terms_are_the_sizes_of_the_arrays(training: tuple[TrainingJob, ArraySou
         "pool": sum(nbytes(state.pool) for state in states),
     }
     for name, actual in size.items():
-        assert getattr(plan.resident, name) == actual, name
+        assert plan.resident[name] == actual, name
     # The last slab is as wide as the path can fill, so a full path takes what was planned.
-    assert sum(nbytes(slab) for state in states for slab in state.slabs) == plan.resident.factors
-    assert sum(state.residual.nbytes for state in states) <= plan.residual
+    assert sum(nbytes(slab) for state in states for slab in state.slabs) == plan.resident["factors"]
+    assert sum(state.residual.nbytes for state in states) <= plan.terms["residual"]
     rows = sum(
         array.nbytes
         for block in blocks
         for array in (block.data.rows, block.data.weights, block.data.roots)
         if array is not None
     ) + sum(state.taken.nbytes for state in states)
-    assert rows + source.y.nbytes <= plan.rows
-    assert plan.scratch.total == 0
+    assert rows + source.y.nbytes <= plan.terms["rows"]
+    assert plan.scratch_bytes == 0
 
 
 def nbytes(matrix: Any) -> int:
@@ -360,10 +351,10 @@ def test_traced_peaks_are_within_the_plan(name: str, share: float | None) -> Non
     source = ArraySource(X, y, classes=classes, boundaries=cut(n, rows))
     job = make_job(**{"candidates": 128, "panel": 8, "classification": classes is not None, **options})
     limit = None
-    plan = plan_job(job, workload(job, source)).worker
+    plan = plan_job(job, workload(job, source)).processes[0]
     if share is not None:
-        limit = plan.fixed + int(share * plan.resident.total)
-        plan = plan_job(job, workload(job, source), memory_limit=limit).worker
+        limit = plan.fixed + int(share * rows_in_memory(plan))
+        plan = plan_job(job, workload(job, source), memory_limit=limit).processes[0]
     with tile_threads(2):  # fresh threads, whose buffers count
         gc.collect()
         tracemalloc.start()
@@ -376,7 +367,8 @@ def test_traced_peaks_are_within_the_plan(name: str, share: float | None) -> Non
     planned = plan.total - BASELINE
     assert peak <= planned
     # Terms that never meet (loading, tiles) are added up, so a small training takes less, but not by far.
-    assert peak > 0.25 * planned or planned < 2 * plan.loading + 2 * plan.workspaces + 2 * plan.answers
+    apart = sum(plan.terms[name] for name in ("loading", "workspaces", "answers"))
+    assert peak > 0.25 * planned or planned < 2 * apart
     if limit is not None:
         assert planned <= limit
 
@@ -413,7 +405,7 @@ def test_what_cannot_fit_is_refused_before_anything_is_read(request: pytest.Fixt
     factors = "auto" if where == "serial" else where
     source, job = counting(), make_job(max_centers=50)
     facts = None if client is None else WorkerFacts(2, 1, None, True)
-    least = plan_job(job, workload(job, source), facts, factors=factors).worker.fixed
+    least = plan_job(job, workload(job, source), facts, factors=factors).processes[0].fixed
     with pytest.raises(BudgetError) as error:
         run_training(job, source, client=client, factors=factors, memory_limit=least - MIB)
     assert source.reads == 0
@@ -452,7 +444,8 @@ def test_workers_that_cannot_hold_their_rows_are_named() -> None:
     source, job = counting(), make_job()
     for factors in ("workers", "driver"):
         plan = plan_job(job, workload(job, source), WorkerFacts(2, 1, 100, False), factors=factors)
-        plan = replace(plan, worker=replace(plan.worker, limit=None)) if factors == "driver" else plan
+        # With factors in the driver, workers hold features only.
+        plan = replace(plan, processes=plan.processes[-1:])
         with pytest.raises(BudgetError, match="a worker needs"):
             plan.require_fit()
 
@@ -476,9 +469,9 @@ def test_the_largest_term_decides_the_advice(term: str, changes: dict[str, int],
     plan = plan_memory(work, work.n_rows, job.selection(work.n_rows), threads=1, is_driver=False, limit=1000)
     with pytest.raises(BudgetError) as error:
         plan.require_fit()
-    assert f"most of it is {term} ({getattr(plan, term) / MIB:.0f} MiB)" in str(error.value)
+    assert f"most of it is {term} ({plan.terms[term] / MIB:.0f} MiB)" in str(error.value)
     assert advice in str(error.value)
-    assert getattr(plan, term) == max(size for name, size in terms_of(plan).items() if name != "baseline")
+    assert plan.terms[term] == max(plan.terms.values())
 
 
 def test_centres_decide_the_memory_of_the_driver() -> None:
@@ -490,11 +483,10 @@ def test_centres_decide_the_memory_of_the_driver() -> None:
 
 def test_a_limit_that_is_just_enough() -> None:
     source, job = counting(300), make_job()
-    plan = plan_job(job, workload(job, source)).worker
-    replace(plan, limit=plan.fixed).require_fit()
+    process = plan_job(job, workload(job, source)).processes[0]
+    replace(process, limit=process.fixed).require_fit()
     with pytest.raises(BudgetError):
-        replace(plan, limit=plan.fixed - 1).require_fit()
-    replace(plan, limit=None).require_fit()
+        replace(process, limit=process.fixed - 1).require_fit()
 
 
 # ---- Limits that nobody stated
@@ -542,7 +534,7 @@ def test_a_training_without_a_limit_has_one() -> None:
     source, job = counting(300), make_job()
     result = run_training(job, source)
     plan = plan_job(job, workload(job, source))
-    assert plan.worker.limit is not None
+    assert 0 < plan.limit < available_memory()
     assert result.summary["planned_peak_bytes"] == plan.peak
-    assert result.summary["plan"] == plan.worker.terms()
+    assert result.summary["plan"] == plan.terms
     assert_same_bits(result, run_training(job, source, memory_limit=1 << 40))

@@ -13,7 +13,8 @@ from distkern.monitoring.events import EventBus
 from distkern.scheduler import run_training
 from distkern.scheduler.execution.executor import SerialExecutor
 from distkern.scheduler.planning.limits import WorkerFacts
-from distkern.scheduler.planning.training_plan import TrainingPlan, plan_training
+from distkern.scheduler.planning.plan import Course, Plan
+from distkern.scheduler.planning.training_plan import plan_training
 from distkern.scheduler.protocol.messages import Step
 from distkern.scheduler.runtime.spillable_matrix import LazyScratch, MemoryBudget
 from distkern.scheduler.training.backends import WorkerFactors
@@ -59,15 +60,20 @@ def test_a_full_path_takes_what_was_planned(name: str) -> None:
     job, source = training(name)
     result = run_training(job, source)
     assert all(len(path.rows) == job.max_centers for path in result.paths)
-    check_course(plan_job(job, workload(job, source)), result.summary)
+    check_course(course_of(plan_job(job, workload(job, source))), result.summary)
 
 
-def check_course(plan: TrainingPlan, summary: dict[str, Any]) -> None:
+def course_of(plan: Plan) -> Course:
+    assert plan.course is not None
+    return plan.course
+
+
+def check_course(course: Course, summary: dict[str, Any]) -> None:
     for planned, actual in (
-        (plan.rounds, summary["rounds"]),
-        (plan.exchanges, summary["exchanges"]),
-        (plan.kernel_columns, summary["kernel_columns"]),
-        (plan.bytes_read, summary["bytes_read"]),
+        (course.rounds, summary["rounds"]),
+        (course.exchanges, summary["exchanges"]),
+        (course.kernel_columns, summary["kernel_columns"]),
+        (course.bytes_read, summary["bytes_read"]),
     ):
         assert actual <= planned <= 1.5 * actual, (planned, actual)
 
@@ -77,17 +83,17 @@ def test_bytes_read_are_exact() -> None:
         job, source = training(name)
         job = make_job(classification=job.classification, max_centers=2)
         summary = run_training(job, source).summary
-        assert plan_job(job, workload(job, source)).bytes_read == summary["bytes_read"]
+        assert course_of(plan_job(job, workload(job, source))).bytes_read == summary["bytes_read"]
 
 
 @pytest.mark.parametrize("factors", ["workers", "driver"])
 def test_workers_take_no_more_exchanges_than_planned(in_process_client: Any, factors: str) -> None:
     job, source = training("short")
     result = run_training(job, source, client=in_process_client, factors=factors)
-    plan = plan_job(job, workload(job, source), WorkerFacts(2, 1, None, True), factors=factors)
-    assert plan.in_driver == (factors == "driver")
-    assert result.summary["exchanges"] <= plan.exchanges
-    assert result.summary["kernel_columns"] <= plan.kernel_columns
+    course = course_of(plan_job(job, workload(job, source), WorkerFacts(2, 1, None, True), factors=factors))
+    assert course.in_driver == (factors == "driver")
+    assert result.summary["exchanges"] <= course.exchanges
+    assert result.summary["kernel_columns"] <= course.kernel_columns
 
 
 # ---- Scratch
@@ -144,11 +150,11 @@ def test_scratch_traffic(name: str) -> None:
     train(job, source, WorkerFactors(executor), EventBus())
     executor.close()
     work = workload(job, source)
-    fixed = plan_job(job, work).worker.fixed
-    plan = plan_job(job, work, memory_limit=fixed)
-    assert plan.worker.resident.total == 0
-    assert budget.counts["written"] / 1.5 <= plan.scratch_written <= 1.5 * budget.counts["written"]
-    assert budget.counts["read"] / 1.5 <= plan.scratch_read <= 1.5 * budget.counts["read"]
+    plan = plan_job(job, work, memory_limit=plan_job(job, work).needed)
+    assert not any(plan.processes[0].resident.values())
+    course = course_of(plan)
+    assert budget.counts["written"] / 1.5 <= course.scratch_written <= 1.5 * budget.counts["written"]
+    assert budget.counts["read"] / 1.5 <= course.scratch_read <= 1.5 * budget.counts["read"]
 
 
 # ---- Products
@@ -193,22 +199,26 @@ def test_products(name: str) -> None:
                 done["pool"] += 2 * n * settings.batch * settings.pool
 
     train(job, source, Reckoning(SerialExecutor(source)), EventBus())
-    plan = plan_job(job, work)
+    planned = course_of(plan_job(job, work)).flops
     for term, flops in done.items():
-        assert flops / 1.2 <= getattr(plan.flops, term) <= 2 * flops, term
+        assert flops / 1.2 <= planned[term] <= 2 * flops, term
 
 
 def test_a_row_sample_is_planned_for() -> None:
     """Selection on a share of the rows holds that share and reads the data twice."""
     job, source = training("float32")
     work = workload(job, source)
-    options: dict[str, Any] = {"n_workers": 2, "threads": 1, "limit": None}
-    whole = plan_training(work, job.selection(600), **options)
-    part = plan_training(work, job.selection(150), selected_rows=150, **options)
+    facts, options = WorkerFacts(2, 1, None, False), {"threads": 1, "limit": 1 << 50}
+    plans = (
+        plan_training(work, job.selection(600), facts, **options),
+        plan_training(work, job.selection(150), facts, selected_rows=150, **options),
+    )
+    whole, part = map(course_of, plans)
     assert part.selected_rows == 150
-    assert part.passes == 2
+    assert [plan.passes for plan in plans] == [1, 2]
     assert part.bytes_read == 2 * whole.bytes_read
-    assert part.worker.resident.total * 4 == pytest.approx(whole.worker.resident.total, rel=0.01)
-    assert part.flops.total - part.flops.refit == pytest.approx(whole.flops.total / 4, rel=0.01)
-    assert part.flops.refit > whole.flops.refit == 0
-    assert part.worker.refit > whole.worker.refit == 0
+    rows = [sum(plan.processes[0].resident.values()) for plan in plans]
+    assert 4 * rows[1] == pytest.approx(rows[0], rel=0.01)
+    assert part.flops["total"] - part.flops["refit"] == pytest.approx(whole.flops["total"] / 4, rel=0.01)
+    assert part.flops["refit"] > whole.flops["refit"] == 0
+    assert plans[1].terms["refit"] > plans[0].terms["refit"] == 0

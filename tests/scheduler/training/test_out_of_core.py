@@ -48,9 +48,9 @@ def in_memory(job: TrainingJob, source: ArraySource) -> TrainingResult:
 
 def limit_with(job: TrainingJob, source: ArraySource, share: float) -> int:
     """A limit that leaves memory for a share of the row matrices."""
-    whole = plan_job(job, workload(job, source)).worker
-    assert whole.scratch.total == 0
-    return whole.fixed + int(share * whole.resident.total)
+    whole = plan_job(job, workload(job, source)).processes[0]
+    assert whole.scratch_bytes == 0
+    return whole.fixed + int(share * sum(whole.resident.values()))
 
 
 @st.composite
@@ -203,10 +203,10 @@ def test_the_limit_holds_for_all_workers_in_this_process_together(in_process_cli
     X, y = make_data(3000, 20)
     job, source = make_job(max_centers=40), make_source(X, y, rows=100)
     facts = WorkerFacts(2, 1, None, True)
-    free = plan_job(job, workload(job, source), facts, factors=factors)
-    limit = free.worker.fixed + free.worker.resident.total // 2
+    free = plan_job(job, workload(job, source), facts, factors=factors).processes[0]
+    limit = free.fixed + sum(free.resident.values()) // 2
     plan = plan_job(job, workload(job, source), facts, factors=factors, memory_limit=limit)
-    assert plan.worker.scratch.total > 0
+    assert plan.processes[0].scratch_bytes > 0
     inside: list[int] = []
 
     def look(event: Event) -> None:
@@ -217,9 +217,9 @@ def test_the_limit_holds_for_all_workers_in_this_process_together(in_process_cli
         job, source, client=in_process_client, factors=factors, memory_limit=limit, subscribers=[look]
     )
     assert_same_bits(result, in_memory(job, source))
-    assert result.summary["plan"] == plan.worker.terms()
-    room = plan.worker.resident.features if factors == "driver" else plan.worker.room
-    assert room is not None
+    assert result.summary["plan"] == plan.terms
+    process = plan.processes[0]
+    room = process.resident["features"] if factors == "driver" else process.room
     assert room / 2 < max(inside) <= room
 
 

@@ -24,10 +24,10 @@ from distkern.numerics.row_draws import row_uniforms
 from distkern.scheduler import Workload, plan_job, run_training
 from distkern.scheduler.blocks import block_registry as memo
 from distkern.scheduler.blocks import message_handler as rounds
-from distkern.scheduler.blocks.all_rows_pass import refit_bytes
 from distkern.scheduler.blocks.block import Block
 from distkern.scheduler.execution.dask_executor import DaskExecutor
 from distkern.scheduler.execution.executor import SerialExecutor
+from distkern.scheduler.planning.memory import refit_bytes
 from distkern.scheduler.protocol.answers import Answer
 from distkern.scheduler.protocol.messages import Accumulate, Begin, Centers, Load
 from distkern.scheduler.rows.block_reading import SELECTION_STREAM, selecting_rows
@@ -549,7 +549,8 @@ def test_refit_bytes_cover_what_is_allocated(m: int, n_problems: int, conditione
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert answer.bytes_read == source.X.nbytes + source.y.nbytes + n * 8
-    planned = refit_bytes(m, n_problems, n_problems, block_rows, d * 8, threads, n // block_rows)
+    settings = make_job(max_centers=m).selection(n)
+    planned = refit_bytes(Workload.of(source, n_problems, n_problems), settings, threads, n // block_rows)
     assert planned / 3 < peak <= planned
 
 
@@ -557,22 +558,24 @@ def test_the_plan_counts_the_final_pass() -> None:
     work = Workload.imagined(1_000_000, 32, 4, 1)
     whole, sampled = (plan_job(make_job(max_centers=500, selection_rows=rows), work) for rows in (None, 50_000))
     assert (whole.passes, sampled.passes) == (1, 2)
-    assert sampled.selected_rows == 50_000
-    assert sampled.exchanges == whole.exchanges + 1
-    assert sampled.bytes_read == 2 * whole.bytes_read
+    assert whole.course is not None
+    assert sampled.course is not None
+    assert sampled.course.selected_rows == 50_000
+    assert sampled.course.exchanges == whole.course.exchanges + 1
+    assert sampled.course.bytes_read == 2 * whole.course.bytes_read
     assert sampled.peak < whole.peak / 5
-    assert whole.worker.refit == whole.flops.refit == 0
-    assert sampled.worker.refit > 8 * 501**2
-    assert sampled.worker.loading == whole.worker.loading
-    assert sampled.flops.refit >= 1_000_000 * 500**2
-    assert sampled.flops.total < whole.flops.total / 3
+    assert whole.terms["refit"] == whole.course.flops["refit"] == 0
+    assert sampled.terms["refit"] > 8 * 501**2
+    assert sampled.terms["loading"] == whole.terms["loading"]
+    assert sampled.course.flops["refit"] >= 1_000_000 * 500**2
+    assert sampled.course.flops["total"] < whole.course.flops["total"] / 3
 
 
 def test_a_sample_fits_where_all_rows_do_not() -> None:
     X, y = make_data(500_000, 4)
     source = make_source(X, y, rows=5_000)
     job = make_job(max_centers=30, selection_rows=2_000)
-    limit = plan_job(job, Workload.of(source, 1, 1)).worker.fixed
+    limit = plan_job(job, Workload.of(source, 1, 1)).needed
     with pytest.raises(BudgetError, match="selection_rows"):
         run_training(make_job(max_centers=30), source, memory_limit=limit)
     result = run_training(job, source, memory_limit=limit)

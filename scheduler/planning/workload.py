@@ -1,0 +1,110 @@
+"""The shapes of data that plans are made from."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, fields
+
+from distkern.storage import block_boundaries, chunk_rows_for
+from distkern.storage.arrays.source import BlockSource
+
+from ..runtime.read_ahead import blocks_ahead, is_far
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The shapes that decide how much a training needs."""
+
+    n_rows: int
+    """Rows of X."""
+    n_features: int
+    """Columns of X."""
+    feature_itemsize: int
+    """Bytes of a number of X as stored."""
+    block_rows: int
+    """Rows of the largest block."""
+    n_blocks: int
+    """Blocks."""
+    target_columns: int
+    """Columns of y as stored."""
+    n_targets: int
+    """Encoded target columns."""
+    n_problems: int
+    """Factor sets: one, one a class with one-vs-rest, one a pair of classes with one-vs-one."""
+    memberships: int
+    """Factor sets that each row takes part in."""
+    far: bool = False
+    """Whether reads wait on a network, and run ahead of the work."""
+    inline: bool = False
+    """Whether the rows are arrays in memory, and a pass over them reads nothing."""
+
+    @classmethod
+    def of(cls, source: BlockSource, n_targets: int, n_problems: int, memberships: int | None = None) -> Workload:
+        """Take the shapes from a source; every row takes part in all problems unless said otherwise."""
+        return cls(
+            n_rows=source.n_rows,
+            n_features=source.n_features,
+            feature_itemsize=source.feature_dtype.itemsize,
+            block_rows=max(b - a for a, b in itertools.pairwise(source.boundaries)),
+            n_blocks=len(source.boundaries) - 1,
+            target_columns=source.target_shape[0] if source.target_shape else 1,
+            n_targets=n_targets,
+            n_problems=n_problems,
+            memberships=n_problems if memberships is None else memberships,
+            far=is_far(source),
+            inline=source.inline,
+        )
+
+    @classmethod
+    def imagined(
+        cls,
+        n_rows: int,
+        n_features: int,
+        itemsize: int,
+        n_targets: int,
+        n_problems: int = 1,
+        memberships: int | None = None,
+        chunk_rows: int | None = None,
+        target_columns: int = 1,
+    ) -> Workload:
+        """Shapes of data that does not exist, in chunks as distkern would write them."""
+        row_bytes = n_features * itemsize
+        boundaries = block_boundaries(n_rows, row_bytes, chunk_rows or chunk_rows_for(row_bytes, n_rows))
+        return cls(
+            n_rows=n_rows,
+            n_features=n_features,
+            feature_itemsize=itemsize,
+            block_rows=boundaries[1],
+            n_blocks=len(boundaries) - 1,
+            target_columns=target_columns,
+            n_targets=n_targets,
+            n_problems=n_problems,
+            memberships=n_problems if memberships is None else memberships,
+        )
+
+    @property
+    def subsets(self) -> bool:
+        """Whether a problem has some of the rows only."""
+        return self.memberships < self.n_problems
+
+    @property
+    def targets_of_a_problem(self) -> int:
+        """Most target columns of a problem."""
+        return max(1, -(-self.n_targets // self.n_problems))
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row of X."""
+        return self.n_features * self.feature_itemsize
+
+    def record(self) -> dict[str, int]:
+        """Return the shapes as plain numbers."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("far", "inline")}
+
+    def read_ahead(self, limit: int | None) -> int:
+        """Blocks that reads run ahead in a process that may take `limit` bytes."""
+        return blocks_ahead(self.far, self.block_rows * self.row_bytes, limit)
+
+    def rows_of_a_worker(self, n_workers: int) -> int:
+        """Most rows that one of `n_workers` looks after."""
+        return min(self.n_rows, -(-self.n_blocks // max(1, n_workers)) * self.block_rows)

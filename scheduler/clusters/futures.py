@@ -8,8 +8,6 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-import dask
-
 from distkern.errors import ClusterError
 
 POLL_SECONDS = 1.0
@@ -21,6 +19,8 @@ IN_FLIGHT_PER_THREAD = 2
 
 def submit(client: Any, name: str, function: Callable[..., Any], *arguments: Any, worker: str | None = None) -> Any:
     """Submit a task that the dashboard shows as `name`, for one worker only if its address is given."""
+    import dask  # loaded by the client already; training in one process does without
+
     pinned = {} if worker is None else {"workers": [worker], "allow_other_workers": False}
     # A message or a block of rows is some MB; dask's advice about large graphs is for data in graphs.
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):

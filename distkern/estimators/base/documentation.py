@@ -1,6 +1,6 @@
 """The parameters and attributes that the estimators share, described once.
 
-`documented` appends them to a class's docstring in the order of its signature, so that text and signature
+`documented` appends them to a class's docstring, those in its signature and no others, so that text and signature
 cannot drift apart.
 """
 
@@ -201,7 +201,10 @@ def described(parameters: Mapping[str, str], attributes: str) -> Callable[[C], C
     def decorate(cls: C) -> C:
         texts = {**PARAMETERS, **parameters}
         sections = [inspect.cleandoc(cls.__doc__ or ""), "", "Parameters", "----------"]
-        for name, parameter in inspect.signature(cls).parameters.items():
+        # What a method adds comes after the kernel, wherever its class stands among the bases.
+        own = [name for name in parameters if name not in PARAMETERS]
+        order = ["kernel", "sigma", *own, *PARAMETERS]
+        for name, parameter in sorted(inspect.signature(cls).parameters.items(), key=lambda item: order.index(item[0])):
             kind, *lines = inspect.cleandoc(texts[name]).splitlines()
             sections += [f"{name} : {_with_default(kind, parameter.default)}", *lines]
         sections += ["", "Attributes", "----------", inspect.cleandoc(attributes)]

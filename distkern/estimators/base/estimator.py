@@ -6,7 +6,10 @@ in an underscore; what cannot be copied or pickled (a client, callbacks) is kept
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import pickle
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -84,6 +87,13 @@ class BlockEstimator(BaseEstimator, ABC):
         if "callbacks" in state:
             state["callbacks"] = ()
         return state
+
+    def __dask_tokenize__(self) -> str:
+        """Name the fitted model in the keys of a user's dask tasks: of a dataclass, dask sees the parameters alone."""
+        try:
+            return hashlib.sha256(pickle.dumps(self)).hexdigest()
+        except (pickle.PicklingError, AttributeError, TypeError):  # a kernel that is defined in a function
+            return uuid.uuid4().hex
 
     def _check_parameters(self) -> None:
         """Check every parameter before any data is looked at; raises `JobError`."""

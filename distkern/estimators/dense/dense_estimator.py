@@ -20,6 +20,7 @@ from distkern.storage import BlockSource
 
 from ...arrays import Array
 from ...errors import DataError
+from ...kernels import Kernel
 from ...models.kernel_model import KernelModel
 from ..base.estimator import BlockEstimator
 from ..base.parameter_checks import byte_count
@@ -63,17 +64,18 @@ class DenseSolution:
     """(m,): rows of the expansion; None for all in order."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DenseKernelEstimator(BlockEstimator):
     """Base of the methods that hold all rows, and mostly their Gram matrix, in one process; float64 throughout."""
 
     _memory_advice = "give fewer rows"
 
-    kernel: Any
-    sigma: float | str
-    standardize: bool
-    client: Any
-    memory_limit: int | str | None
-    random_state: int
+    kernel: str | Kernel = "gaussian"
+    sigma: float | str = "median"
+    standardize: bool = True
+    client: Any = None
+    memory_limit: int | str | None = None
+    random_state: int = 0
 
     @abstractmethod
     def _terms(self, work: Workload) -> dict[str, int]:

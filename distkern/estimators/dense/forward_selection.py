@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from distkern.scheduler.passes.dense_rows import DenseRows
 from distkern.scheduler.passes.fit import Fit
 from distkern.scheduler.planning.workload import Workload
 
-from ...kernels import Kernel
 from ...selection.forward_path import BATCH_COLUMNS, ForwardPath, Reductions, forward_path
 from ...selection.stopping import StopReason
 from ..base.documentation import described
@@ -50,10 +49,11 @@ OLS_ATTRIBUTES = (
 )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ForwardSelection(DenseKernelEstimator):
     """Base of both: a path of centres, and why it ended."""
 
-    max_centers: int
+    max_centers: int = 100
 
     def _terms(self, work: Workload) -> dict[str, int]:
         n, T, m = work.n_rows, work.n_targets, min(int(self.max_centers), work.n_rows) + 1
@@ -66,9 +66,9 @@ class ForwardSelection(DenseKernelEstimator):
     def _solve(self, rows: DenseRows, fit: Fit) -> DenseSolution:
         path = self._select(rows)
         fit.rounds, fit.kernel_columns = len(path.positions), path.n_columns
-        self.history_ = path.history.copy()
-        self.history_["center"] = rows.rows[path.positions]
-        self.stop_reason_ = path.reason
+        history = path.history.copy()
+        history["center"] = rows.rows[path.positions]
+        self._set_path(history, path.reason)
         return DenseSolution(path.coef, path.intercept, path.positions)
 
     def _stored_arrays(self) -> dict[str, NDArray[Any]]:
@@ -80,14 +80,18 @@ class ForwardSelection(DenseKernelEstimator):
     def _restore(self, figures: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         if arrays["history"].dtype.names is None:
             raise ValueError("history has no columns")
-        self.history_ = arrays["history"]
-        self.stop_reason_ = StopReason(figures["stop_reason"])
+        self._set_path(arrays["history"], StopReason(figures["stop_reason"]))
+
+    def _set_path(self, history: NDArray[np.void], reason: StopReason) -> None:
+        self.history_ = history
+        self.stop_reason_ = reason
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class QRForward(ForwardSelection):
     """Largest residual next, weights by the updated QR decomposition."""
 
-    tol: float | None
+    tol: float | None = None
 
     def _select(self, rows: DenseRows) -> ForwardPath:
         def column(row: int) -> NDArray[np.float64]:
@@ -97,10 +101,11 @@ class QRForward(ForwardSelection):
         return forward_path(column, rows.targets, rows.weights, int(self.max_centers), tol=tol)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class OLSForward(ForwardSelection):
     """Largest error reduction next, over all rows."""
 
-    tolerance: float
+    tolerance: float = 1e-3
 
     def _terms(self, work: Workload) -> dict[str, int]:
         n = work.n_rows
@@ -118,10 +123,9 @@ class OLSForward(ForwardSelection):
         )
         return replace(path, n_columns=len(K))
 
-    @property
-    def error_reduction_(self) -> NDArray[np.float64]:
-        """Part of the targets' squares that each centre explained when it was selected, shape (m,)."""
-        return self.history_["error_reduction"]
+    def _set_path(self, history: NDArray[np.void], reason: StopReason) -> None:
+        super()._set_path(history, reason)
+        self.error_reduction_ = history["error_reduction"].copy()
 
 
 @described(_PARAMETERS, FORWARD_ATTRIBUTES)
@@ -133,27 +137,6 @@ class QRForwardRegressor(BlockRegressor, QRForward):
     ``criterion="residual", regularization="none"``, in one process and O(n m) memory.
     """
 
-    def __init__(
-        self,
-        *,
-        kernel: str | Kernel = "gaussian",
-        sigma: float | str = "median",
-        max_centers: int = 100,
-        tol: float | None = None,
-        standardize: bool = True,
-        client: Any = None,
-        memory_limit: int | str | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.sigma = sigma
-        self.max_centers = max_centers
-        self.tol = tol
-        self.standardize = standardize
-        self.client = client
-        self.memory_limit = memory_limit
-        self.random_state = random_state
-
 
 @described(_PARAMETERS, FORWARD_ATTRIBUTES)
 class QRForwardClassifier(BlockClassifier, QRForward):
@@ -164,27 +147,6 @@ class QRForwardClassifier(BlockClassifier, QRForward):
     ``criterion="residual", regularization="none"``, in one process and O(n m) memory.
     """
 
-    def __init__(
-        self,
-        *,
-        kernel: str | Kernel = "gaussian",
-        sigma: float | str = "median",
-        max_centers: int = 100,
-        tol: float | None = None,
-        standardize: bool = True,
-        client: Any = None,
-        memory_limit: int | str | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.sigma = sigma
-        self.max_centers = max_centers
-        self.tol = tol
-        self.standardize = standardize
-        self.client = client
-        self.memory_limit = memory_limit
-        self.random_state = random_state
-
 
 @described(_PARAMETERS, OLS_ATTRIBUTES)
 class OLSForwardRegressor(BlockRegressor, OLSForward):
@@ -194,27 +156,6 @@ class OLSForwardRegressor(BlockRegressor, OLSForward):
     The whole Gram matrix is compared at every step: O(n^2) memory, O(n^2 m) work, no regularisation.
     """
 
-    def __init__(
-        self,
-        *,
-        kernel: str | Kernel = "gaussian",
-        sigma: float | str = "median",
-        max_centers: int = 100,
-        tolerance: float = 1e-3,
-        standardize: bool = True,
-        client: Any = None,
-        memory_limit: int | str | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.sigma = sigma
-        self.max_centers = max_centers
-        self.tolerance = tolerance
-        self.standardize = standardize
-        self.client = client
-        self.memory_limit = memory_limit
-        self.random_state = random_state
-
 
 @described(_PARAMETERS, OLS_ATTRIBUTES)
 class OLSForwardClassifier(BlockClassifier, OLSForward):
@@ -223,24 +164,3 @@ class OLSForwardClassifier(BlockClassifier, OLSForward):
     K = Q U (thesis 3.71-3.75), and the next column is that of the largest error reduction ratio (q'y)^2 / (q'q y'y).
     The whole Gram matrix is compared at every step: O(n^2) memory, O(n^2 m) work, no regularisation.
     """
-
-    def __init__(
-        self,
-        *,
-        kernel: str | Kernel = "gaussian",
-        sigma: float | str = "median",
-        max_centers: int = 100,
-        tolerance: float = 1e-3,
-        standardize: bool = True,
-        client: Any = None,
-        memory_limit: int | str | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.sigma = sigma
-        self.max_centers = max_centers
-        self.tolerance = tolerance
-        self.standardize = standardize
-        self.client = client
-        self.memory_limit = memory_limit
-        self.random_state = random_state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +14,6 @@ from distkern.scheduler.planning.workload import Workload
 from distkern.scheduler.prediction.local import OutputFunction
 
 from ...arrays import Array
-from ...kernels import Kernel
 from ...methods.kernel_fisher import discriminants, fisher_directions
 from ..base.documentation import described
 from ..base.output_functions import posteriors
@@ -47,6 +47,7 @@ _KEPT = ("directions", "eigenvalues", "projected_means", "projected_covariance",
 
 
 @described(_PARAMETERS, FISHER_ATTRIBUTES)
+@dataclass(kw_only=True, eq=False, repr=False)
 class KernelFisherDiscriminant(BlockClassifier, DenseKernelEstimator):
     """Fisher's discriminant in the kernel's feature space, for two classes or more.
 
@@ -58,24 +59,7 @@ class KernelFisherDiscriminant(BlockClassifier, DenseKernelEstimator):
 
     _constraints: ClassVar = {"regularization": ABOVE_ZERO}
 
-    def __init__(
-        self,
-        *,
-        kernel: str | Kernel = "gaussian",
-        sigma: float | str = "median",
-        regularization: float = 1e-3,
-        standardize: bool = True,
-        client: Any = None,
-        memory_limit: int | str | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.sigma = sigma
-        self.regularization = regularization
-        self.standardize = standardize
-        self.client = client
-        self.memory_limit = memory_limit
-        self.random_state = random_state
+    regularization: float = 1e-3
 
     def _terms(self, work: Workload) -> dict[str, int]:
         n, C = work.n_rows, work.n_targets + 1

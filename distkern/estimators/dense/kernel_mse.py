@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,6 @@ from distkern.scheduler.passes.fit import Fit
 from distkern.scheduler.planning.workload import Workload
 
 from ...errors import DataError, JobError
-from ...kernels import Kernel
 from ...methods.kernel_mse import solve_full, solve_reduced
 from ..base.documentation import described
 from ..base.parameter_checks import whole
@@ -35,6 +35,7 @@ _PARAMETERS = {
 
 
 @described(_PARAMETERS, DENSE_ATTRIBUTES)
+@dataclass(kw_only=True, eq=False, repr=False)
 class KernelMSEClassifier(BlockClassifier, DenseKernelEstimator):
     """Kernel minimum squared error classification: K gamma = B in the sense of least squares, without an intercept.
 
@@ -46,28 +47,9 @@ class KernelMSEClassifier(BlockClassifier, DenseKernelEstimator):
 
     _constraints: ClassVar = {"max_centers": whole(1).or_none()}
 
-    def __init__(
-        self,
-        *,
-        kernel: str | Kernel = "gaussian",
-        sigma: float | str = "median",
-        ridge: float = 1e-6,
-        max_centers: int | None = None,
-        center_rows: Sequence[int] | None = None,
-        standardize: bool = True,
-        client: Any = None,
-        memory_limit: int | str | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.sigma = sigma
-        self.ridge = ridge
-        self.max_centers = max_centers
-        self.center_rows = center_rows
-        self.standardize = standardize
-        self.client = client
-        self.memory_limit = memory_limit
-        self.random_state = random_state
+    ridge: float = 1e-6
+    max_centers: int | None = None
+    center_rows: Sequence[int] | None = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

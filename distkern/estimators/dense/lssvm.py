@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +19,6 @@ from distkern.scheduler.runtime.threads import available_cores
 
 from ...arrays import Array
 from ...errors import DistkernWarning
-from ...kernels import Kernel
 from ...numerics.bordered_systems import eliminate_border, solve_bordered
 from ...numerics.conjugate_gradients import LowRankPreconditioner, conjugate_gradients, pivoted_cholesky
 from ..base.documentation import described
@@ -60,16 +60,17 @@ LSSVM_ATTRIBUTES = (
 )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LeastSquaresSVM(DenseKernelEstimator):
     """Base of both: the bordered system, solved directly or by conjugate gradients."""
 
     _constraints: ClassVar = {"tol": ABOVE_ZERO}
 
-    gamma: float
-    solver: str
-    tol: float
-    max_iter: int
-    preconditioner_rank: int
+    gamma: float = 1.0
+    solver: str = "auto"
+    tol: float = 1e-8
+    max_iter: int = 1000
+    preconditioner_rank: int = 400
 
     def plan(self, work: Workload, facts: WorkerFacts | None) -> Plan:
         """Plan a training; with "auto" by conjugate gradients only where the direct solution does not fit.
@@ -162,33 +163,6 @@ class LSSVMRegressor(BlockRegressor, LeastSquaresSVM):
     r_i)) for row weights r.
     """
 
-    def __init__(
-        self,
-        *,
-        kernel: str | Kernel = "gaussian",
-        sigma: float | str = "median",
-        gamma: float = 1.0,
-        solver: str = "auto",
-        tol: float = 1e-8,
-        max_iter: int = 1000,
-        preconditioner_rank: int = 400,
-        standardize: bool = True,
-        client: Any = None,
-        memory_limit: int | str | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.sigma = sigma
-        self.gamma = gamma
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.preconditioner_rank = preconditioner_rank
-        self.standardize = standardize
-        self.client = client
-        self.memory_limit = memory_limit
-        self.random_state = random_state
-
 
 @described(_PARAMETERS, LSSVM_ATTRIBUTES)
 class LSSVMClassifier(BlockClassifier, LeastSquaresSVM):
@@ -198,30 +172,3 @@ class LSSVMClassifier(BlockClassifier, LeastSquaresSVM):
     in thesis 3.3.1), f(x) = sum_i a_i k(x, x_i) + b. Solves ``[0 1'; 1 K + D][b; a] = [0; y]`` with D = diag(1 / (gamma
     r_i)) for row weights r. All classes share one matrix.
     """
-
-    def __init__(
-        self,
-        *,
-        kernel: str | Kernel = "gaussian",
-        sigma: float | str = "median",
-        gamma: float = 1.0,
-        solver: str = "auto",
-        tol: float = 1e-8,
-        max_iter: int = 1000,
-        preconditioner_rank: int = 400,
-        standardize: bool = True,
-        client: Any = None,
-        memory_limit: int | str | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.sigma = sigma
-        self.gamma = gamma
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.preconditioner_rank = preconditioner_rank
-        self.standardize = standardize
-        self.client = client
-        self.memory_limit = memory_limit
-        self.random_state = random_state

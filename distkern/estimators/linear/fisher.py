@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ _ATTRIBUTES = (
 
 
 @described({**linear_documentation.SHARED, "shrinkage": linear_documentation.SHRINKAGE}, _ATTRIBUTES)
+@dataclass(kw_only=True, eq=False, repr=False)
 class FisherDiscriminant(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LinearClassifier):
     """Fisher's linear discriminant: w = inv(S_W) (m_+ - m_-), with the bias and the posteriors of normal classes.
 
@@ -54,18 +56,7 @@ class FisherDiscriminant(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Line
 
     _with_augmented = False
 
-    def __init__(
-        self,
-        *,
-        shrinkage: float = 0.0,
-        standardize: bool = True,
-        client: Any = None,
-        memory_limit: int | str | None = None,
-    ) -> None:
-        self.shrinkage = shrinkage
-        self.standardize = standardize
-        self.client = client
-        self.memory_limit = memory_limit
+    shrinkage: float = 0.0
 
     def _solve(self, fit: Fit, statistics: ClassStatistics, scaling: FeatureScaling) -> Solution:
         assert statistics.scatter is not None

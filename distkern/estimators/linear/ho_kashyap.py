@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -54,6 +55,7 @@ _ATTRIBUTES = (
 
 
 @described(_PARAMETERS, _ATTRIBUTES)
+@dataclass(kw_only=True, eq=False, repr=False)
 class HoKashyapClassifier(LinearClassifier):
     """Ho-Kashyap procedure: Y a = b > 0 for both a and b, which separates the classes if any hyperplane does.
 
@@ -69,24 +71,11 @@ class HoKashyapClassifier(LinearClassifier):
     }
     _with_margins = True
 
-    def __init__(
-        self,
-        *,
-        learning_rate: float = 0.9,
-        max_iter: int = 1000,
-        tol: float = 1e-6,
-        b_min: float = 1.0,
-        standardize: bool = False,
-        client: Any = None,
-        memory_limit: int | str | None = None,
-    ) -> None:
-        self.learning_rate = learning_rate
-        self.max_iter = max_iter
-        self.tol = tol
-        self.b_min = b_min
-        self.standardize = standardize
-        self.client = client
-        self.memory_limit = memory_limit
+    learning_rate: float = 0.9
+    max_iter: int = 1000
+    tol: float = 1e-6
+    b_min: float = 1.0
+    standardize: bool = False
 
     def _passes_again(self) -> int:
         return int(self.max_iter)

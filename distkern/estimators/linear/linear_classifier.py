@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,13 +35,15 @@ class Solution(NamedTuple):
     """(T,)."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LinearClassifier(BlockClassifier):
     """Base of the linear classifiers; see the subclasses for the parameters."""
 
     _memory_advice = "use smaller chunks of X"
 
-    standardize: bool
-    memory_limit: int | str | None
+    standardize: bool = True
+    client: Any = None
+    memory_limit: int | str | None = None
     _with_scatter = True
     """Whether the first pass takes the scatter of the classes."""
     _with_margins = False

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from distkern.scheduler.passes.class_statistics import ClassStatistics
 from distkern.scheduler.passes.fit import Fit
@@ -22,6 +22,7 @@ from .output_functions import shares_of_indicators
     {**linear_documentation.SHARED, "margin": linear_documentation.MARGIN_PARAMETER},
     linear_documentation.LINEAR_ATTRIBUTES + linear_documentation.AUGMENTED,
 )
+@dataclass(kw_only=True, eq=False, repr=False)
 class MSEClassifier(LinearClassifier):
     """Minimum squared error classifier: Y a = b by the pseudoinverse, with b the same for all rows.
 
@@ -31,18 +32,8 @@ class MSEClassifier(LinearClassifier):
     that nothing is squared. Where several solutions are equally good, a is the shortest of them: the pseudoinverse's.
     """
 
-    def __init__(
-        self,
-        *,
-        margin: float = 1.0,
-        standardize: bool = False,
-        client: Any = None,
-        memory_limit: int | str | None = None,
-    ) -> None:
-        self.margin = margin
-        self.standardize = standardize
-        self.client = client
-        self.memory_limit = memory_limit
+    margin: float = 1.0
+    standardize: bool = False
 
     def _solve(self, fit: Fit, statistics: ClassStatistics, scaling: FeatureScaling) -> Solution:
         assert statistics.scatter is not None

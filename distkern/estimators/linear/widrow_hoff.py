@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -67,6 +68,7 @@ _ATTRIBUTES = (
 
 
 @described(_PARAMETERS, _ATTRIBUTES)
+@dataclass(kw_only=True, eq=False, repr=False)
 class WidrowHoffClassifier(LinearClassifier):
     """Widrow-Hoff (LMS) procedure: a <- a + eta (b - a'y) y, row after row, without a matrix.
 
@@ -82,26 +84,11 @@ class WidrowHoffClassifier(LinearClassifier):
     # The procedure depends on where coordinates begin.
     _center_allowed = False
 
-    def __init__(
-        self,
-        *,
-        learning_rate: float | str = "auto",
-        schedule: str = "pass",
-        normalized: bool = False,
-        passes: int = 20,
-        margin: float = 1.0,
-        standardize: bool = True,
-        client: Any = None,
-        memory_limit: int | str | None = None,
-    ) -> None:
-        self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.normalized = normalized
-        self.passes = passes
-        self.margin = margin
-        self.standardize = standardize
-        self.client = client
-        self.memory_limit = memory_limit
+    learning_rate: float | str = "auto"
+    schedule: str = "pass"
+    normalized: bool = False
+    passes: int = 20
+    margin: float = 1.0
 
     def _passes_again(self) -> int:
         return int(self.passes)

@@ -48,6 +48,7 @@ from ...selection.stopping import StopReason
 from ..base.estimator import BY_REFERENCE, BlockEstimator
 from ..base.parameter_checks import WIDTHS, byte_count, check_selection, width_values
 from .assembly import Weigh, assemble, path_weights, prefix_lengths
+from .parameters import SparseParameters
 from .projections import Projections, projection_arrays, restore_projections
 from .rkhs_refit import NormRefit
 from .width_search import sigma_results, width_jobs
@@ -58,35 +59,21 @@ _TRAINED_AS = {"dag": "one-vs-one"}
 """Schemes that differ in the decision only."""
 
 
-class KernelLeastSquares(Projections, BlockEstimator):
+class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
     """Base of the family; see the subclasses for the parameters."""
 
     _intercept: ClassVar[bool] = True
     _constraints: ClassVar = {"sigma": WIDTHS}
 
-    # Parameters that subclasses set in their __init__.
-    kernel: Any
-    sigma: float | str | Sequence[float]
-    folds: int
-    max_centers: int
+    # Parameters, or what the method fixes.
     criterion: str
     sampler: str
     candidates: int
     panel: int
-    stop: str | None
     tol: float | None
     patience: int | None
     epsilon: float
     selection_rows: int | None
-    standardize: bool
-    dtype: str
-    factors: str
-    client: Any
-    memory_limit: int | str | None
-    max_seconds: float | None
-    run_dir: Any
-    random_state: int
-    callbacks: Any
     _calibration: AnyCalibration | None
     _made_calibration: Any
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -71,6 +71,7 @@ _ATTRIBUTE_TEXTS = """
         Features seen in `fit`."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class KernelRecursiveLeastSquares(BlockEstimator):
     """Base of both; see the subclasses for the parameters."""
 
@@ -78,15 +79,14 @@ class KernelRecursiveLeastSquares(BlockEstimator):
     _constraints: ClassVar = {"max_centers": whole(1).or_none()}
     _memory_advice = "raise nu so that fewer rows join the dictionary"
 
-    kernel: Any
-    sigma: float | str
-    nu: float
-    max_centers: int | None
-    standardize: bool
-    dtype: str
-    client: Any
-    memory_limit: int | str | None
-    _class_weights: NDArray[np.float64]
+    kernel: str | Kernel = "gaussian"
+    sigma: float | str = "median"
+    nu: float = 0.1
+    max_centers: int | None = None
+    standardize: bool = True
+    dtype: str = "float64"
+    client: Any = None
+    memory_limit: int | str | None = None
 
     def _set_class_weights(self, weights: NDArray[np.float64]) -> None:
         """Keep the weight of the rows of every class; classifiers do."""
@@ -250,27 +250,6 @@ class KRLSRegressor(BlockRegressor, KernelRecursiveLeastSquares):
     (3.104, 3.105). The model depends on the order of rows.
     """
 
-    def __init__(
-        self,
-        *,
-        kernel: str | Kernel = "gaussian",
-        sigma: float | str = "median",
-        nu: float = 0.1,
-        max_centers: int | None = None,
-        standardize: bool = True,
-        dtype: str = "float64",
-        client: Any = None,
-        memory_limit: int | str | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.sigma = sigma
-        self.nu = nu
-        self.max_centers = max_centers
-        self.standardize = standardize
-        self.dtype = dtype
-        self.client = client
-        self.memory_limit = memory_limit
-
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Go on with the rows that follow those seen so far.
 
@@ -310,27 +289,6 @@ class KRLSClassifier(BlockClassifier, KernelRecursiveLeastSquares):
     before (thesis 3.94-3.96, with k + 1 for the kernel); all rows count in the weights, a = inv(K~) inv(R'R) R'y
     (3.104, 3.105), on targets of +-1 a class. The model depends on the order of rows.
     """
-
-    def __init__(
-        self,
-        *,
-        kernel: str | Kernel = "gaussian",
-        sigma: float | str = "median",
-        nu: float = 0.1,
-        max_centers: int | None = None,
-        standardize: bool = True,
-        dtype: str = "float64",
-        client: Any = None,
-        memory_limit: int | str | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.sigma = sigma
-        self.nu = nu
-        self.max_centers = max_centers
-        self.standardize = standardize
-        self.dtype = dtype
-        self.client = client
-        self.memory_limit = memory_limit
 
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
         """Go on with the rows that follow those seen so far.

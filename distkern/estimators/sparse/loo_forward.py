@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
-from ...kernels import Kernel
-from ...monitoring.events import Subscriber
 from ..base.documentation import documented
 from ..base.regressor_classifier import BlockClassifier
 from .kernel_least_squares import KernelLeastSquares
 
 
 @documented
+@dataclass(kw_only=True, eq=False, repr=False)
 class LOOForwardClassifier(BlockClassifier, KernelLeastSquares):
     """Sparse kernel classification by the lowest leave-one-out misclassification rate.
 
@@ -42,42 +41,9 @@ class LOOForwardClassifier(BlockClassifier, KernelLeastSquares):
     epsilon = 0.0
     selection_rows = None
 
-    def __init__(
-        self,
-        *,
-        kernel: str | Kernel = "gaussian",
-        sigma: float | str | Sequence[float] = "median",
-        folds: int = 5,
-        ridge: float = 1e-6,
-        max_centers: int = 1000,
-        stop: str | None = "loo",
-        multiclass: str = "shared",
-        standardize: bool = True,
-        dtype: str = "float64",
-        factors: str = "auto",
-        client: Any = None,
-        memory_limit: int | str | None = None,
-        max_seconds: float | None = None,
-        run_dir: Any = None,
-        random_state: int = 0,
-        callbacks: Sequence[Subscriber] = (),
-    ) -> None:
-        self.kernel = kernel
-        self.sigma = sigma
-        self.folds = folds
-        self.ridge = ridge
-        self.max_centers = max_centers
-        self.stop = stop
-        self.multiclass = multiclass
-        self.standardize = standardize
-        self.dtype = dtype
-        self.factors = factors
-        self.client = client
-        self.memory_limit = memory_limit
-        self.max_seconds = max_seconds
-        self.run_dir = run_dir
-        self.random_state = random_state
-        self.callbacks = callbacks
+    ridge: float = 1e-6
+    stop: str | None = "loo"
+    multiclass: str = "shared"
 
     @property
     def regularization(self) -> float:

@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
+from dask.base import tokenize
 from sklearn.base import clone
 
 import distkern as dk
@@ -309,3 +311,17 @@ def test_predict_proba_of_a_loaded_binary_model(cls: Any, tmp_path: Path) -> Non
     loaded = dk.load_model(tmp_path / "m")
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
     assert loaded.decision_function(X).shape == (80,)
+
+
+def test_task_keys_tell_fitted_models_apart() -> None:
+    X, y = regression(60)
+    model = dk.OROLSRegressor(max_centers=3).fit(X, y)
+    assert tokenize(model) == tokenize(model)
+    assert tokenize(model) != tokenize(dk.OROLSRegressor(max_centers=3).fit(X, -y))
+    predicted = dask.delayed(model.predict)(X).compute()
+    np.testing.assert_array_equal(predicted, model.predict(X))
+
+    class Local(dk.Gaussian):
+        """Cannot be pickled."""
+
+    assert tokenize(dk.OROLSRegressor(kernel=Local(1.0))) != tokenize(dk.OROLSRegressor(kernel=Local(1.0)))

@@ -1,0 +1,44 @@
+"""Parameters that several estimators of the OROLS family have; `documentation` says what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...kernels import Kernel
+from ...monitoring.events import Subscriber
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SparseParameters:
+    """Parameters of all."""
+
+    kernel: str | Kernel = "gaussian"
+    sigma: float | str | Sequence[float] = "median"
+    folds: int = 5
+    max_centers: int = 1000
+    stop: str | None = "gcv"
+    standardize: bool = True
+    dtype: str = "float64"
+    factors: str = "auto"
+    client: Any = None
+    memory_limit: int | str | None = None
+    max_seconds: float | None = None
+    run_dir: Any = None
+    random_state: int = 0
+    callbacks: Sequence[Subscriber] = ()
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PoolParameters(SparseParameters):
+    """Parameters of those that choose centres from a pool of candidates."""
+
+    criterion: str = "error-reduction"
+    sampler: str = "mixture"
+    candidates: int = 256
+    panel: int = 16
+    tol: float | None = None
+    patience: int | None = None
+    epsilon: float = 0.0
+    selection_rows: int | None = None

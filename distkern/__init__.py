@@ -12,7 +12,7 @@ from . import former_names
 
 __version__ = "0.1.0"
 
-_HOMES = {
+_MODULES = {
     "OROLSRegressor": "distkern.estimators",
     "OROLSClassifier": "distkern.estimators",
     "NPDRegressor": "distkern.estimators",
@@ -59,19 +59,19 @@ _HOMES = {
     "ScaleWarning": "distkern.errors",
 }
 
-__all__ = [*_HOMES, "__version__"]
+__all__ = [*_MODULES, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        value = getattr(importlib.import_module(_MODULES[name]), name)
         globals()[name] = value
         return value
     raise AttributeError(f"module 'distkern' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_MODULES})
 
 
 former_names.install()

@@ -1,4 +1,4 @@
-"""Names of the array types that most modules speak of."""
+"""Names of the array types in the signatures of most modules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-"""Numbers."""
+"""Array of float64."""
 
 Rows = NDArray[np.int64]
-"""Numbers of rows."""
+"""Array of row numbers."""

@@ -63,14 +63,14 @@ class FormerNames(Loader):
         return None if name is None else ModuleSpec(fullname, self, origin=name)
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Leave it to the import system to make an empty module, which `exec_module` replaces."""
+        """Return None: the import system then makes an empty module, which `exec_module` replaces."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Put the module that has the new name where the import system looks for what it loaded."""
+        """Replace the empty module in `sys.modules` by the module of the new name."""
         assert module.__spec__ is not None
         sys.modules[module.__name__] = import_module(str(module.__spec__.origin))
 
 
 def install() -> None:
-    """Let every import find the former names."""
+    """Install the finder of the former names for all imports."""
     sys.meta_path.insert(0, FormerNames())

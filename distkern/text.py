@@ -1,7 +1,7 @@
-"""Text for people, and values as JSON holds them: one form for one quantity, wherever it is shown.
+"""Text for people, and values for JSON: one form for each quantity.
 
-Covers sizes, times, counts, values of any type and the nearest known name. What a single place shows in its own way,
-such as the typography of a report, is formatted there.
+Covers sizes, times, counts, values of any type and the nearest known name. It does not cover formats of a single
+place, such as the typography of a report.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Any
 
 MOST_ITEMS = 12
-"""Items of a list that are shown."""
+"""Largest number of items of a list in a text."""
 
 
 def byte_size(count: float) -> str:
@@ -48,19 +48,19 @@ def counted(count: int, one: str) -> str:
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """Return what a message adds to an unknown name: the nearest known one, or nothing where none is near."""
+    """Return the hint of a message on an unknown name: the nearest known name, or nothing if none is near."""
     near = get_close_matches(str(name), list(known), n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def nearest_or_all(name: object, known: Iterable[str]) -> str:
-    """Return what a message adds to an unknown name: the nearest known one, or all of them where none is near."""
+    """Return the hint of a message on an unknown name: the nearest known name, or all names if none is near."""
     names = list(known)
     return did_you_mean(name, names) or f"; known are {', '.join(names)}"
 
 
 def shown(value: object) -> str:
-    """Return a value as a person reads it; long lists are cut."""
+    """Return a value as text for people; long lists are cut."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if value is None:
@@ -78,7 +78,7 @@ def shown(value: object) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it: numpy scalars and arrays unwrapped, NaN and infinities as None."""
+    """Return a value for JSON: numpy scalars and arrays as plain values, NaN and infinities as None."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""How tests start a headless Chromium that asks nothing of other hosts."""
+"""The options of a headless Chromium that sends no requests to other hosts."""
 
 FLAGS = (
     "--headless",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-# scikit-learn skips its array API checks unless scipy was told before it is imported.
+# scikit-learn skips its array API checks unless scipy has this setting before its import.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
 import numpy as np

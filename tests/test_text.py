@@ -65,7 +65,7 @@ def test_counts_have_their_noun() -> None:
     assert [counted(count, "block") for count in (0, 1, 2)] == ["0 blocks", "1 block", "2 blocks"]
 
 
-def test_the_nearest_name_is_told_and_nothing_where_none_is_near() -> None:
+def test_a_hint_has_the_nearest_name_or_nothing_where_none_is_near() -> None:
     assert did_you_mean("sgma", {"sigma": 1, "kernel": 2}) == " (did you mean 'sigma'?)"
     assert did_you_mean(3, ["sigma"]) == ""
     assert nearest_or_all("sgma", ["sigma", "nu"]) == " (did you mean 'sigma'?)"

@@ -1,4 +1,4 @@
-"""What version 0.1 wrote opens in this version; ``data/version-0.1`` holds it, and says how it was made."""
+"""Files of version 0.1 open in this version; ``data/version-0.1`` has the files, and describes how they were made."""
 
 from __future__ import annotations
 
@@ -257,8 +257,8 @@ def test_records_of_runs(name: str, runs: Path, capsys: pytest.CaptureFixture[st
     assert len(state.series["seconds"]) == names.count(RoundDone.__name__)
     if name == "finished":
         assert (names.count("RunStarted"), state.n_centers, state.exchanges) == (1, 6, 29)
-    code, told = call(capsys, "info", f"{name}.run")
-    assert (code, told["kind"]) == (0, "run")
+    code, printed = call(capsys, "info", f"{name}.run")
+    assert (code, printed["kind"]) == (0, "run")
     assert main(["report", f"{name}.run", "--out", "report.html"]) == 0
     assert "</html>" in Path("report.html").read_text()
 
@@ -266,9 +266,9 @@ def test_records_of_runs(name: str, runs: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize("name", sorted({*RUNS} - {*KILLED, "python"}))
 def test_a_finished_run_is_returned(name: str, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.read_bytes() for path in runs.rglob("*") if path.is_file()}
-    code, told = call(capsys, "train", f"{name}.toml", "--resume", "auto")
+    code, printed = call(capsys, "train", f"{name}.toml", "--resume", "auto")
     assert code == 0
-    assert told == RunDirectory.open(f"{name}.run").summary
+    assert printed == RunDirectory.open(f"{name}.run").summary
     assert {path: path.read_bytes() for path in runs.rglob("*") if path.is_file()} == before
     assert_predicts(WRITE["predicted"](dk.load_model(f"{name}.model")), Path(f"{name}.npz"))
 
@@ -277,27 +277,27 @@ def skip_other_software(message: str) -> None:
     """Skip where a run is refused since other software would compute other bits, and only then."""
     changed = re.findall(r"(\w+)\.\w+ was ", message)
     if changed and set(changed) == {"software"}:
-        pytest.skip(f"only the software that the runs were written with may go on with them: {message}")
+        pytest.skip(f"only the software that wrote the runs may resume them: {message}")
 
 
 @pytest.mark.parametrize("name", [*KILLED, "finished", "search", "refit"])
 def test_a_run_goes_on_to_the_same_bits(name: str, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recorded = sum(path.stat().st_size for path in Path(f"{name}.run").glob("log-*.bin"))
-    code, told = call(capsys, "train", f"{name}.toml", "--resume")
+    code, printed = call(capsys, "train", f"{name}.toml", "--resume")
     if code == 6:
-        skip_other_software(told["error"]["message"])
-    assert code == 0, told
+        skip_other_software(printed["error"]["message"])
+    assert code == 0, printed
     assert any(event["event"] == "RunResumed" for event in RunDirectory.open(f"{name}.run").events())
     assert recorded < sum(path.stat().st_size for path in Path(f"{name}.run").glob("log-*.bin"))
     assert_predicts(WRITE["predicted"](dk.load_model(f"{name}.model")), Path(f"{name}.npz"), tolerance=0)
 
 
 def test_a_finished_run_goes_on_to_more_centres(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, told = call(capsys, "train", "finished.toml", "--resume", "--set", "model.max_centers=8")
+    code, printed = call(capsys, "train", "finished.toml", "--resume", "--set", "model.max_centers=8")
     if code == 6:
-        skip_other_software(told["error"]["message"])
-    assert code == 0, told
-    assert told["n_centers"] == 8
+        skip_other_software(printed["error"]["message"])
+    assert code == 0, printed
+    assert printed["n_centers"] == 8
 
 
 def test_a_run_of_python_goes_on_to_the_same_bits(runs: Path) -> None:

@@ -25,7 +25,7 @@ from benchmarks.faults_in_code.faults import ROOT, Fault, copy_tree, planted, re
 from benchmarks.faults_in_code.selection import Coverage, batches, mirrored
 
 TEST_SECONDS = 120.0
-"""What a test may take; longer is a failure."""
+"""Largest time of a test; a longer one counts as a failure."""
 
 FAST_SECONDS = 600.0
 """Summed durations of the fast tests of a fault that are run."""

@@ -99,7 +99,7 @@ class Gaussians(Kernel):
         return _gaussian(C, X, _precisions(self.sigma, X.dtype)[:, np.newaxis], out)
 
     def diagonal(self, X: FloatArray) -> FloatArray:
-        """Return ones: k(x, x) = 1 whatever the width."""
+        """Return ones: k(x, x) = 1 for any width."""
         return np.ones(len(X), dtype=X.dtype)
 
     def parameters(self) -> dict[str, Any]:

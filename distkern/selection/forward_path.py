@@ -58,7 +58,7 @@ class ForwardPath:
     history: NDArray[np.void]
     """(m,): of `PATH_DTYPE`, with positions as centres."""
     reason: StopReason
-    """Why the selection ended."""
+    """The reason for which the selection ended."""
     n_columns: int
     """Number of kernel columns that were computed, dependent columns included."""
 

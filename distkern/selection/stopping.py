@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class StopReason(StrEnum):
-    """Why selection ended."""
+    """The reason for which selection ended."""
 
     MAX_CENTERS = "max-centers"
     LAMBDA_CONVERGED = "lambda-converged"

@@ -192,7 +192,7 @@ def test_radial_kernels_take_any_width(make: Callable[[float], Kernel], dtype: A
 
 
 @pytest.mark.parametrize("kernel", RADIAL, ids=repr)
-def test_rows_too_far_out_for_a_square_are_far_from_everything(kernel: Kernel) -> None:
+def test_rows_whose_square_overflows_have_kernel_values_of_zero(kernel: Kernel) -> None:
     X = np.array([[0.0, 0.0], [1e160, 0.0], [-1.2e154, 0.6e154], [1e308, 1e308]])
     K = kernel.block(X, X[:2])
     np.testing.assert_array_equal(K, [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
@@ -401,7 +401,7 @@ def test_equal_widths_have_the_bits_of_one_width() -> None:
     assert each.columns(C, X).tobytes() == one.columns(C, X).tobytes()
 
 
-def test_far_rows_are_far_whatever_the_width() -> None:
+def test_distant_rows_have_values_of_zero_for_any_width() -> None:
     X = np.array([[0.0], [1e200], [-1e200]])
     kernel = Gaussians(np.array([1e-300, 1.0, 1e300]))
     K = kernel.block(X, np.zeros((3, 1)))

@@ -56,7 +56,7 @@ def test_the_sparse_sums_are_the_dense_ones(
     np.testing.assert_allclose(sparse(model, X), dense(model, X), rtol=0, atol=limit * scale)
 
 
-def test_rows_however_far_away_get_the_intercept() -> None:
+def test_rows_at_any_distance_beyond_the_radius_get_the_intercept() -> None:
     model = random_model(Wendland(0.2), m=200, d=2)
     X = np.array([[1e300, 0.0], [1e308, -1e308], [0.0, 40.0]] * 20)
     assert model.prepare().near is not None

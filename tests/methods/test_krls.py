@@ -210,7 +210,7 @@ def test_rows_at_the_edge_are_decided_by_one_computation() -> None:
         assert pieces.factor.tobytes() == whole.factor.tobytes()
 
 
-def test_a_full_dictionary_turns_rows_away() -> None:
+def test_a_full_dictionary_refuses_rows() -> None:
     X, y = rows_of(0, 200, 3, 1, 0.0, False)
     free, full = grown(Gaussian(1.0), X, 0.1), grown(Gaussian(1.0), X, 0.1, most=10)
     assert full.full

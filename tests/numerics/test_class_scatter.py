@@ -87,10 +87,10 @@ def test_no_digits_are_lost_to_an_offset() -> None:
     X = rng.integers(-50, 50, (400, 3)).astype(float)
     labels = rng.integers(0, 2, 400)
     near = in_pieces(X, labels, None, [0, 7, 200, 400])
-    far = in_pieces(X + 2.0**40, labels, None, [0, 7, 200, 400])
-    np.testing.assert_allclose(np.abs(far.factor), np.abs(near.factor), rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(far.between(), near.between(), rtol=1e-11)
-    shifted = far.scaled(FeatureScaling(np.full(3, 2.0**40), np.full(3, 4.0)))
+    remote = in_pieces(X + 2.0**40, labels, None, [0, 7, 200, 400])
+    np.testing.assert_allclose(np.abs(remote.factor), np.abs(near.factor), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(remote.between(), near.between(), rtol=1e-11)
+    shifted = remote.scaled(FeatureScaling(np.full(3, 2.0**40), np.full(3, 4.0)))
     np.testing.assert_allclose(shifted.means, near.means / 4, rtol=1e-12)
 
 

@@ -31,7 +31,7 @@ def test_every_right_hand_side_is_solved(n: int, rank: int, seed: int) -> None:
     assert not found.solution[:, 1].any()
 
 
-def test_the_residual_is_the_true_one_and_few_iterations_are_told_of() -> None:
+def test_the_residual_is_the_true_one_and_too_few_iterations_are_reported() -> None:
     K, D, B = kernel_system(80, 1, ridge=1e-5)
     H = K + np.diag(D)
     found = conjugate_gradients(lambda P: H @ P, B, LowRankPreconditioner(np.empty((0, 80)), D), 1e-12, 7)

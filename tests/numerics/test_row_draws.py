@@ -59,9 +59,9 @@ def test_uniforms_look_uniform_and_streams_differ() -> None:
 
 @settings(deadline=None)
 @given(words, words, st.lists(starts, max_size=8), st.lists(st.integers(0, 3000), max_size=30))
-def test_uniforms_for_scattered_rows(seed: int, round_: int, far: list[int], near: list[int]) -> None:
-    anchor = far[0] if far else 0
-    rows = np.sort(np.array([*far, *(anchor + i for i in near), *(anchor + 70000 * i for i in near)], int))
+def test_uniforms_for_scattered_rows(seed: int, round_: int, scattered: list[int], near: list[int]) -> None:
+    anchor = scattered[0] if scattered else 0
+    rows = np.sort(np.array([*scattered, *(anchor + i for i in near), *(anchor + 70000 * i for i in near)], int))
     got = uniforms_for_rows(seed, round_, rows)
     assert got.tolist() == [row_uniforms(seed, round_, int(row), 1)[0] for row in rows]
 
@@ -96,7 +96,7 @@ def test_a_key_does_not_depend_on_the_split(seed: int, n: int, cut: int) -> None
     assert whole.tobytes() == np.concatenate(parts).tobytes()
 
 
-def test_a_race_draws_without_replacement_in_proportion_to_the_weights() -> None:
+def test_keys_draw_without_replacement_in_proportion_to_the_weights() -> None:
     w = np.array([1.0, 2.0, 0.0, 3.0, 6.0])
     draws = 20_000
     counts: dict[tuple[int, ...], int] = {}

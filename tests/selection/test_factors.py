@@ -45,7 +45,7 @@ class FormedPanel:
     lower: Array
     """Projected panel columns are F @ lower."""
     multipliers: Array
-    """What the other candidates hold of F."""
+    """Multiples of F in the other candidates."""
     survivors: Array
     """The other candidates' columns after elimination."""
     residual: Array

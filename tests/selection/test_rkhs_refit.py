@@ -105,7 +105,7 @@ def test_weights_of_rows_equal_repeated_rows(seed: int, m: int) -> None:
 
 
 def test_a_flat_kernel_matrix_that_is_singular_to_rounding() -> None:
-    """Eigenvalues over sixteen decades: what is fitted agrees with the dense solution where that can be told."""
+    """Eigenvalues over sixteen decades: the fit agrees with the dense solution where that has digits."""
     rows = Rows(0, 200, 24, 1, sigma=4.0)
     assert np.linalg.cond(rows.gram) > 1e12
     fit = rows.fit()

@@ -103,7 +103,7 @@ def test_best_is_never_past_the_end() -> None:
     assert rule.best(2) == 2
 
 
-def test_lambda_is_calm_after_a_row_of_small_changes() -> None:
+def test_lambda_has_converged_after_several_small_changes() -> None:
     rule = LambdaConverged(tol=0.01, patience=3)
     assert run(rule, [1.0, 2.0, 2.001, 2.002, 2.003, 5.0]) == (5, StopReason.LAMBDA_CONVERGED)
     assert rule.best(5) == 5
@@ -115,15 +115,15 @@ def test_a_jump_of_lambda_starts_the_count_again() -> None:
     assert run(rule, [1.0, 1.001, 3.0, 3.001, 4.0, 4.001, 4.002]) == (7, StopReason.LAMBDA_CONVERGED)
 
 
-def test_a_change_of_exactly_tol_is_calm() -> None:
+def test_a_change_of_exactly_tol_counts_as_converged() -> None:
     rule = LambdaConverged(tol=0.5, patience=1)
     assert run(rule, [1.0, 2.0]) == (2, StopReason.LAMBDA_CONVERGED)
 
 
-def test_lambda_at_zero_is_not_calm() -> None:
+def test_lambda_at_zero_has_not_converged() -> None:
     """At the start lambda is zero for a while: that is no convergence."""
     assert run(LambdaConverged(tol=0.01, patience=2), [0.0] * 50) == (50, None)
 
 
-def test_lambda_that_drifts_is_not_calm() -> None:
+def test_lambda_that_drifts_has_not_converged() -> None:
     assert run(LambdaConverged(tol=0.01, patience=2), [1.05**m for m in range(100)]) == (100, None)

@@ -135,8 +135,8 @@ def test_a_measured_model_is_the_trained_one(trained: Trained) -> None:
     error = frame_error(model.emissions, inputs, material.strings.states, material.log_priors)
     assert result.frame_error == pytest.approx(error, abs=0.2)
     decoder = Decoder(model.emissions, material.stay)
-    heard = [decoder.digit(frames) for frames in model.inputs(material.digits)]
-    wrong = np.mean([digit != said for digit, (said,) in zip(heard, material.digits.words, strict=True)])
+    decoded = [decoder.digit(frames) for frames in model.inputs(material.digits)]
+    wrong = np.mean([digit != spoken for digit, (spoken,) in zip(decoded, material.digits.words, strict=True)])
     assert result.digit_error == pytest.approx(100 * wrong, abs=1e-9)
     assert result.strings.words == 40
     assert result.strings.accuracy > 50

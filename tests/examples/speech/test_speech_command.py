@@ -121,7 +121,7 @@ def test_left_out_speakers_are_a_row_of_means_and_spreads(digits_file: Path, tmp
 
 
 def refused(*arguments: object) -> str:
-    """What the command says, which is no traceback."""
+    """Return the message of a refused command, which prints no traceback."""
     result = CliRunner().invoke(main, [str(argument) for argument in arguments])
     assert result.exit_code == 2
     assert isinstance(result.exception, SystemExit)

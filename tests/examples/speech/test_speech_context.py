@@ -1,4 +1,4 @@
-"""Surroundings of frames against a loop, and their projection against the scatter that it should have."""
+"""Windows of frames against a loop, and their projection against the scatter that it should have."""
 
 from __future__ import annotations
 

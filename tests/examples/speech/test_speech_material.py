@@ -49,7 +49,7 @@ def test_training_frames_are_normalised(material: Material) -> None:
 
 
 def test_test_frames_are_normalised_by_the_training_frames(material: Material) -> None:
-    """And projected by what was trained on those: a recording that comes later is heard in the same way."""
+    """The projection is that of the training frames too, so later recordings have the same input."""
     assert abs(np.concatenate(material.digits.frames).mean(axis=0)).max() > 0.05
     for utterances in all_of(material):
         for frames, context in zip(utterances.frames, utterances.context, strict=True):
@@ -74,7 +74,7 @@ def test_shares_of_the_states_sum_to_1(material: Material) -> None:
 
 
 def test_some_utterances_are_taken_evenly_and_with_all_that_belongs_to_them() -> None:
-    """Of 25, which come speaker by speaker, a tuning on 10 hears the first and the last ones."""
+    """Of 25 utterances in the order of the speakers, a tuning on 10 uses the first and the last ones."""
     numbers = np.arange(25)
     frames, context, states = (tuple(np.full((3, 2), part + i) for i in numbers) for part in (0, 100, 200))
     utterances = Utterances(tuple((int(i),) for i in numbers), frames, context, states)

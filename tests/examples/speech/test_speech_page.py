@@ -12,7 +12,7 @@ from tests.docs.pages import ROOT, blocks_of
 
 
 @pytest.mark.slow
-def test_the_recogniser_of_the_page_hears_a_recording(
+def test_the_recogniser_of_the_page_decodes_a_recording(
     digits_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (block,) = [block for block in blocks_of(ROOT / "docs" / "speech.md") if block.language == "python"]
@@ -21,4 +21,4 @@ def test_the_recogniser_of_the_page_hears_a_recording(
     script.write_text(block.text)
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(script))
-    assert capsys.readouterr().out == "said 0, heard (0,)\n"
+    assert capsys.readouterr().out == "spoken 0, decoded (0,)\n"

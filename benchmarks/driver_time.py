@@ -18,7 +18,7 @@ import distkern
 from distkern.monitoring.events import EventBus
 from distkern.scheduler.blocks import block_registry as memo
 from distkern.scheduler.blocks.block_registry import Fence
-from distkern.scheduler.execution import tasks
+from distkern.scheduler.execution.answer_gathering import sum_answers
 from distkern.scheduler.execution.dask_executor import canonical_answers
 from distkern.scheduler.execution.executor import total
 from distkern.scheduler.planning.limits import FAN_IN
@@ -56,7 +56,7 @@ class SimulatedCluster:
         ]
         sums = []
         for start in range(0, self._n, FAN_IN):
-            nodes, _ = tasks.sum_answers(self._n, [pickle.loads(r) for r in replies[start : start + FAN_IN]])
+            nodes, _ = sum_answers(self._n, [pickle.loads(r) for r in replies[start : start + FAN_IN]])
             sums.append(pickle.dumps(nodes, protocol=5))
         self.answer_bytes = max(self.answer_bytes, sum(map(len, sums)))
         self._resumed = perf_counter()

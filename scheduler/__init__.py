@@ -37,7 +37,7 @@ _EXPORTS = {
     "ssh_client": "clusters.ssh",
     "kubernetes_client": "clusters.kubernetes",
     "WorkerSize": "clusters.worker_settings",
-    "await_workers": "clusters.arrivals",
+    "await_workers": "clusters.clients",
     "DaskArraySource": "prediction.dask_arrays",
     "is_dask_array": "prediction.dask_arrays",
     "frame_array": "prediction.dask_frames",

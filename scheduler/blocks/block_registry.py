@@ -21,6 +21,7 @@ from distkern.storage.arrays.source import BlockSource
 from ..protocol.answers import Answer
 from ..protocol.messages import GENESIS, Message, Query, canonical, chain, digest
 from ..runtime.spillable_matrix import MemoryBudget
+from ..runtime.threads import follow_worker
 from ..runtime.timings import Costs, MemoryProbe
 from ..runtime.tree_reducer import Node
 from . import message_handler as rounds
@@ -118,20 +119,20 @@ def place_blocks(
     source: BlockSource,
     numbers: Sequence[int],
     with_factors: bool = True,
-    budget: MemoryBudget | None = None,
+    room: int | None = None,
     checksums: Mapping[int, int] | None = None,
 ) -> Refusal | None:
     """Create blocks at version 0; those that are already held in any state are replaced.
 
-    All blocks of a run share the budget of those that were placed first. What a block reads must have its
-    checksum, where one is given.
+    All blocks of a run share the `room` in memory of those that were placed first, and the worker's folder for what is
+    beyond it. What a block reads must have its checksum, where one is given.
     """
-    known = checksums or {}
+    known, directory = checksums or {}, follow_worker()
     memory = _run_memory(fence, new=True)
     with memory.lock:
         if not memory.admit(fence):
             return Refusal(stale=True)
-        memory.budget = memory.budget or budget
+        memory.budget = memory.budget or MemoryBudget(room, directory)
         for number in numbers:
             memory.held.pop(number, None)
             block = Block(source, number, with_factors=with_factors, budget=memory.budget, checksum=known.get(number))

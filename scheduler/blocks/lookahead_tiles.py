@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..protocol.answers import ProblemAnswer
+from ..protocol.answers import CandidateRows, Leaders, ProblemAnswer
 from ..protocol.candidates import Candidates
-from ..protocol.lookahead_answers import CandidateRows, Leaders
-from ..protocol.lookahead_messages import Commit, Enter, FormAhead, Trial, padded_width
-from ..protocol.messages import Begin, LookaheadStep
+from ..protocol.messages import Begin, Commit, Enter, FormAhead, LookaheadStep, Trial, padded_width
 from ..rows.tiles import Tile, TileData
 from ..runtime.threads import workspace
 from ..runtime.timings import DRAW, PROJECTION, busy

@@ -16,7 +16,7 @@ from typing import Any
 
 from distkern.errors import ClusterError, JobError
 
-from .worker_queries import hush_workers
+from .worker_queries import hush_workers, workers_of
 from .worker_settings import WorkerSize, hold_memory, worker_settings
 
 logger = logging.getLogger(__name__)
@@ -27,6 +27,9 @@ LOOPBACK = "127.0.0.1"
 GIVE_UP_KEY = "distributed.deploy.lost-worker-timeout"
 GIVE_UP_DEFAULT = "15s"
 NEVER_GIVE_UP = "1h"
+
+ARRIVAL_SECONDS = 0.25
+"""How often workers, or the file of a scheduler, are looked for."""
 
 ROLES = ("client", "scheduler", "worker")
 """Processes of a cluster, as dask tells them apart."""
@@ -216,9 +219,41 @@ def connect_by_file(path: str, timeout: float = 5.0, tls: TlsFiles | None = None
             if not told and monotonic() - begun > 1:
                 told = True
                 logger.warning("waiting up to %g s for the scheduler file %s", wait, path)
-            sleep(0.2)
+            sleep(ARRIVAL_SECONDS)
         else:
             return connect(address, timeout, tls)
+
+
+def await_workers(client: Any, least: int, seconds: float | None = None) -> None:
+    """Wait until a cluster has as many workers as a command begins with.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Of the cluster.
+    least : int
+        Workers to wait for.
+    seconds : float, optional
+        How long; what is configured (``distkern.worker-wait``) if not given.
+
+    Raises
+    ------
+    ClusterError
+        ``no-workers``: fewer came.
+    """
+    seconds = default_worker_wait() if seconds is None else seconds
+    begun, told = monotonic(), False
+    while (here := len(workers_of(client))) < least:
+        if monotonic() - begun > seconds:
+            raise ClusterError(
+                f"{here} of {least} workers came within {seconds:g} s: look at what the others print, raise wait "
+                "under [cluster], or begin with fewer (min_workers under [cluster])",
+                kind="no-workers",
+            )
+        if not told and monotonic() - begun > 1:
+            told = True
+            logger.warning("waiting up to %g s for %d workers, %d are here", seconds, least, here)
+        sleep(ARRIVAL_SECONDS)
 
 
 def require_address(host: str | None) -> None:

@@ -61,11 +61,11 @@ def workers_of(client: Any) -> dict[str, Any]:
     return workers
 
 
-def peak_of_workers(client: Any) -> int:
+def peak_of_workers(client: Any, workers: list[str] | None = None) -> int:
     """Largest resident set of any worker process so far, in bytes; 0 for workers in this process, or without answer."""
     if in_process(client):
         return 0
-    answers = ask_workers(client, peak_rss, PEAKS_SECONDS) or {}
+    answers = ask_workers(client, peak_rss, PEAKS_SECONDS, workers) or {}
     return max(answers.values(), default=0)
 
 
@@ -78,13 +78,16 @@ def hush_workers(client: Any) -> None:
         ask_workers(client, partial(logging.disable, logging.CRITICAL), HUSH_SECONDS)
 
 
-def ask_workers(client: Any, function: Callable[[], Any], seconds: float) -> dict[str, Any] | None:
-    """Call a function on the event loops of all workers; return the answers of those that are there, by address.
+def ask_workers(
+    client: Any, function: Callable[[], Any], seconds: float, workers: list[str] | None = None
+) -> dict[str, Any] | None:
+    """Call a function on the event loops of some or all workers; return the answers of those that are there by address.
 
     None where a worker keeps its answer back for so many seconds.
     """
+    how = {"workers": workers, "on_error": "ignore", "callback_timeout": seconds}
     try:
-        answers: dict[str, Any] = client.sync(client._run, function, on_error="ignore", callback_timeout=seconds)
+        answers: dict[str, Any] = client.sync(client._run, function, **how)
     except (TimeoutError, OSError):
         return None
     return answers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,9 @@ WORKER_SETTINGS: dict[str, Any] = {
 }
 """dask's settings for workers of distkern's, which holds the memory itself: state above dask's thresholds would pause a
 worker for ever, and the threshold of malloc makes temporary arrays slow."""
+
+SLACK = 128 << 20
+"""Bytes beyond the plan: stacks and arenas that are reserved and never touched."""
 
 PROFILE_SETTINGS: dict[str, Any] = {} if sys.version_info >= (3, 12) else {"distributed.worker.profile.enabled": False}
 """No statistical profile before Python 3.12: there a collection of garbage while another thread's frames are sampled
@@ -70,7 +74,25 @@ def hold_memory(client: Any, memory: int | None) -> None:
     memory : int or None
         Bytes that trainings may take of each beside the interpreter's own; None holds nothing.
     """
-    from .memory_limit import HoldMemory
+    from distributed import WorkerPlugin
 
-    if memory is not None:
-        client.register_plugin(HoldMemory(memory))
+    if memory is None:
+        return
+    limit = BASELINE + memory + SLACK
+
+    class HoldMemory(WorkerPlugin):  # type: ignore[misc]  # distributed has no types
+        """Limits the data segment of a worker: an overrun is a MemoryError in one task, not a dead machine."""
+
+        name = "distkern-hold-memory"
+
+        def setup(self, worker: Any) -> None:
+            try:
+                import resource
+            except ImportError:
+                return
+            _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+            lower = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+            with contextlib.suppress(ValueError, OSError):
+                resource.setrlimit(resource.RLIMIT_DATA, (lower, hard))
+
+    client.register_plugin(HoldMemory())

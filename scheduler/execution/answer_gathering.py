@@ -9,11 +9,13 @@ and the driver fetches the sums. Losing a worker loses the answers it held; they
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .errands import Errand
+from ..blocks.block_registry import Refusal
+from ..protocol.answers import Answer, merge_answers
+from ..runtime.tree_reducer import Node, TreeReducer
 
 CARRY_SECONDS = 2.0
 """How long a worker may take to get a message that it is to hand on."""
@@ -63,23 +65,46 @@ class Carried:
 
 
 @dataclass
-class SumErrand:
+class TaskChain:
+    """Blocks of one worker that go through tasks (place, replay, message) one after another."""
+
+    worker: str
+    blocks: tuple[int, ...]
+    steps: Iterator[tuple[str, tuple[Any, ...]]] = field(default_factory=lambda: iter(()))
+    """Name and call of each task that is still to come."""
+    replayed: int = 0
+    """Messages of the log that were replayed on the way."""
+    began: float = 0.0
+    """When the first task of catching up was submitted."""
+    caught_up: float = 0.0
+    """When the last of those was done."""
+    last: bool = True
+    """Whether the task under way is the last, whose result is the answer."""
+
+    @property
+    def workers(self) -> set[str]:
+        """Workers that the tasks cannot do without."""
+        return {self.worker}
+
+
+@dataclass
+class SumTask:
     """A task that sums answers which other tasks left on the workers."""
 
     worker: str
-    parts: list[tuple[Any, Errand]]
-    """Future and errand of each answer."""
+    parts: list[tuple[Any, TaskChain]]
+    """Future and task of each answer."""
     last: bool = False
 
     @property
     def blocks(self) -> tuple[int, ...]:
         """Blocks whose answers are summed."""
-        return tuple(block for _, errand in self.parts for block in errand.blocks)
+        return tuple(block for _, task in self.parts for block in task.blocks)
 
     @property
     def workers(self) -> set[str]:
         """Workers that the sum cannot do without."""
-        return {self.worker, *(errand.worker for _, errand in self.parts)}
+        return {self.worker, *(task.worker for _, task in self.parts)}
 
 
 @dataclass
@@ -96,7 +121,7 @@ class Gatherer:
 
     homes: Mapping[int, str]
     fan_in: int
-    waiting: list[tuple[Any, Errand]] = field(default_factory=list)
+    waiting: list[tuple[Any, TaskChain]] = field(default_factory=list)
 
     @property
     def active(self) -> bool:
@@ -106,30 +131,30 @@ class Gatherer:
     @property
     def blocks(self) -> set[int]:
         """Blocks whose answers wait."""
-        return {block for _, errand in self.waiting for block in errand.blocks}
+        return {block for _, task in self.waiting for block in task.blocks}
 
-    def hold(self, future: Any, errand: Errand) -> None:
+    def hold(self, future: Any, task: TaskChain) -> None:
         """Leave a finished answer where it is."""
-        self.waiting.append((future, errand))
+        self.waiting.append((future, task))
 
     def forget(self, worker: str) -> None:
         """Drop the answers of a worker that is gone."""
-        self.waiting = [(future, errand) for future, errand in self.waiting if errand.worker != worker]
+        self.waiting = [(future, task) for future, task in self.waiting if task.worker != worker]
 
-    def complete(self, pending: Iterable[Errand]) -> list[SumErrand]:
+    def complete(self, pending: Iterable[TaskChain]) -> list[SumTask]:
         """Take out the groups of which nothing is pending any more."""
         group = self._groups()
-        open_groups = {group.get(errand.worker) for errand in pending}
-        ready: dict[int | None, list[tuple[Any, Errand]]] = {}
+        open_groups = {group.get(task.worker) for task in pending}
+        ready: dict[int | None, list[tuple[Any, TaskChain]]] = {}
         kept = []
-        for future, errand in sorted(self.waiting, key=lambda part: part[1].blocks):
-            number = group.get(errand.worker)
+        for future, task in sorted(self.waiting, key=lambda part: part[1].blocks):
+            number = group.get(task.worker)
             if number in open_groups:
-                kept.append((future, errand))
+                kept.append((future, task))
             else:
-                ready.setdefault(number, []).append((future, errand))
+                ready.setdefault(number, []).append((future, task))
         self.waiting = kept
-        return [SumErrand(parts[0][1].worker, parts) for parts in ready.values()]
+        return [SumTask(parts[0][1].worker, parts) for parts in ready.values()]
 
     def _groups(self) -> dict[str, int]:
         """Number of each worker's group: neighbours in the order of their blocks, whose sums merge best."""
@@ -137,3 +162,20 @@ class Gatherer:
         for _, worker in sorted(self.homes.items()):
             order.setdefault(worker)
         return {worker: number // self.fan_in for number, worker in enumerate(order)}
+
+
+def sum_answers(
+    n_blocks: int, parts: Sequence[dict[Node, Answer] | Refusal]
+) -> tuple[dict[Node, Answer], dict[int, Refusal]]:
+    """Sum the answers of several workers as far as the tree allows; refusals come back by position.
+
+    The parts are results that dask keeps, so they are copied before anything is added to them.
+    """
+    reducer: TreeReducer[Answer] = TreeReducer(n_blocks, merge_answers)
+    refusals = {}
+    for number, part in enumerate(parts):
+        if isinstance(part, Refusal):
+            refusals[number] = part
+        else:
+            reducer.add_nodes({node: answer.copy() for node, answer in part.items()})
+    return reducer.nodes(), refusals

@@ -1,12 +1,12 @@
 """The dask executor: one hard-pinned task a worker and exchange, and what happens when a worker is gone.
 
-A round is a set of errands. An errand takes some blocks of one worker through steps (place, replay, message) in order;
-a refusal starts it again from what the worker said it has. When a worker leaves, its errands are cancelled, its
-blocks get new homes, the placement epoch rises and new errands start. Nothing here changes a number: a block
-rebuilt from the log is the block that was lost.
+A round is a set of task chains. A chain takes some blocks of one worker through tasks (place, replay, message) in
+order; a refusal starts it again from the state that the worker reports. When a worker leaves, its chains are
+cancelled, its blocks get new homes, the placement epoch rises and new chains start. Nothing here changes a number: a
+block rebuilt from the log is the block that was lost.
 
-Out of scope: which workers can be used and what they look after (`workforce`), what messages do (`block`, `tiles`),
-how workers remember (`memo`).
+Out of scope: which workers can be used and what they look after (`worker_pool`), what messages do (`blocks.block`,
+`blocks.pool_tiles`), how workers remember (`blocks.block_registry`).
 """
 
 from __future__ import annotations
@@ -28,22 +28,20 @@ from distkern.errors import ClusterError
 from distkern.monitoring.events import BlocksReplayed, EventBus
 from distkern.storage.arrays.source import BlockSource
 
+from ..blocks import block_registry as memo
 from ..blocks.block_registry import Fence, Refusal
 from ..clusters.clients import default_worker_wait
 from ..clusters.futures import submit
 from ..clusters.placement import blocks_of
-from ..clusters.worker_queries import in_process
+from ..clusters.worker_queries import peak_of_workers
 from ..planning.limits import FAN_IN
 from ..protocol.answers import Answer
 from ..protocol.messages import Message, Query, canonical, message_name
 from ..protocol.run_log import SLICE_BYTES, RunLog
 from ..runtime.environment import AskFacts, process_facts
-from ..runtime.processes import peak_rss
 from ..runtime.threads import tile_pool
 from ..runtime.tree_reducer import Node
-from . import tasks
-from .answer_gathering import Carried, Gatherer, SumErrand
-from .errands import Errand
+from .answer_gathering import Carried, Gatherer, SumTask, TaskChain, sum_answers
 from .executor import total
 from .shipping import shipments
 from .worker_pool import Workforce
@@ -79,7 +77,7 @@ class _Round:
     gatherer: Gatherer
     summed: bool
     """Whether answers may be summed by tasks before they are fetched."""
-    pending: dict[Any, Errand | SumErrand] = field(default_factory=dict)
+    pending: dict[Any, TaskChain | SumTask] = field(default_factory=dict)
     unassigned: bool = True
     """Whether some blocks may have nothing under way for them."""
     carried: Carried | None = None
@@ -89,7 +87,7 @@ class _Round:
 
     def idle(self) -> set[int]:
         """Blocks that have not answered and that nothing is under way for."""
-        busy = {block for errand in self.pending.values() for block in errand.blocks}
+        busy = {block for task in self.pending.values() for block in task.blocks}
         return self.todo - busy - self.gatherer.blocks
 
 
@@ -196,7 +194,7 @@ class DaskExecutor:
             carried = Carried(self._client, message, self._staff.usable)
 
         def make(fence: Fence, blocks: tuple[int, ...]) -> tuple[Any, ...]:
-            return tasks.run_message, fence, blocks, version, previous, carried.argument if carried else message
+            return memo.run_message, fence, blocks, version, previous, carried.argument if carried else message
 
         nodes: dict[Node, Answer] = {}
         for part in self._round(make, message_name(message), version, summed=True, carried=carried):
@@ -222,7 +220,7 @@ class DaskExecutor:
         version, at = len(self._log), self._log.hashes[-1]
 
         def make(fence: Fence, blocks: tuple[int, ...]) -> tuple[Any, ...]:
-            return tasks.answer_query, fence, blocks, version, at, query
+            return memo.answer_query, fence, blocks, version, at, query
 
         self._staff.rebalance()
         answer = Answer()
@@ -232,33 +230,33 @@ class DaskExecutor:
 
     def peak_rss(self) -> int:
         """Largest resident set of any worker process so far, in bytes; 0 for workers in this process."""
-        if in_process(self._client):
-            return 0
-        return max(self._ask_workers(peak_rss), default=0)
+        return peak_of_workers(self._client, self._staff.usable())
 
     def close(self) -> None:
         """Free the run's memory on every worker."""
         if self._client.status == "running":
-            self._ask_workers(tasks.drop_run, self._run_id, self._incarnation)
+            self._drop_run()
         self._staff.close()
 
-    def _ask_workers(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """Call a function on every worker that can be used; one that does not answer soon is left out."""
+    def _drop_run(self) -> None:
+        """Free the memory on every worker that can be used; one that does not answer soon is left out."""
         try:
             self._staff.look()
         except ClusterError:
-            return []
-        name = f"distkern-{function.__name__}"
-        futures = [submit(self._client, name, function, *arguments, worker=w) for w in self._staff.usable()]
-        results = []
+            return
+        futures = [
+            submit(
+                self._client, "distkern-drop-run", memo.drop_run, worker, self._run_id, self._incarnation, worker=worker
+            )
+            for worker in self._staff.usable()
+        ]
         deadline = monotonic() + ANSWER_SECONDS
         for future in futures:
             try:
-                results.append(future.result(timeout=max(0.0, deadline - monotonic())))
+                future.result(timeout=max(0.0, deadline - monotonic()))
             except Exception:
-                logger.info("a worker did not answer %s", function.__name__, exc_info=True)
+                logger.info("a worker did not free the memory of its run", exc_info=True)
                 future.cancel()
-        return results
 
     def _round(
         self, make: Make, name: str, version: int, *, summed: bool = False, carried: Carried | None = None
@@ -270,7 +268,7 @@ class DaskExecutor:
             make, name, version, set(range(self._n_blocks)), gatherer, summed and gatherer.active, carried=carried
         )
         try:
-            self._start_errands(round_)
+            self._start_chains(round_)
             while round_.pending:
                 kind, value = self._next_signal()
                 if kind == "done" and value in round_.pending:
@@ -281,7 +279,7 @@ class DaskExecutor:
                 elif kind == "poll":
                     self._lose(self._staff.look(), round_)
                     self._polled = monotonic()
-                self._start_errands(round_)
+                self._start_chains(round_)
                 if self._staff.signals.empty():
                     self._sum_groups(round_)
         finally:
@@ -290,117 +288,117 @@ class DaskExecutor:
 
     def _finished(self, future: Any, round_: _Round) -> Iterator[Any]:
         """Take a finished task's result; yield what it answers."""
-        errand = round_.pending.pop(future)
-        if round_.summed and isinstance(errand, Errand) and errand.last and future.status == "finished":
-            round_.gatherer.hold(future, errand)
+        task = round_.pending.pop(future)
+        if round_.summed and isinstance(task, TaskChain) and task.last and future.status == "finished":
+            round_.gatherer.hold(future, task)
             return
         try:
-            outcome = self._fetch(future, errand)
+            outcome = self._fetch(future, task)
         except MemoryError:
             # What it tore is dropped, and rebuilt; the memory may have been another task's.
             round_.unassigned = True
             round_.memory_errors += 1
             if round_.memory_errors > MAX_MEMORY_ERRORS:
                 raise
-            logger.warning("worker %s ran out of memory in %s; it tries again", errand.worker, round_.name)
+            logger.warning("worker %s ran out of memory in %s; it tries again", task.worker, round_.name)
             return
         if outcome is _GONE:
             self._staff.look()
-            self._lose(errand.workers, round_)
-        elif isinstance(errand, SumErrand):
+            self._lose(task.workers, round_)
+        elif isinstance(task, SumTask):
             nodes, refusals = outcome
-            for number, (part, member) in enumerate(errand.parts):
+            for number, (part, member) in enumerate(task.parts):
                 part.release()
                 if self._advance(member, refusals.get(number), round_):
                     round_.todo -= set(member.blocks)
             yield nodes
-        elif self._advance(errand, outcome, round_):
-            round_.todo -= set(errand.blocks)
+        elif self._advance(task, outcome, round_):
+            round_.todo -= set(task.blocks)
             yield outcome
 
-    def _start_errands(self, round_: _Round) -> None:
+    def _start_chains(self, round_: _Round) -> None:
         if not round_.unassigned:
             return
         round_.unassigned = False
         idle, homes = round_.idle(), self._staff.homes
         for worker in sorted({homes[block] for block in idle}):
             blocks = tuple(sorted(block for block in idle if homes[block] == worker))
-            self._submit(Errand(worker, blocks), round_.name, round_.make(self._fence(worker), blocks), round_)
+            self._submit(TaskChain(worker, blocks), round_.name, round_.make(self._fence(worker), blocks), round_)
 
     def _sum_groups(self, round_: _Round) -> None:
         """Have the answers of complete groups summed by one of their workers."""
         round_.gatherer.homes = self._staff.homes
-        errands = [errand for errand in round_.pending.values() if isinstance(errand, Errand)]
-        for errand in round_.gatherer.complete(errands):
-            answers = [future for future, _ in errand.parts]
-            self._submit(errand, "sum-answers", (tasks.sum_answers, self._n_blocks, answers), round_)
+        chains = [task for task in round_.pending.values() if isinstance(task, TaskChain)]
+        for summing in round_.gatherer.complete(chains):
+            answers = [future for future, _ in summing.parts]
+            self._submit(summing, "sum-answers", (sum_answers, self._n_blocks, answers), round_)
 
-    def _advance(self, errand: Errand, outcome: Any, round_: _Round) -> bool:
-        """Take an errand's result; return whether it was the answer."""
+    def _advance(self, task: TaskChain, outcome: Any, round_: _Round) -> bool:
+        """Take an task's result; return whether it was the answer."""
         version = round_.version
         if isinstance(outcome, Refusal):
             self._refusals += 1
             if self._refusals > MAX_REFUSALS * max(1, self.n_workers):
                 raise ClusterError(
-                    f"workers refused {self._refusals} tasks in one round, the last {errand.blocks} on "
-                    f"{errand.worker} ({outcome}); another driver may be using run {self._run_id}",
+                    f"workers refused {self._refusals} tasks in one round, the last {task.blocks} on "
+                    f"{task.worker} ({outcome}); another driver may be using run {self._run_id}",
                     kind="refused",
                 )
             round_.unassigned = True
             # Blocks in different states go separate ways; those that are well wait for the next message task.
             groups: dict[int, list[int]] = {}
-            for block in errand.blocks:
+            for block in task.blocks:
                 state = outcome.versions.get(block, version if not outcome.stale else None)
                 if state is not None:
                     groups.setdefault(state if state <= version else -1, []).append(block)
             for state, blocks in groups.items():
-                part = Errand(errand.worker, tuple(blocks))
+                part = TaskChain(task.worker, tuple(blocks))
                 message = (round_.name, round_.make(self._fence(part.worker), part.blocks))
                 part.steps = chain(self._catch_up(part, state, version), [message])
                 self._submit(part, *next(part.steps), round_)
             return False
-        step = next(errand.steps, None)
+        step = next(task.steps, None)
         if step is not None:
             if step[0] == round_.name:
-                errand.caught_up = monotonic()
-            self._submit(errand, *step, round_)
+                task.caught_up = monotonic()
+            self._submit(task, *step, round_)
             return False
-        if errand.replayed:
+        if task.replayed:
             self._events.emit(
                 BlocksReplayed(
-                    worker=errand.worker,
-                    blocks=errand.blocks,
-                    messages=errand.replayed,
-                    seconds=errand.caught_up - errand.began,
+                    worker=task.worker,
+                    blocks=task.blocks,
+                    messages=task.replayed,
+                    seconds=task.caught_up - task.began,
                 )
             )
         return True
 
-    def _catch_up(self, errand: Errand, state: int, version: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    def _catch_up(self, task: TaskChain, state: int, version: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """Steps that bring blocks from `state` (-1: absent) to `version`."""
-        errand.began = errand.caught_up = monotonic()
-        fence = self._fence(errand.worker)
+        task.began = task.caught_up = monotonic()
+        fence = self._fence(task.worker)
         if state < 0:
-            for blocks, source in shipments(self._source, errand.blocks, SLICE_BYTES):
+            for blocks, source in shipments(self._source, task.blocks, SLICE_BYTES):
                 known = {block: self._checksums[block] for block in blocks if block in self._checksums}
-                call = (tasks.place_blocks, fence, source, blocks, self._with_factors, self._room, known)
+                call = (memo.place_blocks, fence, source, blocks, self._with_factors, self._room, known)
                 yield "place-blocks", call
             state = 0
-        errand.replayed = version - state
+        task.replayed = version - state
         for first, last in self._log.slices(state, version):
             messages = tuple(self._log.messages[first:last])
             yield (
                 "replay-log",
-                (tasks.replay_messages, fence, errand.blocks, first, self._log.hashes[first], messages),
+                (memo.replay_messages, fence, task.blocks, first, self._log.hashes[first], messages),
             )
 
-    def _submit(self, errand: Errand | SumErrand, name: str, call: tuple[Any, ...], round_: _Round) -> None:
+    def _submit(self, task: TaskChain | SumTask, name: str, call: tuple[Any, ...], round_: _Round) -> None:
         function, first, *arguments = call
         # The epoch may have risen since the call was made.
-        first = self._fence(errand.worker) if isinstance(first, Fence) else first
-        errand.last = name == round_.name
-        future = submit(self._client, name, function, first, *arguments, worker=errand.worker)
-        round_.pending[future] = errand
+        first = self._fence(task.worker) if isinstance(first, Fence) else first
+        task.last = name == round_.name
+        future = submit(self._client, name, function, first, *arguments, worker=task.worker)
+        round_.pending[future] = task
         future.add_done_callback(lambda done: self._staff.signals.put(("done", done)))
 
     def _fence(self, worker: str) -> Fence:
@@ -412,7 +410,7 @@ class DaskExecutor:
             n_blocks=self._n_blocks,
         )
 
-    def _fetch(self, future: Any, errand: Errand | SumErrand) -> Any:
+    def _fetch(self, future: Any, task: TaskChain | SumTask) -> Any:
         """Fetch a finished task's result, unless its worker leaves meanwhile."""
         # A timeout of dask's own would cancel the transfer, and a large reply would never arrive.
         transfer = asyncio.run_coroutine_threadsafe(
@@ -420,7 +418,7 @@ class DaskExecutor:
         )
         while not wait([transfer], timeout=WORKERS_SECONDS).done:
             self._staff.look()
-            if any(self._staff.trouble(worker) for worker in errand.workers):
+            if any(self._staff.trouble(worker) for worker in task.workers):
                 transfer.cancel()
                 return _GONE
         try:
@@ -436,14 +434,14 @@ class DaskExecutor:
         return outcome
 
     def _lose(self, workers: Collection[str], round_: _Round) -> None:
-        """Cancel the errands of workers that may be lost, and give the blocks of those that are new homes.
+        """Cancel the tasks of workers that may be lost, and give the blocks of those that are new homes.
 
         A worker that lost a result and is well otherwise is simply sent the task again.
         """
         if not workers:
             return
         round_.unassigned = True
-        dropped = [future for future, errand in round_.pending.items() if not errand.workers.isdisjoint(workers)]
+        dropped = [future for future, task in round_.pending.items() if not task.workers.isdisjoint(workers)]
         if round_.carried is not None:
             # Any task may be waiting for a worker that has the message and does not hand it on.
             round_.carried.forget()

@@ -27,7 +27,6 @@ from ..clusters.placement import blocks_of, place, rehome
 from ..clusters.worker_events import WorkerWatch
 from ..clusters.worker_queries import workers_of
 from ..runtime.environment import AskFacts, Difference, Facts, difference, process_facts
-from . import tasks
 
 MAX_DEATHS = 3
 """Worker deaths a block may see before the run ends, lest it kill a cluster."""
@@ -344,5 +343,5 @@ class Workforce:
 
     def _take_leases(self) -> None:
         for worker in self.busy - set(self._leases):
-            lease = tasks.hold_lease, self._run_id, self._incarnation, worker
+            lease = memo.Lease, worker, self._run_id, self._incarnation
             self._leases[worker] = submit(self._client, "distkern-lease", *lease, worker=worker)

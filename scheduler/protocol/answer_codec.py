@@ -17,8 +17,7 @@ from distkern.numerics.moments import Moments
 from distkern.numerics.row_draws import Shortlist
 from distkern.storage import ReadReport
 
-from .answers import Answer, Drawn, Labels, LoadAnswer, ProblemAnswer, Sample
-from .lookahead_answers import CandidateRows, Leaders
+from .answers import Answer, CandidateRows, Drawn, Labels, Leaders, LoadAnswer, ProblemAnswer, Sample
 
 _CLASSES: dict[str, type[Any]] = {
     cls.__name__: cls

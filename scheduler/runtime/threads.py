@@ -46,12 +46,18 @@ def set_pool_width(width: int) -> None:
             _pool, _pool_width = None, width
 
 
-def follow_worker() -> None:
-    """Make the pool as wide as the dask worker that runs this task has threads; elsewhere do nothing."""
+def follow_worker() -> str | None:
+    """Make the pool as wide as the dask worker that runs this task has threads; return its folder for scratch files.
+
+    Elsewhere do nothing and return None.
+    """
     distributed = sys.modules.get("distributed")
     if distributed is not None:
         with contextlib.suppress(ValueError):
-            set_pool_width(distributed.get_worker().state.nthreads)
+            worker = distributed.get_worker()
+            set_pool_width(worker.state.nthreads)
+            return str(worker.local_directory)
+    return None
 
 
 def tile_pool() -> tuple[ThreadPoolExecutor, int]:

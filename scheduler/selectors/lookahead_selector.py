@@ -19,10 +19,8 @@ from distkern.selection.factors import finish_panel
 from distkern.selection.lookahead import LookaheadCandidates, orthogonal_coefficients, predict_steps
 from distkern.selection.stopping import StopReason
 
-from ..protocol.answers import ProblemAnswer
-from ..protocol.lookahead_answers import CandidateRows, Leaders
-from ..protocol.lookahead_messages import Commit, Enter, FormAhead, Trial, padded_width
-from ..protocol.messages import Columns, LookaheadStep
+from ..protocol.answers import CandidateRows, Leaders, ProblemAnswer
+from ..protocol.messages import Columns, Commit, Enter, FormAhead, LookaheadStep, Trial, padded_width
 from ..protocol.selection_settings import LOOKAHEAD_NEW, LOOKAHEAD_WATCHED
 from ..rows.numeric_ranges import require_finite_sums
 from .pool_selector import Selector

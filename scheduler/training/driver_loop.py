@@ -26,8 +26,7 @@ from distkern.storage.arrays.source import BlockSource
 
 from ..protocol.answers import ProblemAnswer
 from ..protocol.candidates import rows_and_widths
-from ..protocol.lookahead_messages import WIDTH_UNIT
-from ..protocol.messages import Begin, Load, LookaheadStep, ProblemStep, Step
+from ..protocol.messages import WIDTH_UNIT, Begin, Load, LookaheadStep, ProblemStep, Step
 from ..protocol.path import Path
 from ..protocol.selection_settings import LOOKAHEAD_PANEL, LOOKAHEAD_POOL, SelectionSettings
 from ..rows.data_checks import MEDIAN_SAMPLE, check_statistics, encoding_of, fit_kernel_space, tell_of_reads

@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 
 from distkern.scheduler.blocks import block_registry as memo
 from distkern.scheduler.blocks.block_registry import Refusal
-from distkern.scheduler.execution import tasks
-from distkern.scheduler.execution.answer_gathering import Gatherer
-from distkern.scheduler.execution.errands import Errand
+from distkern.scheduler.execution.answer_gathering import Gatherer, TaskChain, sum_answers
 from tests.markers import variants
 from tests.scheduler.blocks.test_block_registry import Worker, answer_bits
 from tests.scheduler.faults import N_BLOCKS, Trouble, addresses, check_events, expected, run
@@ -81,16 +79,16 @@ def test_a_worker_of_a_group_freezes(number: int) -> None:
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=20), st.integers(1, 4), st.data())
 def test_a_group_is_summed_once_none_of_it_is_pending(homes: list[int], fan_in: int, data: st.DataObject) -> None:
     where = {block: f"worker-{home}" for block, home in enumerate(homes)}
-    errands = [
-        Errand(worker, tuple(block for block, home in where.items() if home == worker))
+    chains = [
+        TaskChain(worker, tuple(block for block, home in where.items() if home == worker))
         for worker in sorted(set(where.values()))
     ]
     gatherer = Gatherer(where, fan_in)
-    assert gatherer.active == (len(errands) > fan_in)
-    order = data.draw(st.permutations(errands))
+    assert gatherer.active == (len(chains) > fan_in)
+    order = data.draw(st.permutations(chains))
     summed: list[list[str]] = []
-    for done, errand in enumerate(order):
-        gatherer.hold(object(), errand)
+    for done, chain in enumerate(order):
+        gatherer.hold(object(), chain)
         pending = order[done + 1 :]
         for group in gatherer.complete(pending):
             members = [member.worker for _, member in group.parts]
@@ -98,14 +96,14 @@ def test_a_group_is_summed_once_none_of_it_is_pending(homes: list[int], fan_in: 
             assert group.workers == set(members)
             assert not group.workers & {other.worker for other in pending}
             summed.append(members)
-    assert sorted(itertools.chain(*summed)) == sorted(errand.worker for errand in errands)
+    assert sorted(itertools.chain(*summed)) == sorted(chain.worker for chain in chains)
     assert gatherer.blocks == set()
 
 
 def test_the_answers_of_a_lost_worker_are_dropped() -> None:
     gatherer = Gatherer({0: "a", 1: "b", 2: "c"}, 2)
     for block, worker in enumerate("abc"):
-        gatherer.hold(worker, Errand(worker, (block,)))
+        gatherer.hold(worker, TaskChain(worker, (block,)))
     gatherer.forget("b")
     assert gatherer.blocks == {0, 2}
     assert [[future for future, _ in group.parts] for group in gatherer.complete([])] == [["a"], ["c"]]
@@ -117,7 +115,7 @@ def test_refusals_come_back_by_position_and_parts_are_not_changed() -> None:
     second.place()
     parts = [first.run(0), Refusal(versions={3: -1}), second.run(0)]
     before = [answer_bits(part) for part in parts]
-    nodes, refusals = tasks.sum_answers(N_BLOCKS, parts)
+    nodes, refusals = sum_answers(N_BLOCKS, parts)
     assert refusals == {1: parts[1]}
     assert nodes
     assert [answer_bits(part) for part in parts] == before

@@ -15,8 +15,16 @@ from distkern.numerics.moments import Moments
 from distkern.numerics.row_draws import Shortlist
 from distkern.scheduler.execution.executor import SerialExecutor
 from distkern.scheduler.protocol.answer_codec import Record, decode, encode
-from distkern.scheduler.protocol.answers import Answer, Drawn, Labels, LoadAnswer, ProblemAnswer, Sample
-from distkern.scheduler.protocol.lookahead_answers import CandidateRows, Leaders
+from distkern.scheduler.protocol.answers import (
+    Answer,
+    CandidateRows,
+    Drawn,
+    Labels,
+    Leaders,
+    LoadAnswer,
+    ProblemAnswer,
+    Sample,
+)
 from distkern.scheduler.protocol.messages import Load
 from tests.scheduler.trainings import make_classes, make_data, make_source
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from distkern.kernels import Gaussian, Kernel, Linear, Polynomial
 from distkern.numerics.scaling import FeatureScaling
-from distkern.scheduler.protocol.lookahead_messages import Commit, Enter, FormAhead, Trial
 from distkern.scheduler.protocol.messages import (
     GENESIS,
     Accumulate,
@@ -20,15 +19,19 @@ from distkern.scheduler.protocol.messages import (
     Begin,
     Centers,
     Columns,
+    Commit,
     Eliminate,
+    Enter,
     FetchRows,
     Form,
+    FormAhead,
     KernelColumns,
     Load,
     LookaheadStep,
     ProblemStep,
     Project,
     Step,
+    Trial,
     canonical,
     chain,
     digest,

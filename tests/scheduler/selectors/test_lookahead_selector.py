@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from distkern.monitoring.events import EventBus
 from distkern.scheduler.blocks import message_handler as rounds
 from distkern.scheduler.execution.executor import SerialExecutor
-from distkern.scheduler.protocol.lookahead_answers import Leaders
+from distkern.scheduler.protocol.answers import Leaders
 from distkern.scheduler.protocol.messages import LookaheadStep, Step, digest
 from distkern.scheduler.runtime.spillable_matrix import MemoryBudget
 from distkern.scheduler.selectors import lookahead_selector

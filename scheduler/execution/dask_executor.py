@@ -148,6 +148,7 @@ class DaskExecutor:
         self._incarnation = incarnation
         self._log = RunLog()
         self._n_blocks = len(source.boundaries) - 1
+        self.exchanges = 0
         self._refusals = 0
         self._polled = 0.0
         self._checksums: dict[int, int] = {}
@@ -183,6 +184,7 @@ class DaskExecutor:
 
     def exchange(self, message: Message) -> Answer:
         """Send the next message of the log and return the sum of the answers."""
+        self.exchanges += 1
         message = canonical(message)
         version = len(self._log)
         previous = self._log.hashes[-1]
@@ -216,6 +218,7 @@ class DaskExecutor:
 
     def query(self, query: Query) -> Answer:
         """Ask without changing anything."""
+        self.exchanges += 1
         query = canonical(query)
         version, at = len(self._log), self._log.hashes[-1]
 
@@ -227,6 +230,9 @@ class DaskExecutor:
         for part in self._round(make, message_name(query), version):
             answer.merge(part)
         return answer
+
+    def finish(self) -> None:
+        """Do nothing."""
 
     def peak_rss(self) -> int:
         """Largest resident set of any worker process so far, in bytes; 0 for workers in this process."""

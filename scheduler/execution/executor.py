@@ -29,12 +29,17 @@ class Executor(Protocol):
 
     @property
     def n_threads(self) -> int:
-        """Threads that may work for a message."""
+        """Threads that may work for a message now."""
         ...
 
     @property
     def in_process(self) -> bool:
         """Whether they are threads of this process."""
+        ...
+
+    @property
+    def exchanges(self) -> int:
+        """Driver-workers-driver exchanges so far."""
         ...
 
     def exchange(self, message: Message) -> Answer:
@@ -49,8 +54,8 @@ class Executor(Protocol):
         """Ask without changing anything."""
         ...
 
-    def expect(self, checksums: Mapping[int, int]) -> None:
-        """Have blocks refused that read other than these checksums say, wherever they are loaded from now on."""
+    def finish(self) -> None:
+        """Take that no message follows."""
         ...
 
     def peak_rss(self) -> int:
@@ -90,6 +95,7 @@ class SerialExecutor:
             for number in range(len(source.boundaries) - 1)
         ]
         self._skipped: list[Message] = []
+        self.exchanges = 0
 
     @property
     def n_threads(self) -> int:
@@ -98,6 +104,7 @@ class SerialExecutor:
 
     def exchange(self, message: Message, handed_in: HandedIn | None = None) -> Answer:
         """Apply the next message to all blocks and return the sum of the answers."""
+        self.exchanges += 1
         self._catch_up()
         numbers = range(len(self._blocks))
         nodes = rounds.apply_message(self._blocks, canonical(message), numbers, len(numbers), handed_in)
@@ -117,6 +124,7 @@ class SerialExecutor:
 
     def query(self, query: Query) -> Answer:
         """Ask without changing anything."""
+        self.exchanges += 1
         self._catch_up()
         return rounds.ask(self._blocks, canonical(query))
 
@@ -129,6 +137,9 @@ class SerialExecutor:
         """Have blocks refused that read other than these checksums say."""
         for block in self._blocks:
             block.checksum = checksums.get(block.number, block.checksum)
+
+    def finish(self) -> None:
+        """Do nothing."""
 
     def peak_rss(self) -> int:
         """Return 0: the blocks live in the driver's process."""

@@ -20,6 +20,7 @@ from distkern.monitoring.events import EventBus
 from distkern.numerics.scaling import FeatureScaling
 from distkern.storage.arrays.source import BlockSource
 
+from ..execution.executor import Executor
 from ..protocol.answers import LoadAnswer
 from ..protocol.messages import FoldModel, Load, Score
 from ..protocol.path import Path
@@ -28,7 +29,6 @@ from ..rows.data_checks import MEDIAN_SAMPLE, check_statistics, encoding_of, fit
 from ..runtime.threads import single_threaded_blas
 from ..selectors.problem_setup import Posed, pose
 from ..training.alternating import run_in_turns
-from ..training.backends import Backend
 from ..training.driver_loop import HOLDOUT_FRACTION, TrainingJob, begin_of, make_path, make_selectors, run_steps
 from ..training.refit import check_sample
 from ..training.time_limit import TimeLimit
@@ -72,7 +72,7 @@ def cross_validate(
     models: Sequence[tuple[int, int]],
     folds: Folds,
     source: BlockSource,
-    backend: Backend,
+    executor: Executor,
     events: EventBus,
     finishes: Sequence[Finish] | None = None,
     limit: TimeLimit | None = None,
@@ -92,8 +92,8 @@ def cross_validate(
     folds : Folds
         Partition of the rows.
     source : BlockSource
-        The rows, as the backend's blocks read them.
-    backend : Backend
+        The rows, as the executor's blocks read them.
+    executor : Executor
         Where blocks and factors live.
     events : EventBus
         Told of reads; the rounds of so many problems say nothing.
@@ -122,7 +122,7 @@ def cross_validate(
         selection_rows=first.sampled_rows(source.n_rows),
         folds=folds,
     )
-    answer = backend.exchange(load)
+    answer = executor.exchange(load)
     tell_of_reads(answer.report, source, events)
     loaded = answer.load
     assert loaded is not None
@@ -147,12 +147,12 @@ def cross_validate(
     posed = [_widened(p, widest.pool, widest.batch, widest.panel) for p in posed]
     begin = begin_of(first, scaling, encoding.classes, posed)
     selectors = make_selectors(posed, loaded.n_held)
-    for selector, part in zip(selectors, backend.exchange(begin).problems, strict=True):
+    for selector, part in zip(selectors, executor.exchange(begin).problems, strict=True):
         selector.begin(part)
     if in_turns:
-        run_in_turns(selectors, backend, limit)
+        run_in_turns(selectors, executor, limit)
     else:
-        run_steps(selectors, backend, EventBus([]), lambda: 0.0, limit)
+        run_steps(selectors, executor, EventBus([]), lambda: 0.0, limit)
     limit.require_search()
     paths = iter([make_path(selector, source.n_rows, source.n_features) for selector in selectors])
     waiting = iter(posed)
@@ -163,8 +163,7 @@ def cross_validate(
         weigh = Path.weights if finish.weigh is None else finish.weigh(kernel, scaling)
         held = OtherFolds(folds, fold)
         scored.append(_fold_model(held, kernel, parts, weigh, finish.multiclass, source.n_features))
-    answers = backend.exchange(Score(tuple(scored))).problems
-    backend.finish()
+    answers = executor.exchange(Score(tuple(scored))).problems
     errors = np.full(len(models), np.nan)
     for number, part in enumerate(answers):
         weight = float(part.sums["weight"][0])

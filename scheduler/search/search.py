@@ -18,11 +18,11 @@ from distkern.monitoring.events import EventBus, Subscriber
 from distkern.storage.arrays.source import BlockSource
 
 from ..clusters.worker_queries import worker_facts
+from ..execution.layers import AnnouncingExecutor
 from ..planning.plan import within
 from ..protocol.problems import Folds
-from ..training.backends import AnnouncingBackend
 from ..training.driver_loop import TrainingJob
-from ..training.run import MEMORY_ADVICE, announce_dashboard, make_backend, workload
+from ..training.run import MEMORY_ADVICE, announce_dashboard, make_executor, workload
 from ..training.time_limit import TimeLimit
 from .cross_validation import VARIED, Finish, cross_validate
 from .race import Race
@@ -107,7 +107,8 @@ def search_settings(
     """
     if n_folds > source.n_rows:
         raise DataError(f"folds={n_folds}: there are {source.n_rows} rows only", kind="too-few-rows")
-    events = EventBus(subscribers)
+    limit = limit or TimeLimit()
+    events = EventBus([limit, *subscribers])
     try:
         announce_dashboard(client, events)
         return _search(jobs, n_folds, source, finishes, leave_out, client, factors, memory_limit, events, limit)
@@ -126,10 +127,9 @@ def _search(
     factors: str,
     memory_limit: int | None,
     events: EventBus,
-    limit: TimeLimit | None,
+    limit: TimeLimit,
 ) -> SearchResult:
     started = perf_counter()
-    limit = limit or TimeLimit()
     facts = None if client is None else worker_facts(client)
     race = Race(len(jobs), n_folds, leave_out=leave_out)
     n_centers = np.zeros(race.errors.shape, dtype=np.int64)
@@ -143,20 +143,18 @@ def _search(
             plan = room.plan(len(models))
             peak, driver_peak = max(peak, plan.peak), max(driver_peak, plan.driver_peak)
             group = sorted({setting for setting, _ in models})
-            with within(plan, MEMORY_ADVICE):
-                executor, backend = make_backend(source, client, events, plan)
-                with closing(executor):
-                    found = cross_validate(
-                        [jobs[i] for i in group],
-                        [(group.index(setting), fold) for setting, fold in models],
-                        Folds(n_folds, jobs[group[0]].seed),
-                        source,
-                        AnnouncingBackend(backend, events, plan.peak, "search", limit),
-                        events,
-                        None if finishes is None else [finishes[i] for i in group],
-                        limit,
-                        in_turns=client is None,
-                    )
+            with within(plan, MEMORY_ADVICE), closing(make_executor(source, client, events, plan)) as executor:
+                found = cross_validate(
+                    [jobs[i] for i in group],
+                    [(group.index(setting), fold) for setting, fold in models],
+                    Folds(n_folds, jobs[group[0]].seed),
+                    source,
+                    AnnouncingExecutor(executor, events, plan.peak, "search"),
+                    events,
+                    None if finishes is None else [finishes[i] for i in group],
+                    limit,
+                    in_turns=client is None,
+                )
             race.note(models, found.errors)
             n_centers[tuple(np.transpose(models))] = found.n_centers
             kernels |= dict(zip(group, found.kernels, strict=True))

@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from ..execution.executor import Executor
 from ..protocol.answers import Answer
 from ..protocol.messages import LookaheadStep, ProblemStep, Step
 from ..selectors.pool_selector import Selector
-from .backends import Backend
 from .driver_loop import end_in_time, next_step, receive
 from .time_limit import TimeLimit
 
 
-def run_in_turns(selectors: Sequence[Selector], backend: Backend, limit: TimeLimit) -> None:
+def run_in_turns(selectors: Sequence[Selector], executor: Executor, limit: TimeLimit) -> None:
     """Step all problems until each has ended, or the time is up.
 
     Parameters
     ----------
     selectors : sequence of Selector
         One a problem; they have begun.
-    backend : Backend
+    executor : Executor
         Whose exchanges cost no latency; it gets a message at a time.
     limit : TimeLimit
         When the paths must end.
@@ -44,7 +44,7 @@ def run_in_turns(selectors: Sequence[Selector], backend: Backend, limit: TimeLim
             steps[problem] = next_step(selectors[problem])
         going = [problem for problem in half if steps[problem] is not None]
         if going:
-            under_way.append((going, messenger.submit(backend.exchange, Step(tuple(steps)))))
+            under_way.append((going, messenger.submit(executor.exchange, Step(tuple(steps)))))
 
     try:
         for half in halves:

@@ -24,6 +24,7 @@ from distkern.selection.stopping import StopReason
 from distkern.storage import ReadReport
 from distkern.storage.arrays.source import BlockSource
 
+from ..execution.executor import Executor
 from ..protocol.answers import ProblemAnswer
 from ..protocol.candidates import rows_and_widths
 from ..protocol.messages import WIDTH_UNIT, Begin, Load, LookaheadStep, ProblemStep, Step
@@ -36,7 +37,6 @@ from ..selectors.loo_selector import LooSelector
 from ..selectors.lookahead_selector import LookaheadSelector
 from ..selectors.pool_selector import HISTORY_DTYPE, PoolSelector, Selector
 from ..selectors.problem_setup import Posed, pose
-from .backends import Backend
 from .refit import check_sample, refit_paths
 from .time_limit import NOTHING, TimeLimit, WorkAfter
 
@@ -143,9 +143,8 @@ class TrainingResult:
 def train(
     job: TrainingJob,
     source: BlockSource,
-    backend: Backend,
+    executor: Executor,
     events: EventBus,
-    n_workers: int = 1,
     run_id: str | None = None,
     clock: Callable[[], float] | None = None,
     limit: TimeLimit | None = None,
@@ -157,15 +156,13 @@ def train(
     job : TrainingJob
         What to train.
     source : BlockSource
-        The rows, as the backend's blocks read them.
-    backend : Backend
+        The rows, as the executor's blocks read them.
+    executor : Executor
         Where blocks and factors live.
     events : EventBus
         Told of rounds.
-    n_workers : int
-        For the first event.
     run_id : str, optional
-        Name of the run, for the same; a new one by default.
+        Name of the run, for the first event; a new one by default.
     clock : callable, optional
         Seconds of training so far; counted from now by default.
     limit : TimeLimit, optional
@@ -191,7 +188,7 @@ def train(
         holdout=HOLDOUT_FRACTION if job.stop == "validation" else 0.0,
         selection_rows=job.sampled_rows(source.n_rows),
     )
-    first = backend.exchange(load)
+    first = executor.exchange(load)
     tell_of_reads(first.report, source, events)
     loaded = first.load
     assert loaded is not None
@@ -215,18 +212,18 @@ def train(
             n_problems=len(posed),
             n_blocks=len(source.boundaries) - 1,
             max_centers=settings.max_centers,
-            workers=n_workers,
+            workers=executor.n_workers,
         )
     )
     selectors = make_selectors(posed, loaded.n_held)
-    for selector, answer in zip(selectors, backend.exchange(begin).problems, strict=True):
+    for selector, answer in zip(selectors, executor.exchange(begin).problems, strict=True):
         selector.begin(answer)
     after = WorkAfter(
         reads=int(job.classification) + int(all_rows is not loaded),
         refit_rows=0.0 if all_rows is loaded else all_rows.n_fit / loaded.n_fit,
         norm_refit=job.refit is not None,
     )
-    kernel_columns, rounds = run_steps(selectors, backend, events, clock, limit, after)
+    kernel_columns, rounds = run_steps(selectors, executor, events, clock, limit, after)
     paths = [make_path(selector, source.n_rows, source.n_features) for selector in selectors]
     histories = [np.array(selector.history, dtype=HISTORY_DTYPE) for selector in selectors]
     for path, history in zip(paths, histories, strict=True):
@@ -236,7 +233,7 @@ def train(
         posed = pose(job.multiclass, settings, all_rows, encoding, kernel)
         means = [p.problem.target_means for p in posed]
         sums, chosen = [p.problem.weight_sum for p in posed], [p.settings for p in posed]
-        refitted = refit_paths(paths, histories, backend, means, sums, chosen, source.n_rows)
+        refitted = refit_paths(paths, histories, executor, means, sums, chosen, source.n_rows)
         paths, histories = refitted.paths, refitted.histories
         passes, bytes_read = passes + refitted.passes, bytes_read + refitted.bytes_read
         tell_of_reads(ReadReport(retries=refitted.report.retries), source, events)
@@ -244,7 +241,7 @@ def train(
     if any(path.reason is StopReason.TIME_LIMIT for path in paths):
         # However long the others are: the run can go on.
         reason = StopReason.TIME_LIMIT
-    backend.finish()
+    executor.finish()
     seconds = clock()
     union = np.concatenate([path.candidates(source.n_rows)[: path.n_centers] for path in paths])
     n_union = len(np.unique(union))
@@ -265,7 +262,7 @@ def train(
             "n_features": source.n_features,
             "n_targets": n_targets,
             "rounds": rounds,
-            "exchanges": backend.exchanges,
+            "exchanges": executor.exchanges,
             "kernel_columns": kernel_columns,
             "passes": passes,
             "bytes_read": bytes_read,
@@ -303,7 +300,7 @@ def make_selectors(posed: Sequence[Posed], n_held: int) -> list[Selector]:
 
 def run_steps(
     selectors: list[Selector],
-    backend: Backend,
+    executor: Executor,
     events: EventBus,
     clock: Callable[[], float],
     limit: TimeLimit,
@@ -316,7 +313,7 @@ def run_steps(
         if all(step is None for step in steps):
             break
         kernel_columns += sum(len(s.columns.rows) for s in steps if s is not None and s.columns is not None)
-        answer = backend.exchange(Step(steps))
+        answer = executor.exchange(Step(steps))
         told_of = [
             (selector, part)
             for selector, step, part in zip(selectors, steps, answer.problems, strict=True)
@@ -324,7 +321,8 @@ def run_steps(
         ]
         for _ in _side_by_side(receive, told_of):
             pass
-        end_in_time(selectors, limit, after)
+        if not events.muted:  # what comes from the record of an earlier process takes no time
+            end_in_time(selectors, limit, after)
         accepted = sum(selector.n_centers for selector in selectors)
         if accepted > told and not any(s.mid_round for s in selectors if s.reason is None):
             told = accepted

@@ -20,10 +20,10 @@ from distkern.errors import DataError
 from distkern.selection.gram_refit import FORESEEN, Refit, refit, regularise, smallest_share
 from distkern.storage import ReadReport
 
+from ..execution.executor import Executor
 from ..protocol.answers import LoadAnswer, ProblemAnswer
 from ..protocol.messages import Accumulate, Centers
 from ..protocol.selection_settings import SelectionSettings
-from .backends import Backend
 
 if TYPE_CHECKING:
     from ..protocol.path import Path
@@ -91,7 +91,7 @@ def check_sample(sample: LoadAnswer, selection_rows: int) -> None:
 def refit_paths(
     paths: Sequence[Path],
     histories: Sequence[NDArray[Any]],
-    backend: Backend,
+    executor: Executor,
     target_means: Sequence[Array],
     weight_sums: Sequence[float],
     settings: Sequence[SelectionSettings],
@@ -105,7 +105,7 @@ def refit_paths(
         From the sample.
     histories : sequence of structured array
         A row per centre of each path.
-    backend : Backend
+    executor : Executor
         Has finished the selection.
     target_means : sequence of array
         Of each problem, over all its rows.
@@ -139,7 +139,7 @@ def refit_paths(
             else None
             for i, path in enumerate(paths)
         )
-        answer = backend.exchange(Accumulate(tuple(problems)))
+        answer = executor.exchange(Accumulate(tuple(problems)))
         passes, bytes_read = passes + 1, bytes_read + answer.bytes_read
         report = report.merge(answer.report)
         for i in sorted(wanted):

@@ -15,6 +15,7 @@ from distkern.storage.arrays.source import BlockSource
 from ..clusters.clients import dashboard_address
 from ..clusters.worker_queries import worker_facts
 from ..execution.executor import Executor, SerialExecutor
+from ..execution.layers import AnnouncingExecutor, DriverFactors
 from ..planning.limits import WorkerFacts, default_limit
 from ..planning.plan import Plan, within
 from ..planning.training_plan import plan_training
@@ -25,9 +26,8 @@ from ..runtime.processes import peak_rss
 from ..runtime.read_ahead import with_read_ahead
 from ..runtime.spillable_matrix import MemoryBudget
 from ..runtime.threads import available_cores
-from .backends import AnnouncingBackend, Backend, DriverFactors, WorkerFactors
 from .driver_loop import TrainingJob, TrainingResult, train
-from .run_record import RecordingBackend, RunStore
+from .run_record import RecordingExecutor, RunStore
 from .time_limit import TimeLimit
 
 DRIVER_FACTOR_BYTES = 256 << 20
@@ -89,7 +89,8 @@ def run_training(
     """
     if factors not in ("auto", "driver", "workers"):
         raise JobError(f"factors={factors!r}: it must be 'auto', 'driver' or 'workers'", kind="invalid-parameter")
-    events = EventBus(subscribers)
+    limit = limit or TimeLimit()
+    events = EventBus([limit, *subscribers])
     facts = None if client is None else worker_facts(client)
     plan = plan_job(job, workload(job, source), facts, factors=factors, memory_limit=memory_limit)
     plan.require_fit()
@@ -97,15 +98,13 @@ def run_training(
     try:
         with within(plan, MEMORY_ADVICE):
             announce_dashboard(client, events)
-            executor, backend = make_backend(source, client, events, plan, store)
             run_id = clock = None
-            limit = limit or TimeLimit()
-            with closing(executor):
+            with closing(make_executor(source, client, events, plan, store)) as executor:
                 if store is not None:
-                    recording = RecordingBackend(backend, store, events, limit)
-                    run_id, clock, backend = store.run_id, recording.seconds, recording
-                backend = AnnouncingBackend(backend, events, plan.peak, limit=limit)
-                result = train(job, source, backend, events, executor.n_workers, run_id, clock, limit)
+                    recording = RecordingExecutor(executor, store, events, limit)
+                    run_id, clock, executor = store.run_id, recording.seconds, recording
+                executor = AnnouncingExecutor(executor, events, plan.peak)
+                result = train(job, source, executor, events, run_id, clock, limit)
                 peak_worker = executor.peak_rss()
     except BaseException as error:
         events.cut_short(error)
@@ -138,10 +137,10 @@ def announce_dashboard(client: Any, events: EventBus) -> None:
         events.emit(DashboardServed(address=address))
 
 
-def make_backend(
+def make_executor(
     source: BlockSource, client: Any, events: EventBus, plan: Plan, store: RunStore | None = None
-) -> tuple[Executor, Backend]:
-    """Make an executor as a plan says, and the place of the factors on top of it.
+) -> Executor:
+    """Make an executor as a plan says.
 
     Parameters
     ----------
@@ -159,8 +158,7 @@ def make_backend(
     assert plan.course is not None
     source = with_read_ahead(source, plan.course.read_ahead)
     if client is None:
-        serial = SerialExecutor(source, budget=MemoryBudget(plan.worker_room))
-        return serial, WorkerFactors(serial)
+        return SerialExecutor(source, budget=MemoryBudget(plan.worker_room))
 
     from ..execution.dask_executor import DaskExecutor
 
@@ -173,9 +171,7 @@ def make_backend(
         run_id=None if store is None else store.run_id,
         incarnation=1 if store is None else store.incarnation,
     )
-    if plan.course.in_driver:
-        return executor, DriverFactors(executor, source, MemoryBudget(plan.driver_room))
-    return executor, WorkerFactors(executor)
+    return DriverFactors(executor, source, MemoryBudget(plan.driver_room)) if plan.course.in_driver else executor
 
 
 def workload(job: TrainingJob, source: BlockSource) -> Workload:

@@ -18,12 +18,13 @@ from distkern.storage import Journal, RunDirectory, recorded
 from distkern.storage.arrays.source import BlockSource
 from distkern.storage.runs.journal import Place
 
+from ..execution.executor import Executor
+from ..execution.layers import ExecutorLayer
 from ..protocol.answer_codec import Record, decode, encode
 from ..protocol.answers import Answer
 from ..protocol.messages import Begin, Message, Step, digest
 from ..rows.block_reading import read_block, require_unchanged
 from ..runtime.threads import map_tiles
-from .backends import Backend
 from .driver_loop import TrainingJob
 from .run_identity import identity_of, journal_note, require_same
 from .time_limit import TimeLimit
@@ -118,24 +119,23 @@ class RunStore:
         self._journal.close()
 
 
-class RecordingBackend:
+class RecordingExecutor(ExecutorLayer):
     """Records every exchange; those that are on record already are not made again.
 
     Parameters
     ----------
-    backend : Backend
+    below : Executor
         Where messages go.
     store : RunStore
         The record.
     events : EventBus
         Muted while answers come from the record.
-    limit : TimeLimit, optional
-        Asleep while answers come from the record. Once it has passed nothing is recorded any more, so that the record
-        ends where selection can go on.
+    limit : TimeLimit
+        Once it has passed nothing is recorded any more, so that the record ends where selection can go on.
     """
 
-    def __init__(self, backend: Backend, store: RunStore, events: EventBus, limit: TimeLimit | None = None) -> None:
-        self._backend = backend
+    def __init__(self, below: Executor, store: RunStore, events: EventBus, limit: TimeLimit) -> None:
+        super().__init__(below)
         self._store = store
         self._events = events
         self._recorded: Iterator[Record] | None = _read(store.places)
@@ -144,18 +144,13 @@ class RecordingBackend:
         self._earlier_exchanges = 0
         self._earlier_seconds = 0.0
         self._started = perf_counter()
-        self._limit = limit or TimeLimit()
-        self._limit.asleep = events.muted = bool(store.places)
+        self._limit = limit
+        events.muted = bool(store.places)
 
     @property
     def exchanges(self) -> int:
         """Exchanges so far, in all processes that drove the run."""
-        return self._earlier_exchanges + self._backend.exchanges
-
-    @property
-    def n_threads(self) -> int:
-        """Threads that may work for a message now."""
-        return self._backend.n_threads
+        return self._earlier_exchanges + self._below.exchanges
 
     def seconds(self) -> float:
         """Seconds of training so far, in all processes that drove the run."""
@@ -169,7 +164,7 @@ class RecordingBackend:
             if record is not None and record.message == name:
                 self._taken += 1
                 self._earlier_exchanges, self._earlier_seconds = record.exchanges, record.seconds
-                self._backend.skip(message, record.answer)
+                self._below.skip(message, record.answer)
                 if record.answer.load is not None:
                     self._checksums = record.answer.load.checksums
                 return record.answer
@@ -180,14 +175,10 @@ class RecordingBackend:
                     kind="differs",
                 )
             self._go_live()
-        answer = self._backend.exchange(message)
+        answer = self._below.exchange(message)
         if not self._limit.passed:
             self._store.append(Record(name, answer, self.exchanges, self.seconds()))
         return answer
-
-    def skip(self, message: Message, answer: Answer) -> None:
-        """Pass on a message whose answer is known."""
-        self._backend.skip(message, answer)
 
     def finish(self) -> None:
         """Read all rows if none had to be, and hold them against what was trained on; let events pass again.
@@ -206,7 +197,6 @@ class RecordingBackend:
         self._store.begin(self._taken)
         self._started = perf_counter()
         self._events.muted = False
-        self._limit.wake(self._earlier_seconds)
         if self._taken:
             self._events.emit(
                 RunResumed(run_id=self._store.run_id, exchanges=self._taken, seconds=self._earlier_seconds)

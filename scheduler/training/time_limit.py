@@ -17,6 +17,7 @@ import numpy as np
 from scipy.linalg import svd
 
 from distkern.errors import RunError
+from distkern.monitoring.events import Event, ExchangeDone, RunResumed
 
 __all__ = ["NOTHING", "TimeLimit", "WorkAfter"]
 
@@ -51,7 +52,7 @@ NOTHING = WorkAfter()
 
 
 class TimeLimit:
-    """The clock of one training.
+    """The clock of one training, a subscriber of its events.
 
     Parameters
     ----------
@@ -64,15 +65,12 @@ class TimeLimit:
     ----------
     seconds : float or None
         The limit.
-    asleep : bool
-        Whether nothing is measured and nothing ends, since exchanges come from the record of an earlier process.
     passed : bool
         Whether selection was ended: what is exchanged from then on belongs to the shortened path.
     """
 
     def __init__(self, seconds: float | None = None, clock: Callable[[], float] = perf_counter) -> None:
         self.seconds = seconds
-        self.asleep = False
         self.passed = False
         self._clock = clock
         self._started = clock()
@@ -91,25 +89,21 @@ class TimeLimit:
         return None if self.seconds is None else max(self.seconds - self.elapsed, 1e-9)
 
     def begin(self) -> None:
-        """Hear that a selection begins, whose exchanges tell how long what follows it takes."""
+        """Begin a selection, whose exchanges tell how long what follows it takes."""
         self._reading = None
         self._selecting = 0.0
         self._recent.clear()
 
-    def wake(self, earlier: float) -> None:
-        """Hear that exchanges are made from now on, after those that took an earlier process some seconds."""
-        self.asleep = False
-        self._selecting += earlier
-
-    def note_exchange(self, seconds: float) -> None:
-        """Hear how long an exchange took; the first one read the rows, and built blocks anew after a resume."""
-        if self.asleep:
-            return
-        if self._reading is None:
-            self._reading = seconds
-            return
-        self._selecting += seconds
-        self._recent.append(seconds)
+    def __call__(self, event: Event) -> None:
+        """Measure the exchanges; the first one read the rows, and built blocks anew after a resume."""
+        if isinstance(event, RunResumed):
+            self._selecting += event.seconds
+        elif isinstance(event, ExchangeDone):
+            if self._reading is None:
+                self._reading = event.seconds
+            else:
+                self._selecting += event.seconds
+                self._recent.append(event.seconds)
 
     def ends(self, after: WorkAfter, n_centers: Sequence[int]) -> bool:
         """Tell whether selection must end now, so that the model is there in time.
@@ -121,7 +115,7 @@ class TimeLimit:
         n_centers : sequence of int
             Centres of every path.
         """
-        if self.seconds is None or self.asleep:
+        if self.seconds is None:
             return False
         foreseen = max(self._recent, default=0.0)
         foreseen += after.reads * (self._reading or 0.0) + REFIT_SHARE * after.refit_rows * self._selecting

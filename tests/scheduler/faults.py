@@ -14,7 +14,7 @@ from distkern.monitoring.events import BlocksReplayed, Event, EventBus, RoundDon
 from distkern.scheduler.clusters.worker_queries import workers_of
 from distkern.scheduler.execution.dask_executor import DaskExecutor
 from distkern.scheduler.execution.executor import SerialExecutor
-from distkern.scheduler.training.backends import DriverFactors, WorkerFactors
+from distkern.scheduler.execution.layers import DriverFactors
 from distkern.scheduler.training.driver_loop import TrainingResult, train
 from distkern.storage import ArraySource
 from tests.scheduler.trainings import cut, make_classes, make_job
@@ -30,7 +30,7 @@ def source() -> ArraySource:
 
 @cache
 def expected() -> TrainingResult:
-    return train(JOB, source(), WorkerFactors(SerialExecutor(source())), EventBus())
+    return train(JOB, source(), SerialExecutor(source()), EventBus())
 
 
 class Trouble(EventBus):
@@ -58,7 +58,7 @@ def run(
     """Train; return the result and the workers at the end."""
     rows = source() if rows is None else rows
     executor = DaskExecutor(client, rows, events, with_factors=factors == "workers", **options)
-    backend = WorkerFactors(executor) if factors == "workers" else DriverFactors(executor, rows)
+    backend = executor if factors == "workers" else DriverFactors(executor, rows)
     try:
         return train(JOB, rows, backend, events), executor.n_workers
     finally:

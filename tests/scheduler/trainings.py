@@ -25,7 +25,6 @@ from distkern.scheduler.runtime.spillable_matrix import RowMatrix
 from distkern.scheduler.selectors.lookahead_selector import LookaheadSelector
 from distkern.scheduler.selectors.pool_selector import PoolSelector, Selector
 from distkern.scheduler.training import driver_loop as training
-from distkern.scheduler.training.backends import WorkerFactors
 from distkern.scheduler.training.driver_loop import TrainingJob, TrainingResult, train
 from distkern.selection.factors import kernel_weights
 from distkern.storage import ArraySource
@@ -264,7 +263,7 @@ def train_serial(
         mock.patch.object(training, "PoolSelector", keep(pool_selector)),
         mock.patch.object(training, "LookaheadSelector", keep(LookaheadSelector)),
     ):
-        result = train(job, source, WorkerFactors(executor), RoundHook(lambda: each_round(inside)))
+        result = train(job, source, executor, RoundHook(lambda: each_round(inside)))
     return Trained(inside, result)
 
 

@@ -13,7 +13,6 @@ import distkern as dk
 from distkern.monitoring.events import EventBus
 from distkern.scheduler.blocks.pool_tiles import borrow_columns
 from distkern.scheduler.execution.executor import SerialExecutor
-from distkern.scheduler.training.backends import WorkerFactors
 from distkern.scheduler.training.driver_loop import TrainingResult, train
 from distkern.selection.factors import kernel_weights
 from distkern.storage import ArraySource
@@ -45,7 +44,7 @@ def train_inside(model: dk.OROLSRegressor, X: Array, y: Array) -> tuple[Training
     """Train in this process; return the result and the rows of Q."""
     source = ArraySource(X, y)
     executor = SerialExecutor(source)
-    result = train(model.training_job(), source, WorkerFactors(executor), EventBus())
+    result = train(model.training_job(), source, executor, EventBus())
     tiles = [(block.problems[0], tile) for block in executor._blocks for tile in block.views[0].tiles]
     return result, np.concatenate(
         [np.vstack([borrow_columns(q, tile) for q in state.slabs])[: state.n_columns].T for state, tile in tiles]

@@ -17,11 +17,11 @@ from distkern.monitoring.events import EventBus
 from distkern.scheduler.blocks import block_registry as memo
 from distkern.scheduler.blocks.block_registry import Fence, Lease, Refusal
 from distkern.scheduler.execution.executor import SerialExecutor, total
+from distkern.scheduler.execution.layers import ExecutorLayer
 from distkern.scheduler.protocol.answers import Answer
 from distkern.scheduler.protocol.messages import FetchRows, Message, Step
 from distkern.scheduler.protocol.run_log import RunLog
 from distkern.scheduler.runtime.spillable_matrix import RowMatrix
-from distkern.scheduler.training.backends import WorkerFactors
 from distkern.scheduler.training.driver_loop import train
 from distkern.storage import ArraySource
 from tests.scheduler.trainings import make_classes, make_job, make_source
@@ -40,7 +40,7 @@ def source() -> ArraySource:
     return make_source(*data(), rows=40)
 
 
-class Recorder(WorkerFactors):
+class Recorder(ExecutorLayer):
     """Keeps the messages of a training, and what came back."""
 
     def __init__(self, executor: SerialExecutor) -> None:

@@ -19,7 +19,6 @@ from distkern.scheduler.blocks import block_registry as memo
 from distkern.scheduler.execution.dask_executor import DaskExecutor
 from distkern.scheduler.protocol.messages import Load
 from distkern.scheduler.runtime.environment import process_facts
-from distkern.scheduler.training.backends import WorkerFactors
 from distkern.scheduler.training.driver_loop import train
 from distkern.storage import ArraySource, ZarrSource
 from tests.scheduler.faults import (
@@ -208,7 +207,7 @@ def test_a_worker_that_dies_in_a_task(processes: Any, tmp_path: Path) -> None:
     rows = deadly(tmp_path / "dead")
     events = Trouble({})
     executor = DaskExecutor(processes, rows, events)
-    result = train(JOB, rows, WorkerFactors(executor), events)
+    result = train(JOB, rows, executor, events)
     executor.close()
     assert_same_bits(result, expected())
     assert len(events.of(WorkerLost)) == 1

@@ -19,10 +19,10 @@ from distkern.scheduler.blocks import block_registry as memo
 from distkern.scheduler.execution import dask_executor as cluster_module
 from distkern.scheduler.execution.dask_executor import DaskExecutor
 from distkern.scheduler.execution.executor import Executor, SerialExecutor, total
+from distkern.scheduler.execution.layers import DriverFactors, ExecutorLayer
 from distkern.scheduler.execution.shipping import InlineBlocks
 from distkern.scheduler.protocol.answers import Answer
 from distkern.scheduler.protocol.messages import Columns, FetchRows, KernelColumns, Load, ProblemStep, Step
-from distkern.scheduler.training.backends import DriverFactors, WorkerFactors
 from distkern.scheduler.training.driver_loop import TrainingJob, TrainingResult, train
 from distkern.storage import ArraySource, BlockSource, ZarrSource
 from tests.scheduler.trainings import assert_same_bits, cut, make_classes, make_data, make_job
@@ -107,7 +107,7 @@ def reference(case: str) -> TrainingResult:
     """The serial training over arrays."""
     if case not in _reference:
         source = array_source(case, Path())
-        _reference[case] = train(CASES[case][1], source, WorkerFactors(SerialExecutor(source)), EventBus())
+        _reference[case] = train(CASES[case][1], source, SerialExecutor(source), EventBus())
     return _reference[case]
 
 
@@ -151,7 +151,7 @@ def combinations() -> Iterator[Any]:
 def test_same_bits(make_executor: Callable[..., Executor], case: str, factors: str, kind: str, tmp_path: Path) -> None:
     source = SOURCES[kind](case, tmp_path)
     executor = make_executor(source, factors == "workers")
-    backend = WorkerFactors(executor) if factors == "workers" else DriverFactors(executor, source)
+    backend = executor if factors == "workers" else DriverFactors(executor, source)
     result = train(CASES[case][1], source, backend, EventBus())
     executor.close()
     assert_same_bits(result, reference(case))
@@ -167,7 +167,7 @@ def begin_and_steps(case: str) -> list[Any]:
     source = array_source(case, Path())
     sent = []
 
-    class Listening(WorkerFactors):
+    class Listening(ExecutorLayer):
         def exchange(self, message: Any) -> Answer:
             sent.append(message)
             return super().exchange(message)
@@ -272,7 +272,7 @@ def test_an_exception_in_a_block_reaches_the_caller(make_executor: Callable[...,
     source = ZarrSource(stored, y)
     executor = make_executor(source)
     with pytest.raises(DataError, match="row 211") as error:
-        train(CASES["pool"][1], source, WorkerFactors(executor), EventBus())
+        train(CASES["pool"][1], source, executor, EventBus())
     assert error.value.kind == "not-finite"
     executor.close()
 

@@ -17,13 +17,13 @@ from distkern.errors import BudgetError
 from distkern.monitoring.events import EventBus
 from distkern.scheduler import run_training
 from distkern.scheduler.execution.executor import SerialExecutor
+from distkern.scheduler.execution.layers import ExecutorLayer
 from distkern.scheduler.planning.limits import WorkerFacts, available_memory, default_limit
 from distkern.scheduler.planning.memory import answer_bytes, plan_memory
 from distkern.scheduler.planning.plan import BASELINE, MIB, Memory, Plan
 from distkern.scheduler.planning.training_plan import plan_training
 from distkern.scheduler.planning.workload import Workload
 from distkern.scheduler.protocol.answers import Answer, ProblemAnswer
-from distkern.scheduler.training.backends import WorkerFactors
 from distkern.scheduler.training.driver_loop import TrainingJob, train
 from distkern.scheduler.training.run import plan_job, workload
 from distkern.storage import ArraySource
@@ -300,7 +300,7 @@ def test_answers_are_as_large_as_planned(training: tuple[TrainingJob, ArraySourc
     work = workload(job, source)
     largest = 0
 
-    class Weighing(WorkerFactors):
+    class Weighing(ExecutorLayer):
         def exchange(self, message: Any) -> Answer:
             nonlocal largest
             answer = super().exchange(message)

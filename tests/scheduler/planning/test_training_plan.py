@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from distkern.monitoring.events import EventBus
 from distkern.scheduler import run_training
 from distkern.scheduler.execution.executor import SerialExecutor
+from distkern.scheduler.execution.layers import ExecutorLayer
 from distkern.scheduler.planning.limits import WorkerFacts
 from distkern.scheduler.planning.plan import Course, Plan
 from distkern.scheduler.planning.training_plan import plan_training
 from distkern.scheduler.protocol.messages import Step
 from distkern.scheduler.runtime.spillable_matrix import LazyScratch, MemoryBudget
-from distkern.scheduler.training.backends import WorkerFactors
 from distkern.scheduler.training.driver_loop import TrainingJob, train
 from distkern.scheduler.training.run import plan_job, workload
 from distkern.storage import ArraySource, ScratchFile
@@ -147,7 +147,7 @@ def test_scratch_traffic(name: str) -> None:
     job, source = training(name)
     budget = CountingBudget(0)
     executor = SerialExecutor(source, budget=budget)
-    train(job, source, WorkerFactors(executor), EventBus())
+    train(job, source, executor, EventBus())
     executor.close()
     work = workload(job, source)
     plan = plan_job(job, work, memory_limit=plan_job(job, work).needed)
@@ -167,7 +167,7 @@ def test_products(name: str) -> None:
     work, n, d = workload(job, source), source.n_rows, source.n_features
     done = dict.fromkeys(("kernel", "projection", "pool"), 0)
 
-    class Reckoning(WorkerFactors):
+    class Reckoning(ExecutorLayer):
         def __init__(self, executor: SerialExecutor) -> None:
             super().__init__(executor)
             self.columns = [1] * work.n_problems

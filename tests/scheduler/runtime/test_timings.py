@@ -11,6 +11,7 @@ import pytest
 
 from distkern.monitoring.events import WAITING, EventBus, ExchangeDone
 from distkern.scheduler.execution.executor import THIS_PROCESS, SerialExecutor
+from distkern.scheduler.execution.layers import ExecutorLayer
 from distkern.scheduler.protocol.answers import Answer
 from distkern.scheduler.protocol.messages import Message
 from distkern.scheduler.runtime.spillable_matrix import MemoryBudget
@@ -29,7 +30,6 @@ from distkern.scheduler.runtime.timings import (
     busy,
     resident_bytes,
 )
-from distkern.scheduler.training.backends import WorkerFactors
 from distkern.scheduler.training.driver_loop import train
 from distkern.scheduler.training.run import run_training
 from distkern.storage import RunDirectory
@@ -141,7 +141,7 @@ def test_scratch_is_told_apart_from_memory() -> None:
     X, y = make_data(300)
     seen: list[Costs] = []
 
-    class Looking(WorkerFactors):
+    class Looking(ExecutorLayer):
         def exchange(self, message: Message) -> Answer:
             answer = super().exchange(message)
             seen.append(answer.costs)

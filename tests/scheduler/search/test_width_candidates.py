@@ -17,9 +17,9 @@ from distkern.monitoring.events import BlocksReplayed, EventBus
 from distkern.scheduler import run_training
 from distkern.scheduler.blocks import block_registry as memo
 from distkern.scheduler.execution.executor import SerialExecutor
+from distkern.scheduler.execution.layers import DriverFactors
 from distkern.scheduler.protocol.candidates import candidate_numbers, drawable, rows_and_widths
 from distkern.scheduler.protocol.messages import digest
-from distkern.scheduler.training.backends import DriverFactors, WorkerFactors
 from distkern.scheduler.training.driver_loop import train
 from distkern.storage import ArraySource
 from tests.markers import variants
@@ -211,7 +211,7 @@ def test_factors_in_the_driver_alone_are_the_same() -> None:
     source = rows_of_classes()
     results = [
         train(JOBS["shared"], source, backend, EventBus())
-        for backend in (WorkerFactors(SerialExecutor(source)), DriverFactors(SerialExecutor(source), source))
+        for backend in (SerialExecutor(source), DriverFactors(SerialExecutor(source), source))
     ]
     assert_same_bits(*results)
 
@@ -224,7 +224,7 @@ def test_a_block_that_is_lost_is_rebuilt_with_the_same_bits(threads: Any) -> Non
         memory.held.pop(2)
 
     with mock.patch.object(faults, "JOB", job):
-        expected = train(job, faults.source(), WorkerFactors(SerialExecutor(faults.source())), EventBus())
+        expected = train(job, faults.source(), SerialExecutor(faults.source()), EventBus())
         events = Trouble({3: lose})
         result, _ = faults.run(threads, events)
     assert {2} <= {block for event in events.of(BlocksReplayed) for block in event.blocks}

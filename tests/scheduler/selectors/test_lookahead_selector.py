@@ -19,7 +19,6 @@ from distkern.scheduler.protocol.answers import Leaders
 from distkern.scheduler.protocol.messages import LookaheadStep, Step, digest
 from distkern.scheduler.runtime.spillable_matrix import MemoryBudget
 from distkern.scheduler.selectors import lookahead_selector
-from distkern.scheduler.training.backends import WorkerFactors
 from distkern.scheduler.training.driver_loop import train
 from distkern.selection.lookahead import Prediction, predict_steps
 from distkern.selection.stopping import StopReason
@@ -266,7 +265,7 @@ def test_replaying_the_log_rebuilds_the_state(dtype: str) -> None:
         return inner(message)
 
     executor.exchange = exchange  # type: ignore[method-assign]
-    train(residual_job(dtype=dtype), source, WorkerFactors(executor), EventBus())
+    train(residual_job(dtype=dtype), source, executor, EventBus())
     steps = [p for m in sent if isinstance(m, Step) for p in m.problems if isinstance(p, LookaheadStep)]
     assert any(step.trial is not None for step in steps)
     for cut_at in (2, len(sent) // 2, len(sent)):
@@ -287,7 +286,7 @@ def test_replaying_the_log_rebuilds_the_state(dtype: str) -> None:
 def test_scratch_changes_no_bit(limit: int, tmp_path: Any) -> None:
     source = make_source(*weighted_classes(), rows=60)
     results = [
-        train(residual_job(), source, WorkerFactors(SerialExecutor(source, budget=budget)), EventBus())
+        train(residual_job(), source, SerialExecutor(source, budget=budget), EventBus())
         for budget in (MemoryBudget(), MemoryBudget(limit, str(tmp_path)))
     ]
     assert_same_bits(*results)

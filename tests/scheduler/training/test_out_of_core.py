@@ -28,10 +28,10 @@ from distkern.scheduler import run_training
 from distkern.scheduler.blocks import block_registry as memo
 from distkern.scheduler.blocks.block import HOLDOUT_STREAM
 from distkern.scheduler.execution.dask_executor import DaskExecutor
-from distkern.scheduler.execution.executor import SerialExecutor
+from distkern.scheduler.execution.executor import Executor, SerialExecutor
+from distkern.scheduler.execution.layers import DriverFactors
 from distkern.scheduler.planning.limits import WorkerFacts
 from distkern.scheduler.runtime.spillable_matrix import MemoryBudget
-from distkern.scheduler.training.backends import DriverFactors, WorkerFactors
 from distkern.scheduler.training.driver_loop import HOLDOUT_FRACTION, TrainingJob, TrainingResult, train
 from distkern.scheduler.training.run import plan_job, workload
 from distkern.storage import ArraySource
@@ -43,7 +43,7 @@ from tests.scheduler.worker_clusters import cluster
 
 
 def in_memory(job: TrainingJob, source: ArraySource) -> TrainingResult:
-    return train(job, source, WorkerFactors(SerialExecutor(source)), EventBus())
+    return train(job, source, SerialExecutor(source), EventBus())
 
 
 def limit_with(job: TrainingJob, source: ArraySource, share: float) -> int:
@@ -108,7 +108,7 @@ def test_slabs_and_tiles_in_scratch(tmp_path: Path) -> None:
     for room in (0, 3_000_000):
         budget = MemoryBudget(room, str(tmp_path))
         executor = SerialExecutor(source, budget=budget)
-        assert_same_bits(train(job, source, WorkerFactors(executor), EventBus()), expected)
+        assert_same_bits(train(job, source, executor, EventBus()), expected)
         matrices = [m for b in executor._blocks for s in b.problems for m in (s.work, s.pool, *s.slabs)]
         assert any(m.in_memory for m in matrices) == (room > 0)
         assert not all(m.in_memory for m in matrices)
@@ -155,10 +155,10 @@ def reference(name: str) -> TrainingResult:
 
 def executor_and_backend(
     client: Any, source: ArraySource, events: EventBus, factors: str, room: int
-) -> tuple[DaskExecutor, WorkerFactors | DriverFactors]:
+) -> tuple[DaskExecutor, Executor]:
     executor = DaskExecutor(client, source, events, with_factors=factors == "workers", room=room)
     if factors == "workers":
-        return executor, WorkerFactors(executor)
+        return executor, executor
     return executor, DriverFactors(executor, source, MemoryBudget(room))
 
 
@@ -339,9 +339,9 @@ import sys
 from distributed import Client
 from test_out_of_core import long_path
 from distkern.monitoring.events import EventBus, RoundDone
-from distkern.scheduler.training.backends import WorkerFactors
+from distkern.scheduler.execution.layers import DriverFactors
 from distkern.scheduler.execution.dask_executor import DaskExecutor
-from distkern.scheduler.execution.executor import SerialExecutor
+from distkern.scheduler.execution.executor import Executor, SerialExecutor
 from distkern.scheduler.runtime.spillable_matrix import MemoryBudget
 from distkern.scheduler.training.driver_loop import train
 
@@ -353,9 +353,9 @@ def stop(event):
 job, source = long_path()
 if len(sys.argv) > 1:
     with Client(sys.argv[1], set_as_default=False) as client:
-        train(job, source, WorkerFactors(DaskExecutor(client, source, EventBus(), room=0)), EventBus([stop]))
+        train(job, source, DaskExecutor(client, source, EventBus(), room=0), EventBus([stop]))
 else:
-    train(job, source, WorkerFactors(SerialExecutor(source, budget=MemoryBudget(0))), EventBus([stop]))
+    train(job, source, SerialExecutor(source, budget=MemoryBudget(0)), EventBus([stop]))
 """
 
 

@@ -27,13 +27,13 @@ from distkern.scheduler.blocks import message_handler as rounds
 from distkern.scheduler.blocks.block import Block
 from distkern.scheduler.execution.dask_executor import DaskExecutor
 from distkern.scheduler.execution.executor import SerialExecutor
+from distkern.scheduler.execution.layers import DriverFactors, ExecutorLayer
 from distkern.scheduler.planning.memory import refit_bytes
 from distkern.scheduler.protocol.answers import Answer
 from distkern.scheduler.protocol.messages import Accumulate, Begin, Centers, Load
 from distkern.scheduler.rows.block_reading import SELECTION_STREAM, selecting_rows
 from distkern.scheduler.rows.label_encoding import LabelEncoding
 from distkern.scheduler.training import refit as refitting
-from distkern.scheduler.training.backends import DriverFactors, WorkerFactors
 from distkern.scheduler.training.driver_loop import TrainingJob, TrainingResult, train
 from distkern.selection.criteria import path_score
 from distkern.selection.factors import kernel_weights
@@ -89,7 +89,7 @@ def counting(X: Array, y: Array, weights: Array | None = None, rows: int = 50) -
 
 
 def fit(job: TrainingJob, source: BlockSource) -> TrainingResult:
-    return train(job, source, WorkerFactors(SerialExecutor(source)), EventBus())
+    return train(job, source, SerialExecutor(source), EventBus())
 
 
 def some_weights(n: int, seed: int = 0) -> Array:
@@ -425,7 +425,7 @@ def weighted_source() -> ArraySource:
 FAULTY = make_job(classification=True, selection_rows=150, max_centers=8, sampler="mixture", sigma="median")
 
 
-class Passing(WorkerFactors):
+class Passing(ExecutorLayer):
     """Does something before the final pass."""
 
     def __init__(self, executor: Any, before: Any) -> None:
@@ -467,7 +467,7 @@ def test_a_worker_that_retires_before_the_pass() -> None:
 def test_sums_of_the_pass_are_gathered_by_tasks() -> None:
     with cluster(4, processes=False) as client:
         executor = DaskExecutor(client, weighted_source(), EventBus(), fan_in=2)
-        result = train(FAULTY, weighted_source(), WorkerFactors(executor), EventBus())
+        result = train(FAULTY, weighted_source(), executor, EventBus())
         executor.close()
     expected = fit(FAULTY, weighted_source())
     assert_same_bits(result, expected)
@@ -501,7 +501,7 @@ def test_a_worker_that_dies_in_the_pass(tmp_path: Path, factors: str) -> None:
         for nanny in client.cluster.workers.values():
             nanny.auto_restart = False
         executor = DaskExecutor(client, source, EventBus([events.append]), with_factors=factors == "workers")
-        backend = WorkerFactors(executor) if factors == "workers" else DriverFactors(executor, whole)
+        backend = executor if factors == "workers" else DriverFactors(executor, whole)
         result = train(FAULTY, source, backend, EventBus())
         executor.close()
     assert_same_bits(result, fit(FAULTY, whole))
@@ -514,7 +514,7 @@ def test_replay_skips_the_pass() -> None:
     executor = SerialExecutor(source)
     sent: list[Any] = []
 
-    class Listening(WorkerFactors):
+    class Listening(ExecutorLayer):
         def exchange(self, message: Any) -> Answer:
             sent.append(message)
             return super().exchange(message)

@@ -20,9 +20,9 @@ from distkern.monitoring.events import ChunksAbsent, Event, EventBus, RoundDone,
 from distkern.scheduler import DaskArraySource
 from distkern.scheduler.blocks import block_registry as memo
 from distkern.scheduler.execution.dask_executor import DaskExecutor
-from distkern.scheduler.execution.executor import SerialExecutor
+from distkern.scheduler.execution.executor import Executor, SerialExecutor
+from distkern.scheduler.execution.layers import DriverFactors
 from distkern.scheduler.protocol.messages import Load
-from distkern.scheduler.training.backends import Backend, DriverFactors, WorkerFactors
 from distkern.scheduler.training.driver_loop import TrainingResult, train
 from distkern.storage import ArraySource, Fault, SlowStore, ZarrSource, open_dataset, write_dataset
 from distkern.storage.arrays.source import BlockSource
@@ -80,9 +80,9 @@ def fit(
 ) -> TrainingResult:
     """Train serially, or on a cluster."""
     if client is None:
-        return train(job, source, WorkerFactors(SerialExecutor(source)), events)
+        return train(job, source, SerialExecutor(source), events)
     executor = DaskExecutor(client, source, events, with_factors=factors == "workers")
-    backend: Backend = WorkerFactors(executor) if factors == "workers" else DriverFactors(executor, source)
+    backend: Executor = executor if factors == "workers" else DriverFactors(executor, source)
     try:
         return train(job, source, backend, events)
     finally:

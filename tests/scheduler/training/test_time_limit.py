@@ -213,7 +213,7 @@ def ended(limit: TimeLimit, clock: Clock, after: WorkAfter, exchanges: list[floa
         if limit.ends(after, [n_centers]):
             return number
         clock.now += seconds
-        limit.note_exchange(seconds)
+        limit(ExchangeDone(name="step", seconds=seconds))
     return len(exchanges)
 
 

@@ -1,14 +1,13 @@
-"""Where the factors live: with the workers, beside their rows, or in the driver.
+"""Executors on top of another: factors in the driver instead of beside their rows, and events of exchanges.
 
-Either way the driver loop sees one `exchange`; the arithmetic on a tile is the same code in the same shapes, so
-the model has the same bits.
+Wherever the factors live, the driver loop sees one `exchange`, and the arithmetic on a tile is the same code in the
+same shapes, so the model has the same bits. The executor that records its exchanges is in `training.run_record`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from time import monotonic, perf_counter
-from typing import Protocol
 
 import numpy as np
 
@@ -16,122 +15,100 @@ from distkern.monitoring.events import WAITING, EventBus, ExchangeDone
 from distkern.storage import ReadReport
 from distkern.storage.arrays.source import BlockSource
 
-from ..execution.executor import Executor, SerialExecutor
 from ..protocol.answers import Answer
-from ..protocol.messages import PASSIVE, Columns, FetchRows, KernelColumns, Message, Step, message_name
+from ..protocol.messages import PASSIVE, Columns, FetchRows, KernelColumns, Message, Query, Step, message_name
 from ..runtime.spillable_matrix import MemoryBudget
 from ..runtime.timings import Costs, ProcessMemory
-from .time_limit import TimeLimit
+from .executor import Executor, SerialExecutor
 
 MEMORY_SECONDS = 2.0
 """Least time between two events that tell of the memory of workers."""
 
 
-class Backend(Protocol):
-    """Runs the messages of one training."""
+class ExecutorLayer:
+    """An executor on top of another, which does whatever a subclass does not do itself."""
+
+    def __init__(self, below: Executor) -> None:
+        self._below = below
+
+    @property
+    def n_workers(self) -> int:
+        """Workers that hold blocks now."""
+        return self._below.n_workers
+
+    @property
+    def n_threads(self) -> int:
+        """Threads that may work for a message now."""
+        return self._below.n_threads
+
+    @property
+    def in_process(self) -> bool:
+        """Whether they are threads of this process."""
+        return self._below.in_process
 
     @property
     def exchanges(self) -> int:
         """Driver-workers-driver exchanges so far."""
-        ...
-
-    @property
-    def n_threads(self) -> int:
-        """Threads that may work for a message now."""
-        ...
+        return self._below.exchanges
 
     def exchange(self, message: Message) -> Answer:
-        """Send the next message and return the sum of the answers, drawn rows with their features."""
-        ...
+        """Send the next message and return the sum of the answers."""
+        return self._below.exchange(message)
 
-    def skip(self, message: Message, answer: Answer) -> None:
-        """Take note of the next message and its answer; its effect comes before the next exchange."""
-        ...
+    def skip(self, message: Message, answer: Answer | None) -> None:
+        """Take note of the next message, whose answer is known."""
+        self._below.skip(message, answer)
 
-    def finish(self) -> None:
-        """Hear that no message follows."""
-        ...
-
-
-class WorkerFactors:
-    """`factors="workers"`: blocks hold everything; a message is one exchange."""
-
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
-        self.exchanges = 0
-
-    @property
-    def n_threads(self) -> int:
-        """Threads of the workers."""
-        return self._executor.n_threads
-
-    def exchange(self, message: Message) -> Answer:
-        """Send the next message."""
-        self.exchanges += 1
-        return self._executor.exchange(message)
-
-    def skip(self, message: Message, answer: Answer) -> None:
-        """Take note of the next message."""
-        self._executor.skip(message, answer)
+    def query(self, query: Query) -> Answer:
+        """Ask without changing anything."""
+        return self._below.query(query)
 
     def finish(self) -> None:
-        """Do nothing."""
+        """Take that no message follows."""
+        self._below.finish()
+
+    def peak_rss(self) -> int:
+        """Largest resident set of any worker process so far, in bytes."""
+        return self._below.peak_rss()
+
+    def close(self) -> None:
+        """Free the run's memory."""
+        self._below.close()
 
 
-class AnnouncingBackend:
-    """Tells subscribers of every exchange.
+class AnnouncingExecutor(ExecutorLayer):
+    """Emits an event for every exchange.
 
     Parameters
     ----------
-    backend : Backend
+    below : Executor
         Where messages go.
     events : EventBus
-        Told of exchanges.
+        Takes the events.
     planned : int
         Bytes that a process which holds blocks was planned to take at most.
     part : str
         What the exchanges belong to: ``training`` or ``search``.
-    limit : TimeLimit, optional
-        Told how long they take.
     """
 
-    def __init__(
-        self,
-        backend: Backend,
-        events: EventBus,
-        planned: int = 0,
-        part: str = "training",
-        limit: TimeLimit | None = None,
-    ) -> None:
-        self._backend = backend
+    def __init__(self, below: Executor, events: EventBus, planned: int = 0, part: str = "training") -> None:
+        super().__init__(below)
         self._events = events
         self._planned = planned
         self._part = part
-        self._limit = limit or TimeLimit()
         self._told_of_memory = -MEMORY_SECONDS
         self._seen: dict[str, ProcessMemory] = {}
 
-    @property
-    def exchanges(self) -> int:
-        """Exchanges so far."""
-        return self._backend.exchanges
-
-    @property
-    def n_threads(self) -> int:
-        """Threads that may work for a message now."""
-        return self._backend.n_threads
-
     def exchange(self, message: Message) -> Answer:
         """Send the next message."""
-        before, started = self._backend.exchanges, perf_counter()
-        answer = self._backend.exchange(message)
+        before, started = self.exchanges, perf_counter()
+        answer = self._below.exchange(message)
         seconds = perf_counter() - started
-        self._limit.note_exchange(seconds)
         self._events.emit(
             ExchangeDone(
                 name=message_name(message),
                 seconds=seconds,
-                exchanges=self._backend.exchanges - before,
+                exchanges=self.exchanges - before,
                 bytes_read=answer.bytes_read + (0 if answer.load is None else answer.load.bytes_read),
                 part=self._part,
                 busy=self._busy(answer.costs, seconds),
@@ -144,7 +121,7 @@ class AnnouncingBackend:
         """Seconds of threads by phase, and what is left of them as waiting."""
         if not costs.busy:
             return {}  # the answer was on record
-        waiting = self._backend.n_threads * seconds - sum(costs.busy.values())
+        waiting = self.n_threads * seconds - sum(costs.busy.values())
         return {phase: round(took, 6) for phase, took in {**costs.busy, WAITING: max(0.0, waiting)}.items()}
 
     def _memory(self, costs: Costs) -> dict[str, dict[str, int]]:
@@ -157,21 +134,13 @@ class AnnouncingBackend:
         told, self._seen = self._seen, {}
         return {worker: {**vars(found), "planned": self._planned} for worker, found in told.items()}
 
-    def skip(self, message: Message, answer: Answer) -> None:
-        """Take note of the next message."""
-        self._backend.skip(message, answer)
 
-    def finish(self) -> None:
-        """Hear that no message follows."""
-        self._backend.finish()
-
-
-class DriverFactors:
+class DriverFactors(ExecutorLayer):
     """`factors="driver"`: workers compute kernel columns, this process holds Q and E.
 
     Parameters
     ----------
-    executor : Executor
+    below : Executor
         Workers with the features.
     source : BlockSource
         The same rows; this process reads targets and weights only.
@@ -179,17 +148,16 @@ class DriverFactors:
         What Q and the pool may take of this process's memory.
     """
 
-    def __init__(self, executor: Executor, source: BlockSource, budget: MemoryBudget | None = None) -> None:
-        self._remote = executor
+    def __init__(self, below: Executor, source: BlockSource, budget: MemoryBudget | None = None) -> None:
+        super().__init__(below)
         self._local = SerialExecutor(source, with_features=False, budget=budget)
         self._n_rows = source.n_rows
         self._skipped: list[Step] = []
-        self.exchanges = 0
 
     @property
     def n_threads(self) -> int:
         """Threads of the workers and of this process; threads that are both count once."""
-        return self._remote.n_threads if self._remote.in_process else self._remote.n_threads + self._local.n_threads
+        return self._below.n_threads + (0 if self.in_process else self._local.n_threads)
 
     def exchange(self, message: Message) -> Answer:
         """Split the message: kernel columns and features from the workers, the rest here."""
@@ -197,13 +165,11 @@ class DriverFactors:
         for step in skipped:
             self._step(step)
         if isinstance(message, PASSIVE):
-            self.exchanges += 1
-            return self._remote.exchange(message)
+            return self._below.exchange(message)
         if isinstance(message, Step):
             answer = self._step(message)
         else:
-            self.exchanges += 1
-            remote = self._remote.exchange(message)
+            remote = self._below.exchange(message)
             answer = self._local.exchange(message)
             if remote.load is not None and answer.load is not None:
                 answer.load = replace(remote.load, bytes_read=remote.load.bytes_read + answer.load.bytes_read)
@@ -213,24 +179,20 @@ class DriverFactors:
         self._fetch_drawn(answer)
         return answer
 
-    def skip(self, message: Message, answer: Answer) -> None:
+    def skip(self, message: Message, answer: Answer | None) -> None:
         """Take note of the next message; a step's kernel columns are asked for when it takes effect."""
         if isinstance(message, Step):
             self._skipped.append(message)
             return
-        self._remote.skip(message, answer)
+        self._below.skip(message, answer)
         if not isinstance(message, PASSIVE):
             self._local.skip(message, None)
-
-    def finish(self) -> None:
-        """Do nothing."""
 
     def _step(self, message: Step) -> Answer:
         wanted: tuple[Columns | None, ...] = tuple(None if p is None else p.columns for p in message.problems)
         handed_in, costs = None, Costs()
         if any(columns is not None for columns in wanted):
-            self.exchanges += 1
-            found = self._remote.query(KernelColumns(wanted))
+            found = self._below.query(KernelColumns(wanted))
             handed_in, costs = found.columns, found.costs
         answer = self._local.exchange(message, handed_in)
         answer.costs = answer.costs.merge(costs)
@@ -243,8 +205,7 @@ class DriverFactors:
             return
         rows = np.unique(np.concatenate([d.rows % self._n_rows for d in drawn]))
         if len(rows):
-            self.exchanges += 1
-            features = self._remote.query(FetchRows(rows)).rows
+            features = self._below.query(FetchRows(rows)).rows
         for d in drawn:
             own = d.rows % self._n_rows
             d.features = np.array([features[int(row)] for row in own]) if len(own) else np.empty((0, 0))

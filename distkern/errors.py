@@ -1,4 +1,4 @@
-"""Errors and warnings that a user's data, job or cluster can cause, grouped by what a handler would do.
+"""Errors and warnings that a user's data, job or cluster can cause, grouped by the reaction of a handler.
 
 ::
 

@@ -16,10 +16,9 @@ from distkern.storage import RunDirectory, driver_of, is_run
 from ...errors import RunError
 from ...monitoring.progress import Display, LineDisplay, RunDisplay, TerminalDisplay
 from ...monitoring.progress.messages import line
-from ...selection.stopping import StopReason
-from ...text import duration
-from ..console.output import pairs, print_json, print_table
+from ..console.output import print_json
 from ..console.terminal import Terminal, can_redraw
+from ..running.result import recorded_result, show_result
 from ..running.run_liveness import RunStatus, RunWatch
 
 EVENTS_SECONDS = 0.5
@@ -27,6 +26,10 @@ EVENTS_SECONDS = 0.5
 
 DRIVER_SECONDS = 2.0
 """Between two looks at who drives the run."""
+
+
+_TOLD = ("n_centers", "lambda", "gcv", "stop_reason", "test")
+"""What is shown of the summary that an estimator wrote."""
 
 
 class Follower:
@@ -165,7 +168,10 @@ def follow(path: str, terminal: Terminal, *, as_json: bool) -> int:
             click.echo("no longer following; the run is left as it is", err=True)
         return 130
     if not as_json and not terminal.quiet:
-        _show_end(run, follower.figures)
+        figures = follower.figures
+        known = {"n_centers": figures.n_centers, "stop_reason": figures.stop_reason, "seconds": figures.seconds}
+        summary = recorded_result(run.summary or {})
+        show_result(summary or known | {name: value for name, value in (run.summary or {}).items() if name in _TOLD})
     return 0
 
 
@@ -194,20 +200,3 @@ class _DatedLines:
         mark = "" if level < logging.WARNING else "warning: "
         click.echo(f"{at:%Y-%m-%d %H:%M:%S} {mark}{text}")
         sys.stdout.flush()
-
-
-def _show_end(run: RunDirectory, figures: Any) -> None:
-    summary = run.summary or {}
-    reason = summary.get("stop_reason") or figures.stop_reason
-    advice = f": {StopReason(reason).advice}" if reason in set(StopReason) else ""
-    rows: list[tuple[str, object]] = [
-        ("centres", summary.get("n_centers", figures.n_centers)),
-        ("lambda", summary.get("lambda")),
-        ("gcv", summary.get("gcv")),
-        ("stopped", None if reason is None else f"{reason}{advice}"),
-        ("time", None if figures.seconds is None else duration(figures.seconds)),
-    ]
-    test = summary.get("test")
-    if isinstance(test, dict):
-        rows += [(f"test {name}", value) for name, value in test.items()]
-    print_table(pairs([row for row in rows if row[1] is not None]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,23 +34,16 @@ def predict(
     out: str,
     proba: bool,
     overwrite: bool,
-    scheduler: str | None,
-    scheduler_file: str | None,
-    workers: int | None,
-    memory: str | None,
+    cluster: dict[str, Any],
 ) -> None:
     """Predict every row of STORE and write the predictions to OUT."""
     from distkern.storage import check_prediction_destination
 
     from ..console.output import pairs, print_table
-    from ..job.job_file import cluster_of_flags
     from ..running.predicting import write_predictions
 
-    cluster = cluster_of_flags(scheduler=scheduler, scheduler_file=scheduler_file, workers=workers, memory=memory)
     check_prediction_destination(out, overwrite)
-    model, data = open_pair(model_store, store)
-    with open_client(cluster) as client:
-        model.client = client
+    with _opened(model_store, store, cluster) as (model, data):
         write_predictions(model, data, out, proba=proba, overwrite=overwrite)
     print_table(pairs([("wrote", out), ("rows", data.n_rows)]))
 
@@ -63,20 +58,13 @@ def evaluate(
     model_store: str,
     store: str,
     as_json: bool,
-    scheduler: str | None,
-    scheduler_file: str | None,
-    workers: int | None,
-    memory: str | None,
+    cluster: dict[str, Any],
 ) -> None:
     """Compare the predictions of MODEL with the targets of STORE."""
     from ...estimators.scoring import score_model
     from ..console.output import print_json
-    from ..job.job_file import cluster_of_flags
 
-    cluster = cluster_of_flags(scheduler=scheduler, scheduler_file=scheduler_file, workers=workers, memory=memory)
-    model, data = open_pair(model_store, store)
-    with open_client(cluster) as client:
-        model.client = client
+    with _opened(model_store, store, cluster) as (model, data):
         score = score_model(model, data)
     if as_json:
         print_json({"model": model_store, "store": store, **score.as_record()})
@@ -84,25 +72,24 @@ def evaluate(
         show_score(score)
 
 
-def open_pair(model_store: str, store: str) -> tuple[Any, Any]:
-    """Open a model and the data to apply it to.
-
-    Raises
-    ------
-    DataError
-        Where their numbers of features differ.
-    """
+@contextmanager
+def _opened(model_store: str, store: str, cluster: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """Open a model, on the cluster that flags name, and the data to apply it to."""
     from distkern.storage import open_dataset
 
     from ...estimators import load_model
+    from ..job.job_file import cluster_of_flags
 
+    section = cluster_of_flags(**cluster)
     model, data = load_model(model_store), open_dataset(store)
     if data.n_features != model.n_features_in_:
         raise DataError(
             f"{store} has {data.n_features} features, the model {model_store} was trained on {model.n_features_in_}",
             kind="feature-count",
         )
-    return model, data
+    with open_client(section) as client:
+        model.client = client
+        yield model, data
 
 
 def show_score(score: ModelScore) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
+from ..console.output import print_json
 from ..console.terminal import terminal_of, verbosity_options
 from ..running.cluster_client import cluster_options
 
@@ -61,10 +64,7 @@ def train(
     context: click.Context,
     job_file: str,
     overrides: tuple[str, ...],
-    scheduler: str | None,
-    scheduler_file: str | None,
-    workers: int | None,
-    memory: str | None,
+    cluster: dict[str, Any],
     as_json: bool,
     overwrite: bool,
     max_seconds: float | None,
@@ -81,17 +81,13 @@ def train(
     """
     from ..job.job_file import load_job
     from ..running.finished_run import finished_result
+    from ..running.result import show_result
     from ..running.run_job import run_job
 
     if max_seconds is not None:
         overrides = (*overrides, f"model.max_seconds={max_seconds}")
-    flags = {"scheduler": scheduler, "scheduler_file": scheduler_file, "workers": workers, "memory": memory}
-    job = load_job(job_file, overrides, {name: value for name, value in flags.items() if value is not None})
-    done = finished_result(job) if resume == "auto" and not overwrite else None
-    result = done or run_job(job, terminal_of(context), overwrite=overwrite, resume=resume is not None)
-    if as_json:
-        from ..console.output import print_json
-
-        print_json(result.record())
-    else:
-        result.show()
+    job = load_job(job_file, overrides, cluster)
+    record = finished_result(job) if resume == "auto" and not overwrite else None
+    if record is None:
+        record = run_job(job, terminal_of(context), overwrite=overwrite, resume=resume is not None).record
+    print_json(record) if as_json else show_result(record)

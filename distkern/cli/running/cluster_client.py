@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from functools import reduce, wraps
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def cluster_options(verb: str) -> Callable[[Command], Command]:
-    """Give a command ``--scheduler``, ``--scheduler-file``, ``--workers`` and ``--memory``.
+    """Give a command ``--scheduler``, ``--scheduler-file``, ``--workers`` and ``--memory``, as its argument `cluster`.
 
     Parameters
     ----------
@@ -33,9 +34,13 @@ def cluster_options(verb: str) -> Callable[[Command], Command]:
     )
 
     def decorate(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
+        @wraps(command)
+        def gathered(*arguments: Any, **named: Any) -> Any:
+            flags = {name: named.pop(name) for name in ("scheduler", "scheduler_file", "workers", "memory")}
+            given = {name: value for name, value in flags.items() if value is not None}
+            return command(*arguments, cluster=given, **named)
+
+        return cast(Command, reduce(lambda inner, option: option(inner), reversed(options), gathered))
 
     return decorate
 

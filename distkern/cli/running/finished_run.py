@@ -10,14 +10,14 @@ from ...errors import DataError, StoreError
 from ...redaction import redact_values
 from ...selection.stopping import StopReason
 from ..job.job_file import Job
-from .result import RecordedResult, is_result
+from .result import recorded_result
 
 if TYPE_CHECKING:
     from distkern.storage import RunDirectory
 
 
-def finished_result(job: Job) -> RecordedResult | None:
-    """Return the recorded result of the run that a job names, or None where something is left to do.
+def finished_result(job: Job) -> dict[str, Any] | None:
+    """Return the record of the run that a job names, or None where something is left to do.
 
     Nothing is left where the run came to its end (another than that of its time), the job is the same but for the
     cluster and the time, the model is there, and the training data is the same or is not there any more.
@@ -37,14 +37,14 @@ def finished_result(job: Job) -> RecordedResult | None:
     if job.output.run is None or not os.path.lexists(run_place(job.output.run)):
         return None
     run = RunDirectory.open(job.output.run)
-    summary = run.summary
-    if summary is None or not is_result(summary) or summary["stop_reason"] == StopReason.TIME_LIMIT:
+    record = recorded_result(run.summary or {})
+    if record is None or record["stop_reason"] == StopReason.TIME_LIMIT:
         return None
     if _decisive(run.job) != _decisive(redact_values(job.model_dump(mode="json", exclude_unset=True))):
         return None
     if not _has_model(job) or _has_other_data(job, run):
         return None
-    return RecordedResult(summary)
+    return record
 
 
 def _decisive(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,9 @@
-"""What a training came to, as one JSON object or as a table for a person."""
+"""The result of a training, as one JSON object or as a table for a person."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ...estimators.scoring import ModelScore
@@ -37,106 +39,73 @@ _ORDER = (
 )
 
 
-def is_result(summary: dict[str, Any]) -> bool:
-    """Tell whether the summary of a run is what a command recorded, and not that of an estimator or damaged."""
+def recorded_result(summary: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the record in the summary of a run; None where an estimator wrote it, or where it is damaged."""
     numbers = ("n_rows", "n_features", "n_centers", *(name for name in _COSTS if not name.startswith("peak_")))
-    return (
+    if (
         set(_ORDER) - {"test"} <= summary.keys() <= set(_ORDER)
         and all(isinstance(summary[name], (int, float)) for name in numbers)
         and (summary["stop_reason"] is None or summary["stop_reason"] in {str(reason) for reason in StopReason})
         and isinstance(summary.get("test", {}), dict)
-    )
+    ):
+        return {name: summary[name] for name in _ORDER if name in summary}
+    return None
 
 
-class RecordedResult:
-    """What a training came to, as its run directory keeps it.
-
-    Parameters
-    ----------
-    summary : dict
-        What `JobResult.record` returned then.
-    """
-
-    def __init__(self, summary: dict[str, Any]) -> None:
-        self._summary = summary
-
-    def record(self) -> dict[str, Any]:
-        """Return the summary that ``--json`` prints."""
-        return {name: self._summary[name] for name in _ORDER if name in self._summary}
-
-    def show(self) -> None:
-        """Print the summary for a person."""
-        _show(self.record())
-
-
+@dataclass(frozen=True)
 class JobResult:
-    """What a training came to.
+    """The result of a job's training."""
 
-    Parameters
-    ----------
-    job : Job
-        What was asked for.
-    model : fitted estimator
-        What was trained.
-    score : ClassificationScore, RegressionScore or None
-        On the test data, where the job names some.
-    """
+    record: dict[str, Any]
+    """What ``--json`` prints, and a run directory keeps."""
+    model: Any
+    score: ModelScore | None
+    """On the test data, where the job names some."""
 
-    def __init__(self, job: Job, model: Any, score: ModelScore | None) -> None:
-        self.job = job
-        self.model = model
-        self.score = score
-
-    @property
-    def test(self) -> dict[str, float] | None:
-        """``{"error": fraction}`` or ``{"rmse": value}`` where test data was named."""
-        return None if self.score is None else self.score.headline()
-
-    def record(self) -> dict[str, Any]:
-        """Return the summary that ``--json`` prints."""
-        summary, reason = self.model.summary_, getattr(self.model, "stop_reason_", None)
+    @classmethod
+    def of(cls, job: Job, model: Any, score: ModelScore | None) -> JobResult:
+        """Return the result of a model that was trained as a job says."""
+        summary, reason = model.summary_, getattr(model, "stop_reason_", None)
         record = {
-            "model": self.job.output.model,
-            "run": self.job.output.run,
+            "model": job.output.model,
+            "run": job.output.run,
             "n_rows": summary["n_rows"],
             "n_features": summary["n_features"],
             "n_targets": summary["n_targets"],
             "n_centers": summary["n_centers"],
-            "lambda": getattr(self.model, "lambda_", None),
-            "gcv": getattr(self.model, "gcv_", None),
+            "lambda": getattr(model, "lambda_", None),
+            "gcv": getattr(model, "gcv_", None),
             "stop_reason": None if reason is None else StopReason(reason).value,
             **{name: summary[name] for name in _COSTS},
         }
-        return record if self.score is None else {**record, "test": self.test}
-
-    def show(self) -> None:
-        """Print the summary for a person."""
-        _show(self.record())
+        return cls(record if score is None else {**record, "test": score.headline()}, model, score)
 
 
-def _show(record: dict[str, Any]) -> None:
-    reason = None if record["stop_reason"] is None else StopReason(record["stop_reason"])
-    rows: list[tuple[str, object]] = [
-        ("rows x features", f"{record['n_rows']} x {record['n_features']}"),
-        ("targets", record["n_targets"]),
-        ("centres", record["n_centers"]),
-        ("lambda", record["lambda"]),
-        ("gcv", record["gcv"]),
-        ("stopped", None if reason is None else f"{reason}: {reason.advice}"),
-        ("seconds", f"{record['seconds']:.1f}"),
-        ("rounds, exchanges", f"{record['rounds']}, {record['exchanges']}"),
-        ("read", byte_size(record["bytes_read"])),
-        ("peak memory", _peaks(record)),
-        ("model", record["model"] or "not saved: the job names no model in [output]"),
-        ("run", record["run"] or "not kept: the job names no run in [output]"),
-    ]
-    rows += [(f"test {name}", value) for name, value in (record.get("test") or {}).items()]
-    print_table(pairs([row for row in rows if row[1] is not None]))
-
-
-def _peaks(record: dict[str, Any]) -> str:
-    driver, worker, planned = (
-        byte_size(record[name]) for name in ("peak_rss_driver", "peak_rss_worker", "planned_peak_bytes")
+def show_result(record: Mapping[str, Any]) -> None:
+    """Print the record of a training for a person, as far as it is known."""
+    known, reason = {name: value for name, value in record.items() if value is not None}, record.get("stop_reason")
+    advice = f": {StopReason(reason).advice}" if reason in set(StopReason) else ""
+    forms: tuple[tuple[str, str, Callable[[Any], object]], ...] = (
+        ("n_features", "rows x features", lambda count: f"{known.get('n_rows')} x {count}"),
+        ("n_targets", "targets", lambda value: value),
+        ("n_centers", "centres", lambda value: value),
+        ("lambda", "lambda", lambda value: value),
+        ("gcv", "gcv", lambda value: value),
+        ("stop_reason", "stopped", lambda name: f"{name}{advice}"),
+        ("seconds", "seconds", lambda seconds: f"{seconds:.1f}"),
+        ("rounds", "rounds, exchanges", lambda rounds: f"{rounds}, {known.get('exchanges')}"),
+        ("bytes_read", "read", byte_size),
+        ("planned_peak_bytes", "peak memory", lambda planned: f"{_peaks(known)}planned {byte_size(planned)}"),
     )
-    workers = f", largest worker {worker}" if record["peak_rss_worker"] else ""
-    return f"driver {driver}{workers}, planned {planned}"
+    rows = [(label, form(known[name])) for name, label, form in forms if name in known]
+    if "model" in record:
+        rows.append(("model", record["model"] or "not saved: the job names no model in [output]"))
+        rows.append(("run", record["run"] or "not kept: the job names no run in [output]"))
+    test = known.get("test")
+    rows += [(f"test {name}", value) for name, value in (test.items() if isinstance(test, Mapping) else ())]
+    print_table(pairs(rows))
+
+
+def _peaks(known: Mapping[str, Any]) -> str:
+    parts = (("driver", known.get("peak_rss_driver")), ("largest worker", known.get("peak_rss_worker")))
+    return "".join(f"{name} {byte_size(peak)}, " for name, peak in parts if peak)

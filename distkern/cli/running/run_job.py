@@ -48,6 +48,8 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False, resume: bo
     JobResult
         The model and what it came to.
     """
+    from distkern.storage import check_model_destination
+
     started = perf_counter() - terminal.seconds()
     refuse_nested(job)
     resumed = find_resumed(job, overwrite=overwrite) if resume else None
@@ -56,7 +58,8 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False, resume: bo
         refuse_existing_run(job.output.run, overwrite=overwrite)
     else:
         resumed.job = job.model_dump(mode="json", exclude_unset=True)
-    refuse_existing_model(job.output.model, overwrite=replace_model)
+    if job.output.model is not None:
+        check_model_destination(job.output.model, replace_model)
     rows, test_rows = open_rows(job.data)
     task = task_of(job.data, rows)
     surroundings: dict[str, Any] = {"memory_limit": job.cluster.memory, "run_dir": job.output.run}
@@ -81,9 +84,9 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False, resume: bo
         if job.output.model is not None:
             model.save(job.output.model, overwrite=replace_model)
         score = None if test_rows is None else score_model(model, test_rows)
-        result = JobResult(job, model, score)
+        result = JobResult.of(job, model, score)
         if run is not None:
-            run.write_summary(plain(result.record()))
+            run.write_summary(plain(result.record))
     return result
 
 
@@ -112,20 +115,6 @@ def refuse_nested(job: Job) -> None:
 
 def _overlap(first: Path, second: Path) -> bool:
     return first == second or first in second.parents or second in first.parents
-
-
-def refuse_existing_model(model: str | None, *, overwrite: bool) -> None:
-    """Refuse a model that stands in the way before any work is done.
-
-    Raises
-    ------
-    StoreError
-        Something exists and may not be overwritten.
-    """
-    from distkern.storage import check_model_destination
-
-    if model is not None:
-        check_model_destination(model, overwrite)
 
 
 def refuse_existing_run(run: str | None, *, overwrite: bool) -> None:

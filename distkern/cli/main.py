@@ -74,18 +74,7 @@ def _open_streams() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        The command and its arguments; those of the process where not given.
-
-    Returns
-    -------
-    int
-        The exit code.
-    """
+    """Run the command line; see `run_command`."""
     return run_command(cli, "distkern", arguments)
 
 
@@ -124,38 +113,31 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
             error.show(file=shown)
             click.echo(redact(shown.getvalue()), nl=False, err=True)
             return _failed(terminal, "usage", error.format_message(), error.exit_code)
-        except DistkernError as error:
-            return _fail(terminal, error.kind, error.message, error.exit_code)
-        except (click.Abort, KeyboardInterrupt):
-            return _fail(terminal, "interrupted", "interrupted", INTERRUPTED)
-        except MemoryError:
-            return _fail(
-                terminal,
-                "out-of-memory",
-                "the process ran out of memory; fewer centres ([model] max_centers), smaller blocks or more "
-                "memory ([cluster] memory) help",
-                BudgetError.exit_code,
-            )
-        except Exception as error:
-            if isinstance(error, OSError) and error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                # Stores name what they cannot write; what is left is what the process itself writes.
-                return _fail(
-                    terminal,
-                    "disk-full",
-                    f"{error.strerror} where standard output goes, or for temporary files: make room, or send the "
-                    "output elsewhere",
-                    StoreError.exit_code,
-                )
-            hint = "" if terminal.verbosity > 0 else "; run again with -v to see where"
-            return _fail(terminal, "unexpected", f"unexpected {type(error).__name__}: {error}{hint}", 1)
+        except (Exception, KeyboardInterrupt) as error:
+            kind, message, code = _cause(error, terminal)
+            if terminal.verbosity > 0:
+                click.echo(redact(traceback.format_exc()), err=True)
+            click.echo(redact(f"distkern: error: {message}"), err=True)
+            return _failed(terminal, kind, message, code)
         return _flushed(status if isinstance(status, int) else 0)
 
 
-def _fail(terminal: Terminal, kind: str, message: str, code: int) -> int:
-    if terminal.verbosity > 0:
-        click.echo(redact(traceback.format_exc()), err=True)
-    click.echo(redact(f"distkern: error: {message}"), err=True)
-    return _failed(terminal, kind, message, code)
+def _cause(error: BaseException, terminal: Terminal) -> tuple[str, str, int]:
+    """Return kind, message and exit code of what ended a command."""
+    if isinstance(error, DistkernError):
+        return error.kind, error.message, error.exit_code
+    if isinstance(error, click.Abort | KeyboardInterrupt):
+        return "interrupted", "interrupted", INTERRUPTED
+    if isinstance(error, MemoryError):
+        advice = "fewer centres ([model] max_centers), smaller blocks or more memory ([cluster] memory) help"
+        return "out-of-memory", f"the process ran out of memory; {advice}", BudgetError.exit_code
+    if isinstance(error, OSError) and error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        # Stores name what they cannot write; what is left is what the process itself writes.
+        advice = "make room, or send the output elsewhere"
+        place = "where standard output goes, or for temporary files"
+        return "disk-full", f"{error.strerror} {place}: {advice}", StoreError.exit_code
+    hint = "" if terminal.verbosity > 0 else "; run again with -v to see where"
+    return "unexpected", f"unexpected {type(error).__name__}: {error}{hint}", 1
 
 
 def _failed(terminal: Terminal, kind: str, message: str, code: int) -> int:

@@ -126,20 +126,73 @@ class RunFigures:
         record : mapping
             As `Event.as_record` makes it.
         """
-        kind = record.get("event")
-        take = _TAKERS.get(str(kind))
         timestamp = record.get("timestamp")
         if isinstance(timestamp, int | float):
             self.updated = float(timestamp)
         self.failure = None
-        if take is not None:
-            take(self, record)
+        match record.get("event"):
+            case "RunStarted":
+                self.run_id = str(record.get("run_id", ""))
+                self.started = self.updated if self.started is None else self.started
+                self.shapes = {name: int(record[name]) for name in _SHAPES if name in record}
+                self.stop_reason = self.seconds = None
+                self.summary = {}
+            case "ExchangeDone":
+                self._take_exchange(record)
+            case "RoundDone":
+                for name, values in self.series.items():
+                    values.append(record.get(name))
+            case "RunEnded":
+                self.stop_reason = str(record.get("stop_reason"))
+                self.seconds = float(record.get("seconds", 0.0))
+            case "RunCutShort":
+                self.failure = str(record.get("error"))
+            case "RunResumed" | "WorkerLost" | "WorkerRefused" | "WorkersAwaited" | "BlocksReplayed" | "StorageRetried":
+                self._take_incident(record)
+
+    def _take_exchange(self, record: Mapping[str, Any]) -> None:
+        name = str(record.get("name", ""))
+        self.exchange_seconds[name] = self.exchange_seconds.get(name, 0.0) + float(record.get("seconds", 0.0))
+        self.exchange_counts[name] = self.exchange_counts.get(name, 0) + 1
+        if record.get("part") == "search":
+            self.search_exchanges += int(record.get("exchanges", 1))
+            self.search_seconds += float(record.get("seconds", 0.0))
+        else:
+            self.exchanges += int(record.get("exchanges", 1))
+            self.bytes_read += int(record.get("bytes_read", 0))
+        for phase, seconds in (record.get("busy") or {}).items():
+            self.busy[phase] = self.busy.get(phase, 0.0) + seconds
+        if memory := record.get("memory"):
+            self.memory = {worker: dict(found) for worker, found in memory.items()}
+            residents = (found.get("resident", 0) for found in self.memory.values())
+            self.peak_resident = max(self.peak_resident, *residents)
+
+    def _take_incident(self, record: Mapping[str, Any]) -> None:
+        kind = str(record["event"])
+        if kind == "RunResumed":
+            self.resumed += 1
+        elif kind == "BlocksReplayed":
+            self.replayed_blocks += len(record.get("blocks", ()))
+        elif kind == "StorageRetried":
+            self.storage_retries += int(record.get("count", 0))
+        what = {name: value for name, value in record.items() if name not in ("event", "timestamp")}
+        self.marks.append(Mark(kind, self.n_centers, self.updated or 0.0, what))
+
+    def latest(self, name: str) -> Any:
+        """Return a figure of the series after the last round; None where there is none."""
+        values = self.series.get(name)
+        return values[-1] if values else None
+
+    @property
+    def training_seconds(self) -> float | None:
+        """Seconds of training so far."""
+        seconds: float | None = self.latest("seconds") if self.seconds is None else self.seconds
+        return seconds
 
     @property
     def n_centers(self) -> int:
         """Centres selected so far."""
-        centers = self.series["n_centers"]
-        return int(centers[-1]) if centers else 0
+        return int(self.latest("n_centers") or 0)
 
     @property
     def state(self) -> str:
@@ -245,71 +298,6 @@ class RunFigures:
             "seconds_left": self.seconds_left,
         }
 
-    def _start(self, record: Mapping[str, Any]) -> None:
-        self.run_id = str(record.get("run_id", ""))
-        self.started = self.updated if self.started is None else self.started
-        self.shapes = {name: int(record[name]) for name in _SHAPES if name in record}
-        self.stop_reason = self.seconds = None
-        self.summary = {}
-
-    def _resume(self, record: Mapping[str, Any]) -> None:
-        self.resumed += 1
-        self._mark(record)
-
-    def _exchange(self, record: Mapping[str, Any]) -> None:
-        name = str(record.get("name", ""))
-        self.exchange_seconds[name] = self.exchange_seconds.get(name, 0.0) + float(record.get("seconds", 0.0))
-        self.exchange_counts[name] = self.exchange_counts.get(name, 0) + 1
-        if record.get("part") == "search":
-            self.search_exchanges += int(record.get("exchanges", 1))
-            self.search_seconds += float(record.get("seconds", 0.0))
-        else:
-            self.exchanges += int(record.get("exchanges", 1))
-            self.bytes_read += int(record.get("bytes_read", 0))
-        for phase, seconds in (record.get("busy") or {}).items():
-            self.busy[phase] = self.busy.get(phase, 0.0) + seconds
-        if memory := record.get("memory"):
-            self.memory = {worker: dict(found) for worker, found in memory.items()}
-            residents = (found.get("resident", 0) for found in self.memory.values())
-            self.peak_resident = max(self.peak_resident, *residents)
-
-    def _round(self, record: Mapping[str, Any]) -> None:
-        for name, values in self.series.items():
-            values.append(record.get(name))
-
-    def _mark(self, record: Mapping[str, Any]) -> None:
-        what = {name: value for name, value in record.items() if name not in ("event", "timestamp")}
-        self.marks.append(Mark(str(record["event"]), self.n_centers, self.updated or 0.0, what))
-
-    def _replay(self, record: Mapping[str, Any]) -> None:
-        self.replayed_blocks += len(record.get("blocks", ()))
-        self._mark(record)
-
-    def _retry(self, record: Mapping[str, Any]) -> None:
-        self.storage_retries += int(record.get("count", 0))
-        self._mark(record)
-
-    def _cut_short(self, record: Mapping[str, Any]) -> None:
-        self.failure = str(record.get("error"))
-
-    def _end(self, record: Mapping[str, Any]) -> None:
-        self.stop_reason = str(record.get("stop_reason"))
-        self.seconds = float(record.get("seconds", 0.0))
-
 
 _SMALL = tuple(f.name for f in fields(RunFigures) if f.name not in ("series", "marks"))
 """What does not grow with a run."""
-
-_TAKERS = {
-    "RunStarted": RunFigures._start,
-    "RunResumed": RunFigures._resume,
-    "ExchangeDone": RunFigures._exchange,
-    "RoundDone": RunFigures._round,
-    "WorkerLost": RunFigures._mark,
-    "WorkerRefused": RunFigures._mark,
-    "WorkersAwaited": RunFigures._mark,
-    "BlocksReplayed": RunFigures._replay,
-    "StorageRetried": RunFigures._retry,
-    "RunEnded": RunFigures._end,
-    "RunCutShort": RunFigures._cut_short,
-}

@@ -60,16 +60,13 @@ def headline(record: RunRecord, test: TestPart | None) -> list[KeyNumber]:
     figures = list(test.numbers[:1]) if test is not None else _summary_test(summary)
     figures.append(KeyNumber("centres", grouped(record.n_centers), record.n_centers))
     for name, series in (("lambda", "lambda_"), ("gcv", "gcv")):
-        values = record.figures.series.get(series) or [None]
-        value = summary.get(name, values[-1])
+        value = summary.get(name, record.figures.latest(series))
         several = [item for item in value if finite(item, math.inf) is not None] if isinstance(value, list) else []
         number = max(several) if several else finite(value, math.inf)
         if number is not None:
             label = "GCV" if name == "gcv" else "λ, largest" if several else "λ"
             figures.append(KeyNumber(label, f"{number:.4g}", number))
-    seconds = record.number("seconds") or record.figures.seconds
-    if seconds is None and record.figures.series["seconds"]:
-        seconds = record.figures.series["seconds"][-1]
+    seconds = record.number("seconds") or record.figures.training_seconds
     if seconds is not None:
         figures.append(KeyNumber("training", duration(float(seconds)), seconds))
     if {"n_rows", "n_features"} <= set(shapes):

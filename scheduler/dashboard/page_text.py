@@ -114,14 +114,13 @@ def _card(run: ShownRun, name: str, colour: str) -> str:
     if not over and silent > SILENT_SECONDS:
         state, style = f"{state}, silent for {duration(silent)}", "silent"
     share = 100.0 if done else 100 * figures.n_centers / limit if limit else 0.0
-    last = {key: (values[-1] if values else None) for key, values in figures.series.items()}
-    seconds = figures.seconds if figures.seconds is not None else last["seconds"]
+    seconds, latest = figures.training_seconds, figures.latest
     cells = [
         ("centres", f"{centers} of {limit}" if limit else str(centers), ""),
-        ("GCV", digits(figures.summary.get("gcv", last["gcv"])), ""),
-        ("lambda", digits(figures.summary.get("lambda", last["lambda_"])), ""),
-        ("largest residual", digits(last["residual_max"]), ""),
-        ("validation error", digits(last["validation"]), ""),
+        ("GCV", digits(figures.summary.get("gcv", latest("gcv"))), ""),
+        ("lambda", digits(figures.summary.get("lambda", latest("lambda_"))), ""),
+        ("largest residual", digits(latest("residual_max")), ""),
+        ("validation error", digits(latest("validation")), ""),
         ("centres per second", digits(figures.centers_per_second), ""),
         ("time", "" if seconds is None else duration(seconds), ""),
         ("time left, at most", "" if over or figures.seconds_left is None else duration(figures.seconds_left), ""),

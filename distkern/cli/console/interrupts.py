@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import resource_tracker
 from types import FrameType
 
@@ -32,20 +32,26 @@ def interrupts_held() -> Iterator[None]:
 
 
 @contextmanager
-def terminated_as_interrupted() -> Iterator[None]:
+def _handled(handler: Callable[[int, FrameType | None], None], *numbers: signal.Signals) -> Iterator[None]:
+    """Handle signals within the block; only the main thread can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, before in previous.items():
+            signal.signal(number, before)
+
+
+def terminated_as_interrupted() -> AbstractContextManager[None]:
     """Have SIGTERM, which queues and service managers send, end a command as Ctrl-C does."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+    return _handled(interrupt, signal.SIGTERM)
 
 
 @contextmanager
@@ -57,27 +63,17 @@ def cancelled_by_signals() -> Iterator[Subscriber]:
     callable
         Takes each event of a training.
     """
-    heard: list[int] = []
+    received: list[int] = []
 
-    def hear(number: int, frame: FrameType | None) -> None:
-        del frame
-        heard.append(number)
-        if len(heard) > 1:
+    def receive(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        if len(received) > 1:
             raise KeyboardInterrupt
         click.echo("ending after the exchange under way; the same again ends at once", err=True)
 
     def watch(event: Event) -> None:
-        del event
-        if heard:
+        if received:
             raise Cancelled("interrupted", kind="interrupted")
 
-    if threading.current_thread() is not threading.main_thread():
+    with _handled(receive, signal.SIGINT, signal.SIGTERM):
         yield watch
-        return
-    signals = (signal.SIGINT, signal.SIGTERM)
-    previous = {number: signal.signal(number, hear) for number in signals}
-    try:
-        yield watch
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -14,8 +14,7 @@ DOING = {"starting": "getting ready", "searching": "searching for settings"}
 
 def latest(figures: RunFigures, name: str) -> float | None:
     """Return a figure after the last round; None where there is none."""
-    values = figures.series.get(name) or [None]
-    value = finite(values[-1], math.inf)
+    value = finite(figures.latest(name), math.inf)
     return None if value is None else float(value)
 
 

@@ -42,6 +42,11 @@ def duration(seconds: float) -> str:
     return f"{whole} s"
 
 
+def fixed(value: float) -> str:
+    """Return a rate with four decimals."""
+    return f"{value:.4f}" if math.isfinite(value) else "-"
+
+
 def counted(count: int, one: str) -> str:
     """Return a count with its noun, as in ``1 block`` and ``2 blocks``."""
     return f"{count} {one}" if count == 1 else f"{count} {one}s"

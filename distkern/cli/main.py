@@ -23,6 +23,7 @@ from .commands.predict_evaluate import evaluate, predict
 from .commands.report import report
 from .commands.train import train
 from .console.interrupts import terminated_as_interrupted
+from .console.output import print_json
 from .console.terminal import Terminal, verbosity_options
 
 INTERRUPTED = 130
@@ -143,8 +144,6 @@ def _cause(error: BaseException, terminal: Terminal) -> tuple[str, str, int]:
 def _failed(terminal: Terminal, kind: str, message: str, code: int) -> int:
     """Say what failed as JSON too, where that was asked for."""
     if terminal.json_wanted:
-        from .console.output import print_json
-
         # Standard output may be what failed.
         with suppress(OSError):
             print_json({"error": {"kind": kind, "message": message, "exit_code": code}})

@@ -55,8 +55,3 @@ def moment(timestamp: float | None) -> str:
 def rate(value: float) -> str:
     """Return a share in per cent."""
     return "–" if not math.isfinite(value) else f"{100 * value:.3g} %"
-
-
-def fixed(value: float) -> str:
-    """Return a rate with four decimals."""
-    return f"{value:.4f}" if math.isfinite(value) else "–"

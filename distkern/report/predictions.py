@@ -10,9 +10,10 @@ import numpy as np
 from markupsafe import Markup
 
 from ..estimators.scoring import ClassificationScore, RegressionScore
+from ..text import fixed
 from . import charts
 from .evaluation import Evaluation
-from .formats import KeyNumber, ReportTable, fixed, grouped, rate
+from .formats import KeyNumber, ReportTable, grouped, rate
 from .record import RunRecord
 
 MOST_CLASSES = 40

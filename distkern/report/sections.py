@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -204,37 +204,27 @@ def planned_part(record: RunRecord, planned: Mapping[str, float] | None) -> list
     planned : mapping or None
         Planned rounds, exchanges, kernel columns and bytes read, where the plan could be made again.
     """
-    rows = []
-    peak = record.number("planned_peak_bytes")
-    measured = max(record.number("peak_rss_worker") or 0.0, 0.0) or record.number("peak_rss_driver")
-    if peak is not None and measured is not None:
-        who = "largest worker" if record.number("peak_rss_worker") else "this process"
-        share = measured / peak if peak else None
-        rows.append(Planned(f"peak memory, {who}", byte_size(peak), byte_size(measured), share))
-    driver, used = record.number("planned_peak_driver"), record.number("peak_rss_driver")
-    if driver and used and record.number("peak_rss_worker"):
-        rows.append(Planned("peak memory, driver", byte_size(driver), byte_size(used), used / driver))
-    figures: dict[str, float | None] = {
-        "rounds": record.number("rounds"),
-        "exchanges": record.number("exchanges") or float(record.figures.exchanges) or None,
-        "kernel_columns": record.number("kernel_columns"),
-        "bytes_read": record.number("bytes_read"),
-    }
-    for name, value in figures.items():
-        most = None if planned is None else planned.get(name)
-        if value is None and most is None:
-            continue
-        show = byte_size if name.startswith("bytes") else grouped
-        share = value / most if value is not None and most else None
-        rows.append(
-            Planned(
-                name.replace("_", " "),
-                "–" if most is None else show(most),
-                "–" if value is None else show(value),
-                share,
-            )
-        )
-    return rows
+    number, most = record.number, ({} if planned is None else planned).get
+    worker, driver = number("peak_rss_worker"), number("peak_rss_driver")
+    exchanges = number("exchanges") or record.figures.exchanges or None
+    who = "largest worker" if worker else "this process"
+    rows = [
+        _planned(f"peak memory, {who}", number("planned_peak_bytes"), worker or driver, byte_size),
+        *([_planned("peak memory, driver", number("planned_peak_driver"), driver, byte_size)] if worker else []),
+        _planned("rounds", most("rounds"), number("rounds"), grouped),
+        _planned("exchanges", most("exchanges"), exchanges, grouped),
+        _planned("kernel columns", most("kernel_columns"), number("kernel_columns"), grouped),
+        _planned("bytes read", most("bytes_read"), number("bytes_read"), byte_size),
+    ]
+    return [row for row in rows if {row.planned, row.measured} != {_UNKNOWN}]
+
+
+_UNKNOWN = "–"
+
+
+def _planned(name: str, most: float | None, value: float | None, show: Callable[[float], str]) -> Planned:
+    planned, measured = (_UNKNOWN if count is None else show(count) for count in (most, value))
+    return Planned(name, planned, measured, value / most if value is not None and most else None)
 
 
 def memory_terms(model: Any) -> list[tuple[str, str, float]]:

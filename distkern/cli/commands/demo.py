@@ -11,6 +11,7 @@ import click
 
 from ...errors import StoreError
 from ...selection.stopping import StopReason
+from ..console.output import pairs, print_table
 from ..console.terminal import Terminal, terminal_of, verbosity_options
 
 _SEED = 0
@@ -51,7 +52,6 @@ def run_demo(folder: Path, terminal: Terminal, *, keep: bool, overwrite: bool) -
     from distkern.storage import open_dataset
 
     from ...estimators.scoring import ClassificationScore
-    from ..console.output import pairs, print_table
     from ..job.job_file import parse_job
     from ..running.predicting import write_predictions
     from ..running.run_job import run_job

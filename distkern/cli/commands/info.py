@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ...text import byte_size
+from ..console.output import pairs, print_json, print_table
 from ..console.terminal import terminal_of, verbosity_options
 
 _SIZES = ("bytes", "rss_driver", "rss_worker")
@@ -35,8 +36,6 @@ def info(context: click.Context, store: str, as_json: bool, followed: bool) -> N
 
         context.exit(follow(store, terminal_of(context), as_json=as_json))
     from distkern.storage import describe
-
-    from ..console.output import pairs, print_json, print_table
 
     description = describe(store)
     if as_json:

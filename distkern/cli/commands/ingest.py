@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from ..console.output import pairs, print_table
 from ..console.terminal import verbosity_options
 
 
@@ -43,8 +44,6 @@ def ingest(
 ) -> None:
     """Write CSV, Parquet, npy, npz or svmlight files as one dataset store."""
     from distkern.storage import ingest as write
-
-    from ..console.output import pairs, print_table
 
     data = write(
         list(sources),

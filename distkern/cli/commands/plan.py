@@ -9,6 +9,7 @@ import click
 
 from ...errors import DataError, JobError
 from ...text import byte_size
+from ..console.output import columns, pairs, print_json, print_table
 from ..console.terminal import terminal_of, verbosity_options
 from ..running.planned import plan_of, planned_estimator
 
@@ -52,8 +53,6 @@ def plan(
     job = load_job(job_file, overrides, {name: value for name, value in flags.items() if value is not None})
     planned = plan_of(job, *_shapes(job, rows, features, targets, chunk_rows))
     if as_json:
-        from ..console.output import print_json
-
         print_json(planned.record())
         # The one object of this command, also where the job does not fit.
         terminal_of(click.get_current_context()).json_wanted = False
@@ -97,8 +96,6 @@ def _shapes(
 
 def show(planned: Plan) -> None:
     """Print a plan as tables."""
-    from ..console.output import columns, pairs, print_table
-
     work, course = planned.work, planned.course
     head: list[tuple[str, object]] = [
         ("rows x features", f"{work.n_rows} x {work.n_features}"),

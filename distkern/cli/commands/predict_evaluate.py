@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...errors import DataError
+from ...text import fixed
+from ..console.output import columns, pairs, print_json, print_table
 from ..console.terminal import verbosity_options
 from ..running.cluster_client import cluster_options, open_client
 
@@ -39,7 +41,6 @@ def predict(
     """Predict every row of STORE and write the predictions to OUT."""
     from distkern.storage import check_prediction_destination
 
-    from ..console.output import pairs, print_table
     from ..running.predicting import write_predictions
 
     check_prediction_destination(out, overwrite)
@@ -62,7 +63,6 @@ def evaluate(
 ) -> None:
     """Compare the predictions of MODEL with the targets of STORE."""
     from ...estimators.scoring import score_model
-    from ..console.output import print_json
 
     with _opened(model_store, store, cluster) as (model, data):
         score = score_model(model, data)
@@ -95,7 +95,6 @@ def _opened(model_store: str, store: str, cluster: dict[str, Any]) -> Iterator[t
 def show_score(score: ModelScore) -> None:
     """Print a score: figures, and for classes a table of each and the confusion counts."""
     from ...estimators.scoring import ClassificationScore
-    from ..console.output import columns, pairs, print_table
 
     if not isinstance(score, ClassificationScore):
         print_table(pairs(score.as_record().items()))
@@ -103,10 +102,10 @@ def show_score(score: ModelScore) -> None:
     classes = columns(
         "classes",
         ("class", "rows", "precision", "recall", "f1"),
-        ([item["label"], item["rows"], *(_fixed(item[name]) for name in _RATES)] for item in score.per_class()),
+        ([item["label"], item["rows"], *(fixed(item[name]) for name in _RATES)] for item in score.per_class()),
     )
     figures = [("error", score.error), ("log loss", score.log_loss), ("Brier score", score.brier)]
-    tables = [pairs([("rows", score.n_rows), *((name, _fixed(value)) for name, value in figures)]), classes]
+    tables = [pairs([("rows", score.n_rows), *((name, fixed(value)) for name, value in figures)]), classes]
     if len(score.labels) <= _LARGEST_CONFUSION:
         tables.append(confusion_table(score))
     print_table(*tables)
@@ -117,8 +116,6 @@ _RATES = ("precision", "recall", "f1")
 
 def confusion_table(score: ClassificationScore) -> RenderableType:
     """Return the confusion counts as a table, a row per true class."""
-    from ..console.output import columns
-
     labels = [str(label) for label in score.labels]
     counts = score.confusion.tolist()
     return columns(
@@ -126,7 +123,3 @@ def confusion_table(score: ClassificationScore) -> RenderableType:
         ("", *labels),
         ([label, *("." if count == 0 else count for count in row)] for label, row in zip(labels, counts, strict=True)),
     )
-
-
-def _fixed(value: float) -> str:
-    return "-" if value != value else f"{value:.4f}"

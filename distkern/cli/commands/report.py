@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...errors import DistkernError, JobError, StoreError
+from ..console.output import pairs, print_table
 from ..console.terminal import verbosity_options
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ def report(run: str, out: str | None, model_store: str | None, test_store: str |
     from distkern.storage.io.publish import publish_text
 
     from ...report import evaluate_model, read_run, render_report
-    from ..console.output import pairs, print_table
 
     directory = RunDirectory.open(run)
     place = directory.path / DEFAULT_NAME if out is None else out

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import Field, ValidationError, create_model, model_validator
 
@@ -22,6 +22,8 @@ from .section import PATH as _PATH
 from .section import Section, constrained
 from .toml import forget, override, read_toml
 from .validation_messages import complaints
+
+S = TypeVar("S", bound=Section)
 
 
 class DataSection(Section):
@@ -148,10 +150,7 @@ def parse_job(document: Mapping[str, Any]) -> Job:
     method = section.get("method", "orols") if isinstance(section, Mapping) else "orols"
     model = create_model("ModelSection", __base__=ModelSection, **model_fields(method))
     schema = create_model("Job", __base__=Job, model=(model, Field(default_factory=model)))
-    try:
-        return schema.model_validate(document)
-    except ValidationError as error:
-        raise JobError("\n".join(complaints(error, schema)), kind="invalid-job") from None
+    return _validated(schema, document)
 
 
 def cluster_of_flags(**flags: Any) -> ClusterSection:
@@ -172,7 +171,11 @@ def cluster_of_flags(**flags: Any) -> ClusterSection:
         Names the key, the value and what is allowed.
     """
     given = {name: value for name, value in flags.items() if value is not None}
+    return _validated(_Flags, {"cluster": given}).cluster
+
+
+def _validated(schema: type[S], document: Mapping[str, Any]) -> S:
     try:
-        return _Flags.model_validate({"cluster": given}).cluster
+        return schema.model_validate(document)
     except ValidationError as error:
-        raise JobError("\n".join(complaints(error, _Flags)), kind="invalid-job") from None
+        raise JobError("\n".join(complaints(error, schema)), kind="invalid-job") from None

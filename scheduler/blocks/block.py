@@ -34,6 +34,7 @@ from ..rows.block_reading import (
 from ..rows.label_encoding import LabelEncoding
 from ..rows.problem_rows import ProblemRows, Strip, joined, rows_of_problem
 from ..rows.tiles import Tile, TileData
+from ..runtime.read_ahead import ahead_of
 from ..runtime.spillable_matrix import MemoryBudget, RowMatrix
 from ..runtime.timings import DRAW, PROJECTION, UPDATE, busy
 from . import lookahead_tiles
@@ -300,6 +301,12 @@ class Block:
         while len(state.slabs) * SLAB < columns:
             width = min(SLAB, self.begin.columns - len(state.slabs) * SLAB)
             state.slabs.append(self._matrix(len(state.residual), width, state.work.dtype, "slab"))
+
+    @property
+    def read_ahead(self) -> int:
+        """Blocks that reads run ahead of the work."""
+        planned = self._budget.read_ahead
+        return ahead_of(self.source) if planned is None else planned
 
     def prefetch(self, problem: int, strip: Strip) -> None:
         """Have the rows of a strip read ahead where they are in scratch."""

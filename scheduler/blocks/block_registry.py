@@ -120,6 +120,7 @@ def place_blocks(
     numbers: Sequence[int],
     with_factors: bool = True,
     room: int | None = None,
+    read_ahead: int | None = None,
     checksums: Mapping[int, int] | None = None,
 ) -> Refusal | None:
     """Create blocks at version 0; those that are already held in any state are replaced.
@@ -132,7 +133,7 @@ def place_blocks(
     with memory.lock:
         if not memory.admit(fence):
             return Refusal(stale=True)
-        memory.budget = memory.budget or MemoryBudget(room, directory)
+        memory.budget = memory.budget or MemoryBudget(room, directory, read_ahead)
         for number in numbers:
             memory.held.pop(number, None)
             block = Block(source, number, with_factors=with_factors, budget=memory.budget, checksum=known.get(number))

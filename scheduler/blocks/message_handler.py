@@ -16,7 +16,7 @@ from ..protocol.answers import Answer, ProblemAnswer, merge_answers, merge_probl
 from ..protocol.messages import PASSIVE, Accumulate, Begin, KernelColumns, Load, Message, Query, Score, Step
 from ..rows.block_reading import BlockRows, read_block
 from ..rows.problem_rows import Strip
-from ..runtime.read_ahead import ReadAhead, ahead_of
+from ..runtime.read_ahead import ReadAhead
 from ..runtime.threads import map_tiles, single_threaded_blas
 from ..runtime.timings import DRAW, FIT, KERNEL_COLUMNS, OTHER, READ, REPLAY, SCORE, Costs, Stopwatch
 from ..runtime.tree_reducer import Node, TreeReducer
@@ -159,7 +159,7 @@ def _reader(blocks: Sequence[Block], classification: bool) -> RowReader:
         block = known[number]
         return read_block(block.source, number, classification, with_features=block.with_features)
 
-    return ReadAhead(read, list(known), ahead_of(blocks[0].source) if blocks else 0)
+    return ReadAhead(read, list(known), blocks[0].read_ahead if blocks else 0)
 
 
 def _loader(message: Load, fresh: Collection[int], reader: RowReader) -> Any:

@@ -109,6 +109,8 @@ class DaskExecutor:
         minute, if not given.
     room : int, optional
         Bytes of row matrices that each worker may keep in memory.
+    read_ahead : int, optional
+        Blocks that its reads run ahead.
     fan_in : int
         With more workers than this, answers are summed by tasks before they are fetched.
     ask_facts : callable
@@ -133,6 +135,7 @@ class DaskExecutor:
         with_factors: bool = True,
         worker_wait: float | None = None,
         room: int | None = None,
+        read_ahead: int | None = None,
         fan_in: int = FAN_IN,
         ask_facts: AskFacts = process_facts,
         run_id: str | None = None,
@@ -142,7 +145,7 @@ class DaskExecutor:
         self._source = source
         self._events = events
         self._with_factors = with_factors
-        self._room = room
+        self._memory = room, read_ahead
         self._fan_in = fan_in
         self._run_id = run_id or uuid.uuid4().hex
         self._incarnation = incarnation
@@ -387,7 +390,7 @@ class DaskExecutor:
         if state < 0:
             for blocks, source in shipments(self._source, task.blocks, SLICE_BYTES):
                 known = {block: self._checksums[block] for block in blocks if block in self._checksums}
-                call = (memo.place_blocks, fence, source, blocks, self._with_factors, self._room, known)
+                call = (memo.place_blocks, fence, source, blocks, self._with_factors, *self._memory, known)
                 yield "place-blocks", call
             state = 0
         task.replayed = version - state

@@ -17,19 +17,12 @@ class InlineBlocks:
 
     inline = True
 
-    def __init__(self, header: dict[str, Any]) -> None:
-        self.__dict__.update(header)
+    def __init__(self, source: BlockSource) -> None:
+        self.n_rows, self.n_features, self.target_shape = source.n_rows, source.n_features, source.target_shape
+        self.boundaries, self.feature_dtype = source.boundaries, source.feature_dtype
+        self.classes, self.place = source.classes, source.place
         self.pieces: dict[int, tuple[NDArray[Any], NDArray[Any], NDArray[np.float64] | None]] = {}
         self._reports: dict[int, ReadReport] = {}
-
-    @classmethod
-    def of(cls, source: BlockSource) -> InlineBlocks:
-        """Make an empty shipment with the shapes of `source`."""
-        names = ("n_rows", "n_features", "target_shape", "boundaries", "feature_dtype", "classes", "place")
-        return cls({name: getattr(source, name) for name in names})
-
-    def fingerprint(self) -> None:
-        """Say nothing: what is on its way has no name."""
 
     @property
     def nbytes(self) -> int:
@@ -74,11 +67,11 @@ def shipments(source: BlockSource, blocks: Sequence[int], most_bytes: int) -> It
     if not source.inline:
         yield tuple(blocks), source
         return
-    shipment = InlineBlocks.of(source)
+    shipment = InlineBlocks(source)
     for block in blocks:
         shipment.add(source, block)
         if shipment.nbytes > most_bytes:
             yield tuple(shipment.pieces), shipment
-            shipment = InlineBlocks.of(source)
+            shipment = InlineBlocks(source)
     if shipment.pieces:
         yield tuple(shipment.pieces), shipment

@@ -51,8 +51,6 @@ class DenseJob:
     """Key of the row draws."""
     dtype: str = "float64"
     """Precision of the arithmetic."""
-    stop: str | None = None
-    """There is no path to stop."""
 
 
 @dataclass(frozen=True)

@@ -62,8 +62,6 @@ class KRLSJob:
     max_centers: int | None
     standardize: bool
     dtype: str
-    stop: None = None
-    """There is no path to stop."""
 
     @property
     def needs_statistics(self) -> bool:

@@ -50,10 +50,6 @@ class SpaceJob(Protocol):
     def dtype(self) -> str:
         """Precision of the arithmetic."""
 
-    @property
-    def stop(self) -> str | None:
-        """Stop rule."""
-
 
 def tell_of_reads(report: ReadReport, source: BlockSource, events: EventBus) -> None:
     """Emit what is worth knowing about reads that succeeded; chunks that are absent are warned of too."""
@@ -70,9 +66,9 @@ def tell_of_reads(report: ReadReport, source: BlockSource, events: EventBus) -> 
         events.emit(ChunksAbsent(array=array, count=count, chunks=chunks))
 
 
-def check_statistics(loaded: LoadAnswer, source: BlockSource, job: SpaceJob) -> None:
-    """Refuse data that no kernel model can be fitted to."""
-    if job.stop == "validation" and loaded.n_fit and not loaded.n_held:
+def check_statistics(loaded: LoadAnswer, source: BlockSource, job: SpaceJob, *, holds_out: bool = False) -> None:
+    """Refuse data that no kernel model can be fitted to, by a stop rule that holds rows out or without."""
+    if holds_out and loaded.n_fit and not loaded.n_held:
         raise DataError(
             f"stop='validation' holds out a tenth of the rows, and none of {source.n_rows} was drawn: "
             "use another stop rule for so few rows",
@@ -153,7 +149,5 @@ def fit_kernel_space(loaded: LoadAnswer, job: SpaceJob, sigma_factor: float = 1.
         order = np.argsort(loaded.sample.shortlist.rows)
         whole = len(order) == loaded.n_fit
         weights = loaded.sample.weights[order] if whole else None
-        return scaling, make_kernel(
-            job.kernel, getattr(job, "sigma_factor", 1.0) * weighted_median_distance(sample[order], weights)
-        )
+        return scaling, make_kernel(job.kernel, sigma_factor * weighted_median_distance(sample[order], weights))
     return scaling, prototype

@@ -7,7 +7,6 @@ them. A block is read once, by whoever comes first to the place in the order tha
 from __future__ import annotations
 
 import contextlib
-import copy
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +18,6 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import numpy as np
 
 T = TypeVar("T")
-S = TypeVar("S")
 
 AHEAD_BYTES = 64 << 20
 """Rows of X that reads of a process run ahead, at most."""
@@ -64,10 +62,7 @@ def is_far(source: object) -> bool:
 
 
 def ahead_of(source: Blocks) -> int:
-    """Return how many blocks reads of a source run ahead: what was planned, or what its blocks allow."""
-    planned: int | None = getattr(source, "read_ahead", None)
-    if planned is not None:
-        return planned
+    """Return how many blocks reads of a source run ahead where nothing was planned: what its blocks allow."""
     rows = max((b - a for a, b in pairwise(source.boundaries)), default=0)
     return blocks_ahead(is_far(source), rows * source.n_features * source.feature_dtype.itemsize)
 
@@ -78,15 +73,6 @@ def step_aside() -> None:
     if distributed is not None:
         with contextlib.suppress(ValueError):
             distributed.secede()
-
-
-def with_read_ahead(source: S, count: int) -> S:
-    """Return the same source, whose reads run `count` blocks ahead."""
-    if not is_far(source):
-        return source
-    planned = copy.copy(source)
-    planned.read_ahead = count  # type: ignore[attr-defined]
-    return planned
 
 
 class ReadAhead(Generic[T]):

@@ -29,6 +29,8 @@ class MemoryBudget:
         No limit if not given.
     directory : str, optional
         Where what is beyond the limit goes; the system's temporary directory by default.
+    read_ahead : int, optional
+        Blocks that reads run ahead, as planned; what the source's blocks allow by default.
 
     Attributes
     ----------
@@ -36,8 +38,9 @@ class MemoryBudget:
         Bytes of row matrices in memory, and in scratch.
     """
 
-    def __init__(self, limit: int | None = None, directory: str | None = None) -> None:
+    def __init__(self, limit: int | None = None, directory: str | None = None, read_ahead: int | None = None) -> None:
         self.limit = limit
+        self.read_ahead = read_ahead
         self.directory = directory or tempfile.gettempdir()
         self.used = 0
         self.spilled = 0

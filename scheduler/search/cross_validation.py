@@ -37,18 +37,18 @@ VARIED = frozenset({"kernel", "sigma", "sigma_factor", "max_centers", "regulariz
 """Settings that may differ between the jobs of one group; all others decide what the blocks do."""
 
 
-WeighPrefix = Callable[[Path, int], Array]
-"""Gives the weights of a path's first centres, shape (count + 1, T), the intercept on centred targets first."""
-
-
 @dataclass(frozen=True)
 class Finish:
     """What becomes of the paths of a job: the model that a fold is predicted with."""
 
     multiclass: str
     """How outputs are decided on, see `distkern.probability.decisions.decide`."""
-    weigh: Callable[[Kernel, FeatureScaling], WeighPrefix] | None = None
-    """From a kernel and a scaling to what weighs; None for the weights of the paths themselves."""
+    refit: Callable[[Path, int, Kernel, FeatureScaling], Array] | None = None
+    """Gives the weights of a path's first centres, as `Path.weights` does; None for those of the path itself."""
+
+    def weights(self, path: Path, count: int, kernel: Kernel, scaling: FeatureScaling) -> Array:
+        """Weights of a path's first centres, shape (count + 1, T), the intercept on centred targets first."""
+        return path.weights(count) if self.refit is None else self.refit(path, count, kernel, scaling)
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def cross_validate(
     loaded = answer.load
     assert loaded is not None
     all_rows = loaded if loaded.all_rows is None else loaded.all_rows
-    check_statistics(all_rows, source, first)
+    check_statistics(all_rows, source, first, holds_out=load.holdout > 0)
     if all_rows is not loaded:
         check_sample(loaded, load.selection_rows)
     encoding = encoding_of(all_rows, source, first)
@@ -159,10 +159,8 @@ def cross_validate(
     scored = []
     for (index, fold), problems in zip(models, problems_of, strict=True):
         parts = [(next(waiting), next(paths)) for _ in problems]
-        kernel, finish = spaces[index][1], finishes[index]
-        weigh = Path.weights if finish.weigh is None else finish.weigh(kernel, scaling)
-        held = OtherFolds(folds, fold)
-        scored.append(_fold_model(held, kernel, parts, weigh, finish.multiclass, source.n_features))
+        space = scaling, spaces[index][1]
+        scored.append(_fold_model(OtherFolds(folds, fold), space, parts, finishes[index], source.n_features))
     answers = executor.exchange(Score(tuple(scored))).problems
     errors = np.full(len(models), np.nan)
     for number, part in enumerate(answers):
@@ -190,7 +188,7 @@ def _widened(posed: Posed, pool: int, batch: int, panel: int) -> Posed:
 
 def _check_outside(rest: LoadAnswer, fold: int, folds: Folds, source: BlockSource, job: TrainingJob) -> None:
     try:
-        check_statistics(rest, source, job)
+        check_statistics(rest, source, job, holds_out=job.stop == "validation")
     except DataError as error:
         raise DataError(
             f"the rows outside fold {fold + 1} of {folds.count} cannot be trained on: {error.message}; ask for other "
@@ -201,13 +199,13 @@ def _check_outside(rest: LoadAnswer, fold: int, folds: Folds, source: BlockSourc
 
 def _fold_model(
     held: OtherFolds,
-    kernel: Kernel,
+    space: tuple[FeatureScaling, Kernel],
     parts: Sequence[tuple[Posed, Path]],
-    weigh: WeighPrefix,
-    multiclass: str,
+    finish: Finish,
     n_features: int,
 ) -> FoldModel:
     """Put the kept prefixes of a model's paths side by side."""
+    scaling, kernel = space
     n_outputs = sum(len(posed.outputs) for posed, _ in parts)
     counts = [path.n_centers for _, path in parts]
     coef = np.zeros((sum(counts), n_outputs))
@@ -216,10 +214,10 @@ def _fold_model(
     widths = [path.widths[:count] for (_, path), count in zip(parts, counts, strict=True)]
     start = 0
     for (posed, path), count in zip(parts, counts, strict=True):
-        weights, columns = weigh(path, count), list(posed.outputs)
+        weights, columns = finish.weights(path, count, kernel, scaling), list(posed.outputs)
         coef[start : start + count, columns] = weights[1:]
         intercept[columns] = weights[0] + posed.problem.target_means
         features.append(path.features[:count])
         start += count
     kernel = kernel_of_centers(kernel, np.concatenate(widths))
-    return FoldModel(held, kernel, np.concatenate(features), coef, intercept, multiclass)
+    return FoldModel(held, kernel, np.concatenate(features), coef, intercept, finish.multiclass)

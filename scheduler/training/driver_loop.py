@@ -193,7 +193,7 @@ def train(
     loaded = first.load
     assert loaded is not None
     all_rows = loaded if loaded.all_rows is None else loaded.all_rows
-    check_statistics(all_rows, source, job)
+    check_statistics(all_rows, source, job, holds_out=load.holdout > 0)
     encoding = encoding_of(all_rows, source, job)
     scaling, kernel = fit_kernel_space(all_rows, job, job.sigma_factor)
     warn_about_scales(all_rows.features, scaling, kernel, feature_names(source))

@@ -23,7 +23,6 @@ from ..planning.workload import Workload
 from ..protocol.selection_settings import SelectionSettings
 from ..rows.data_checks import SpaceJob
 from ..runtime.processes import peak_rss
-from ..runtime.read_ahead import with_read_ahead
 from ..runtime.spillable_matrix import MemoryBudget
 from ..runtime.threads import available_cores
 from .driver_loop import TrainingJob, TrainingResult, train
@@ -156,9 +155,9 @@ def make_executor(
         Names the run.
     """
     assert plan.course is not None
-    source = with_read_ahead(source, plan.course.read_ahead)
+    ahead = plan.course.read_ahead
     if client is None:
-        return SerialExecutor(source, budget=MemoryBudget(plan.worker_room))
+        return SerialExecutor(source, budget=MemoryBudget(plan.worker_room, read_ahead=ahead))
 
     from ..execution.dask_executor import DaskExecutor
 
@@ -168,10 +167,15 @@ def make_executor(
         events,
         with_factors=not plan.course.in_driver,
         room=plan.worker_room,
+        read_ahead=ahead,
         run_id=None if store is None else store.run_id,
         incarnation=1 if store is None else store.incarnation,
     )
-    return DriverFactors(executor, source, MemoryBudget(plan.driver_room)) if plan.course.in_driver else executor
+    return (
+        DriverFactors(executor, source, MemoryBudget(plan.driver_room, read_ahead=ahead))
+        if plan.course.in_driver
+        else executor
+    )
 
 
 def workload(job: TrainingJob, source: BlockSource) -> Workload:

@@ -149,19 +149,19 @@ class BlockEstimator(BaseEstimator, ABC):
             client = current_client()
         return source, client
 
-    def _source(self, X: Any, y: Any, sample_weight: Any) -> BlockSource:
+    def _source(self, X: Any, y: Any, sample_weight: Any, least_rows: int = 2) -> BlockSource:
         """Turn whatever `fit` was given into blocks."""
         y = targets_with(X, y)
         require_same_rows(X, y, "y")
         require_same_rows(X, sample_weight, "sample_weight")
         y = open_column(y)
         rows = open_rows(X, with_lengths=True)
-        source = self._source_of(rows.X, y, open_column(sample_weight))
+        source = self._source_of(rows.X, y, open_column(sample_weight), least_rows)
         if rows.names is not None:
             self.feature_names_in_ = np.array(rows.names, dtype=object)
         return source
 
-    def _source_of(self, X: Any, y: Any, sample_weight: Any) -> BlockSource:
+    def _source_of(self, X: Any, y: Any, sample_weight: Any, least_rows: int) -> BlockSource:
         """Turn arrays into blocks."""
         if isinstance(X, Dataset) or is_zarr_array(X):
             source = as_source(X, y, sample_weight)
@@ -174,7 +174,7 @@ class BlockEstimator(BaseEstimator, ABC):
                     sample_weight = np.full(len(X), sample_weight)
             if is_dask_array(y):
                 y = y.compute()
-            X, y, classes = self._validate_training(X, y, sample_weight)
+            X, y, classes = self._validate_training(X, y, sample_weight, ensure_min_samples=least_rows)
             names = getattr(self, "feature_names_in_", None)
             return ArraySource(
                 X, y, sample_weight, classes=classes, feature_names=None if names is None else list(map(str, names))
@@ -184,7 +184,7 @@ class BlockEstimator(BaseEstimator, ABC):
 
     @abstractmethod
     def _validate_training(
-        self, X: Any, y: Any, sample_weight: NDArray[Any] | None
+        self, X: Any, y: Any, sample_weight: NDArray[Any] | None, **options: Any
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
         """Check arrays in memory: rows, targets or codes, and the classes the codes point into."""
 

@@ -33,8 +33,7 @@ def validate_rows(estimator: Any, X: Any, **options: Any) -> Any:
             reset=fitting,
             dtype=[np.float64, np.float32],
             ensure_all_finite=False,
-            ensure_min_samples=getattr(estimator, "_least_rows", 2) if fitting else 1,
-            **options,
+            **{"ensure_min_samples": 2 if fitting else 1, **options},
         )
     except ValueError as error:
         raise DataError(str(error), kind="invalid-input") from None

@@ -69,9 +69,9 @@ class BlockRegressor(RegressorMixin, BlockEstimator):
         self._flat = source.target_shape == ()
 
     def _validate_training(
-        self, X: Any, y: Any, sample_weight: NDArray[Any] | None
+        self, X: Any, y: Any, sample_weight: NDArray[Any] | None, **options: Any
     ) -> tuple[NDArray[Any], NDArray[Any], None]:
-        X, y = validate_rows(self, X, y=y, multi_output=True, y_numeric=True)
+        X, y = validate_rows(self, X, y=y, multi_output=True, y_numeric=True, **options)
         return X, y, None
 
     def predict(self, X: Any) -> Any:
@@ -137,9 +137,9 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
         return self
 
     def _validate_training(
-        self, X: Any, y: Any, sample_weight: NDArray[Any] | None
+        self, X: Any, y: Any, sample_weight: NDArray[Any] | None, **options: Any
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        X, y = validate_rows(self, X, y=y)
+        X, y = validate_rows(self, X, y=y, **options)
         try:
             y = column_or_1d(y, warn=True)
             labels = y if y.dtype.kind == "S" else plain_labels(y)

@@ -31,8 +31,8 @@ from distkern.scheduler import (
     search_settings,
     workload,
 )
+from distkern.scheduler.protocol.path import Path
 from distkern.scheduler.runtime.threads import single_threaded_blas
-from distkern.scheduler.search.cross_validation import WeighPrefix
 from distkern.scheduler.training.calibration_rows import draw_rows, outputs_left_out
 from distkern.storage import BlockSource, RunDirectory, is_run
 
@@ -193,11 +193,10 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
     def _finish(self) -> Finish:
         """What a search makes of the paths of this setting."""
 
-        def weigh(kernel: Kernel, scaling: FeatureScaling) -> WeighPrefix:
-            weighed = self._weigh(kernel, scaling)
-            return lambda path, count: weighed(path, count).weights
+        def refit(path: Path, count: int, kernel: Kernel, scaling: FeatureScaling) -> Array:
+            return self._weigh(kernel, scaling)(path, count).weights
 
-        return Finish(getattr(self, "multiclass", "shared"), None if self._plain_refit() is None else weigh)
+        return Finish(getattr(self, "multiclass", "shared"), None if self._plain_refit() is None else refit)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -75,7 +75,6 @@ _ATTRIBUTE_TEXTS = """
 class KernelRecursiveLeastSquares(BlockEstimator):
     """Base of both; see the subclasses for the parameters."""
 
-    _least_rows: ClassVar[int] = 2
     _constraints: ClassVar = {"max_centers": whole(1).or_none()}
     _memory_advice = "raise nu so that fewer rows join the dictionary"
 
@@ -175,11 +174,7 @@ class KernelRecursiveLeastSquares(BlockEstimator):
             else:
                 self._validate_rows(X)
         # A stream may come row by row, other than what `fit` is given.
-        self._least_rows = 1  # type: ignore[misc]
-        try:
-            source = self._source(X, y, sample_weight)
-        finally:
-            del self._least_rows
+        source = self._source(X, y, sample_weight, least_rows=1)
         if before is not None and names is not None:
             self.feature_names_in_ = names
         self._note_targets(source)

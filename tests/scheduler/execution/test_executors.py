@@ -463,7 +463,7 @@ def test_one_task_a_worker_and_exchange(in_process_client: Any) -> None:
 
 def test_inline_blocks_carry_rows() -> None:
     source = array_source("one-vs-rest", Path())
-    shipment = InlineBlocks.of(source)
+    shipment = InlineBlocks(source)
     shipment.add(source, 2)
     shipment.add(source, 5)
     import pickle

@@ -128,15 +128,15 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def table_of_keys(section: str) -> str:
     """Return a section of the job file, or the stop reasons, as a Markdown table."""
-    from distkern.cli.job.model_section import METHODS, model_fields
+    from distkern.cli.job.model_section import METHODS, model_constraints
 
     if section == "stop_reasons":
         return table_of_reasons()
     if section == "model":
-        rows = {name: (field.description, []) for name, (_, field) in _all_model_fields().items()}
+        rows: dict[str, tuple[str, list[str]]] = {}
         for method in METHODS:
-            for name in model_fields(method):
-                rows[name][1].append(method)
+            for name, constraint in model_constraints(method).items():
+                rows.setdefault(name, (constraint.wanted, []))[1].append(method)
         lines = ["| key | value | methods |", "|---|---|---|"]
         lines.append(f"| `method` | {_cell(_schema('model').model_fields['method'].description)} | all |")
         for name, (description, methods) in rows.items():
@@ -169,15 +169,6 @@ def table_of_reasons() -> str:
 
     rows = (f"| `{reason}` | {_cell(reason.advice)} |" for reason in StopReason)
     return "\n".join(["| `stop_reason_` | advice |", "|---|---|", *rows])
-
-
-def _all_model_fields() -> dict[str, Any]:
-    from distkern.cli.job.model_section import METHODS, model_fields
-
-    fields: dict[str, Any] = {}
-    for method in METHODS:
-        fields |= {name: field for name, field in model_fields(method).items() if name not in fields}
-    return fields
 
 
 def _cell(description: str | None) -> str:

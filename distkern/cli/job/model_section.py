@@ -79,7 +79,12 @@ def signature(kind: type[Any]) -> dict[str, inspect.Parameter]:
 
 
 def model_fields(method: object) -> dict[str, Any]:
-    """Return the field definitions of ``[model]`` for a method, for `pydantic.create_model`.
+    """Return the field definitions of ``[model]`` for a method, for `pydantic.create_model`."""
+    return {key: (Annotated[Any, constrained(value)], None) for key, value in model_constraints(method).items()}
+
+
+def model_constraints(method: object) -> dict[str, Constraint]:
+    """Return what each parameter of a method may be.
 
     Both tasks' parameters are known here, since a job file may leave the task to the data.
     """
@@ -90,7 +95,7 @@ def model_fields(method: object) -> dict[str, Any]:
             kind = estimator(name, task)
             constraints = {**constraints_of(kind), "kernel": _KERNEL}
             known |= {key: constraints[key] for key in signature(kind) if key not in RESERVED}
-    return {key: (Annotated[Any, constrained(constraint)], None) for key, constraint in known.items()}
+    return known
 
 
 def build(method: str, task: str, parameters: dict[str, Any], surroundings: dict[str, Any]) -> Any:

@@ -26,8 +26,9 @@ from distkern.monitoring.events import EventBus
 from distkern.numerics.moments import Moments
 from distkern.numerics.scaling import FeatureScaling
 from distkern.storage import ReadReport
+from distkern.text import byte_size
 
-from ..planning.plan import Plan, largest, mib
+from ..planning.plan import Plan, largest
 from ..protocol.answers import Labels, LoadAnswer
 from ..protocol.messages import Load
 from ..rows.block_reading import require_unchanged
@@ -317,7 +318,7 @@ class _Training:
         if dictionary.full and (most is None or len(dictionary) < most):
             raise BudgetError(
                 f"the dictionary holds {len(dictionary)} centres after {self._first_row + rows} rows, and one more "
-                f"does not fit within {mib(self._fit.plan.limit)} (memory_limit, [cluster] memory): raise nu "
+                f"does not fit within {byte_size(self._fit.plan.limit)} (memory_limit, [cluster] memory): raise nu "
                 f"({self._job.nu:g}) so that fewer rows join, widen the kernel (sigma), or set max_centers",
                 kind="memory",
             )

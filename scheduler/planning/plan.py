@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from distkern.errors import BudgetError
+from distkern.text import byte_size
 
 from ..runtime.threads import single_threaded_blas
 from .workload import Workload
@@ -98,8 +99,9 @@ class Memory:
         largest = max(self.terms, key=self.terms.__getitem__)
         scratch = " even with every row matrix in scratch" if self.matrices else ""
         raise BudgetError(
-            f"{self.who} needs {mib(self.fixed)} beside the interpreter's {mib(BASELINE)}{scratch}, and the limit is "
-            f"{mib(self.limit)}; most of it is {largest.replace('_', ' ')} ({mib(self.terms[largest])}): "
+            f"{self.who} needs {byte_size(self.fixed)} beside the interpreter's {byte_size(BASELINE)}{scratch}, and "
+            f"the limit is {byte_size(self.limit)}; most of it is {largest.replace('_', ' ')} "
+            f"({byte_size(self.terms[largest])}): "
             f"raise memory_limit ([cluster] memory), or {self.advice}",
             kind="memory",
         )
@@ -247,7 +249,7 @@ def within(plan: Plan, advice: str) -> Iterator[None]:
             yield
     except MemoryError as error:
         raise BudgetError(
-            f"memory ran out where {mib(plan.peak)} a process were planned ({error or 'no details'}): other "
+            f"memory ran out where {byte_size(plan.peak)} a process were planned ({error or 'no details'}): other "
             f"processes may hold the rest; free memory, or {advice}",
             kind="out-of-memory",
         ) from error
@@ -256,8 +258,3 @@ def within(plan: Plan, advice: str) -> Iterator[None]:
 def largest(fits: Callable[[int], bool], most: int) -> int:
     """Return the largest number up to `most` that something fits for, which then fits for all smaller ones; or 0."""
     return bisect_left(range(1, most + 1), True, key=lambda number: not fits(number))
-
-
-def mib(count: int) -> str:
-    """Return a number of bytes as messages about memory show it."""
-    return f"{count / MIB:.0f} MiB"

@@ -189,7 +189,7 @@ COMMANDS: dict[str, Bad] = {
         "train job.toml --workers 2 --scheduler tcp://127.0.0.1:1", 2, ("exclude each other",), job()
     ),
     "--memory that is no size": Bad("train job.toml --memory plenty", 2, ("plenty", "2GiB"), job()),
-    "--memory too small for anything": Bad("train job.toml --memory 1KB", 4, ("memory", "1 MiB"), job()),
+    "--memory too small for anything": Bad("train job.toml --memory 1KB", 4, ("memory", "1000 B"), job()),
     "--chunk-rows of zero": Bad(f"{CSV} --chunk-rows 0", 2, ("--chunk-rows", "0"), text("a.csv", "a,b,y\n" + ROWS)),
     "--missing of no kind": Bad(f"{CSV} --missing guess", 2, ("--missing", "guess"), text("a.csv", "a,b,y\n" + ROWS)),
     "--task of no kind": Bad(f"{CSV} --task rank", 2, ("--task", "rank"), text("a.csv", "a,b,y\n" + ROWS)),

@@ -33,7 +33,7 @@ def test_the_model_does_not_depend_on_it() -> None:
 
 @pytest.mark.parametrize("kind", [OROLSClassifier, OROLSRegressor, NPDRegressor])
 def test_too_little_is_refused(kind: Any) -> None:
-    with pytest.raises(BudgetError, match="the limit is 1 MiB") as error:
+    with pytest.raises(BudgetError, match=r"the limit is 1\.0 MiB") as error:
         kind(memory_limit="1MiB").fit(X, Y)
     assert error.value.kind == "memory"
     assert error.value.exit_code == 4

@@ -46,7 +46,7 @@ from ...models.kernel_model import KernelModel
 from ...probability.calibration import AnyCalibration
 from .containers import OpenedRows, open_column, open_rows, require_names, require_same_rows, targets_with
 from .inputs import validate_rows
-from .parameter_checks import check_parameters
+from .parameter_checks import bytes_of, check_parameters
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +60,7 @@ class BlockEstimator(BaseEstimator, ABC):
     _memory_advice: ClassVar[str]
     """What to do where memory runs out in spite of the plan."""
     client: Any
+    memory_limit: int | str | None
     plan_: dict[str, int]
     summary_: dict[str, Any]
     _model: KernelModel
@@ -98,6 +99,11 @@ class BlockEstimator(BaseEstimator, ABC):
     def _check_parameters(self) -> None:
         """Check every parameter before any data is looked at; raises `JobError`."""
         check_parameters(self)
+
+    @property
+    def _memory_bytes(self) -> int | None:
+        """Bytes of `memory_limit`."""
+        return None if self.memory_limit is None else bytes_of(self.memory_limit)
 
     @abstractmethod
     def _train(self, source: BlockSource, client: Any) -> None:

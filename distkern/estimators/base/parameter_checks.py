@@ -132,7 +132,7 @@ def _functions(value: Any) -> bool:
 WIDTHS = ABOVE_ZERO | Constraint("a list of different ones", _are_widths) | one_of("median", "cv")
 """A width for methods that choose among several."""
 
-MEMORY = Constraint('a size above 0 such as "2GiB", or a number of bytes', lambda value: _bytes_of(value) > 0).or_none()
+MEMORY = Constraint('a size above 0 such as "2GiB", or a number of bytes', lambda value: bytes_of(value) > 0).or_none()
 
 CONSTRAINTS: Mapping[str, Constraint] = {
     "b_min": ABOVE_ZERO,
@@ -244,19 +244,8 @@ def width_values(sigma: Any) -> float | tuple[float, ...]:
     return values[0] if len(values) == 1 else values
 
 
-def byte_count(name: str, value: object) -> int | None:
-    """Bytes of a memory size such as 2147483648 or "2GiB"; None stays None.
-
-    Raises
-    ------
-    JobError
-        It is no size above 0.
-    """
-    MEMORY.check(name, value)
-    return None if value is None else _bytes_of(value)
-
-
-def _bytes_of(value: object) -> int:
+def bytes_of(value: object) -> int:
+    """Return a memory size such as 2147483648 or "2GiB" in bytes; 0 for what is none."""
     from pydantic import ByteSize, TypeAdapter, ValidationError
 
     try:

@@ -23,7 +23,6 @@ from ...errors import DataError
 from ...kernels import Kernel
 from ...models.kernel_model import KernelModel
 from ..base.estimator import BlockEstimator
-from ..base.parameter_checks import byte_count
 
 Terms = Callable[[Workload], dict[str, int]]
 """Bytes a buffer of the method itself, for some shapes."""
@@ -95,15 +94,7 @@ class DenseKernelEstimator(BlockEstimator):
         )
 
     def plan(self, work: Workload, facts: WorkerFacts | None) -> Plan:
-        """Plan a training.
-
-        Parameters
-        ----------
-        work : Workload
-            Shapes.
-        facts : WorkerFacts, optional
-            The workers; this process alone if not given.
-        """
+        """Plan a training, see `BlockEstimator.plan`."""
         return self._plan_terms(work, facts, self._terms, lambda _: {})
 
     def _plan_terms(self, work: Workload, facts: WorkerFacts | None, driver: Terms, worker: Terms) -> Plan:
@@ -117,7 +108,7 @@ class DenseKernelEstimator(BlockEstimator):
                 {"rows": gathered_bytes(shapes), **driver(shapes)},
                 {"blocks": reading_bytes(shapes, 2 * threads + 1), **worker(shapes)},
                 together=facts is None or facts.in_process,
-                limit=byte_count("memory_limit", self.memory_limit) or default_limit(),
+                limit=self._memory_bytes or default_limit(),
                 advice=advice,
             )
 

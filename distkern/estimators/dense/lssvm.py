@@ -73,15 +73,7 @@ class LeastSquaresSVM(DenseKernelEstimator):
     preconditioner_rank: int = 400
 
     def plan(self, work: Workload, facts: WorkerFacts | None) -> Plan:
-        """Plan a training; with "auto" by conjugate gradients only where the direct solution does not fit.
-
-        Parameters
-        ----------
-        work : Workload
-            Shapes.
-        facts : WorkerFacts, optional
-            The workers; this process alone if not given.
-        """
+        """Plan as `BlockEstimator.plan`; with "auto" conjugate gradients where the direct solution does not fit."""
         direct = self._plan_terms(work, facts, self._terms, lambda _: {})
         if self.solver == "dense" or (self.solver == "auto" and direct.fits):
             return direct

@@ -22,7 +22,6 @@ from ...errors import DataError
 from ...models.kernel_model import KernelModel
 from ...models.linear_model import LinearModel
 from ...numerics.scaling import FeatureScaling
-from ..base.parameter_checks import byte_count
 from ..base.regressor_classifier import BlockClassifier
 
 
@@ -54,19 +53,11 @@ class LinearClassifier(BlockClassifier):
     """Whether `a_` is among the fitted attributes."""
 
     def plan(self, work: Workload, facts: WorkerFacts | None) -> Plan:
-        """Plan the memory of a training.
-
-        Parameters
-        ----------
-        work : Workload
-            Shapes.
-        facts : WorkerFacts, optional
-            The workers; this process alone if not given.
-        """
+        """Plan the memory of a training, see `BlockEstimator.plan`."""
         return plan_linear(
             work,
             facts,
-            byte_count("memory_limit", self.memory_limit),
+            self._memory_bytes,
             with_scatter=self._with_scatter,
             again=self._passes_again(),
             margins=self._with_margins,

@@ -46,7 +46,7 @@ from ...probability.calibration import AnyCalibration, Calibration, PairCalibrat
 from ...selection.factors import PER_TARGET
 from ...selection.stopping import StopReason
 from ..base.estimator import BY_REFERENCE, BlockEstimator
-from ..base.parameter_checks import WIDTHS, byte_count, check_selection, width_values
+from ..base.parameter_checks import WIDTHS, check_selection, width_values
 from .assembly import Weigh, assemble, path_weights, prefix_lengths
 from .parameters import SparseParameters
 from .projections import Projections, projection_arrays, restore_projections
@@ -117,16 +117,8 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
         return workload(self.training_job(), source)
 
     def plan(self, work: Workload, facts: WorkerFacts | None) -> Plan:
-        """Plan a training from shapes alone; with ``sigma="cv"`` that of the final model, and the peaks of the search.
-
-        Parameters
-        ----------
-        work : Workload
-            Shapes.
-        facts : WorkerFacts or None
-            The workers; this process alone if None.
-        """
-        limit = byte_count("memory_limit", self.memory_limit)
+        """Plan as `BlockEstimator.plan`; with ``sigma="cv"`` the final model, and the peaks of the search."""
+        limit = self._memory_bytes
         job = self.training_job()
         planned = plan_job(job, work, facts, factors=self.factors, memory_limit=limit)
         if self._searches:
@@ -163,7 +155,7 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
                 leave_out=leave_out,
                 client=client,
                 factors=self.factors,
-                memory_limit=byte_count("memory_limit", self.memory_limit),
+                memory_limit=self._memory_bytes,
                 subscribers=[shown, *(self.callbacks or ())],
                 limit=limit,
             )
@@ -221,7 +213,7 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
         where = {
             "client": client,
             "factors": self.factors,
-            "memory_limit": byte_count("memory_limit", self.memory_limit),
+            "memory_limit": self._memory_bytes,
             "subscribers": subscribers,
             "limit": limit,
         }

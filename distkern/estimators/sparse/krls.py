@@ -22,7 +22,7 @@ from ...models.kernel_model import KernelModel
 from ..base.containers import open_rows, require_names
 from ..base.documentation import described
 from ..base.estimator import BlockEstimator
-from ..base.parameter_checks import byte_count, refuse, whole
+from ..base.parameter_checks import refuse, whole
 from ..base.probability_arrays import class_weights_of
 from ..base.regressor_classifier import BlockClassifier, BlockRegressor
 
@@ -102,18 +102,10 @@ class KernelRecursiveLeastSquares(BlockEstimator):
         )
 
     def plan(self, work: Workload, facts: WorkerFacts | None) -> Plan:
-        """Plan for as many centres as may be; for one where nothing but `nu` limits them.
-
-        Parameters
-        ----------
-        work : Workload
-            Shapes.
-        facts : WorkerFacts or None
-            The workers; this process alone if None.
-        """
+        """Plan for as many centres as may be; for one where nothing but `nu` limits them, see `BlockEstimator.plan`."""
         passes = 2 if self._job().needs_statistics else 1
         most = 1 if self.max_centers is None else min(int(self.max_centers), work.n_rows)
-        return plan_krls(work, facts, byte_count("memory_limit", self.memory_limit), passes, most)
+        return plan_krls(work, facts, self._memory_bytes, passes, most)
 
     def _train(self, source: BlockSource, client: Any) -> None:
         self._advance(source, client, None, None, checked=True)
@@ -137,7 +129,7 @@ class KernelRecursiveLeastSquares(BlockEstimator):
             n_targets = 1 if n_classes <= 2 else n_classes
         facts = None if client is None else worker_facts(client)
         passes = 2 if before is None and job.needs_statistics else 1
-        limit = byte_count("memory_limit", self.memory_limit)
+        limit = self._memory_bytes
         plan_for = partial(plan_krls, Workload.of(source, n_targets, 1), facts, limit, passes)
         centers = 0 if before is None else len(before.dictionary)
         most = 1 if job.max_centers is None else min(job.max_centers, centers + source.n_rows)

@@ -236,7 +236,7 @@ def test_a_refusal_ends_with_4_and_shows_the_plan(waves: Path, call: Call, flags
     assert done.code == 4
     assert "peak, such a process" in done.out
     assert ("this process needs" if not flags else "a worker needs") in done.err
-    assert "the limit is 1 MiB" in done.err
+    assert "the limit is 1.0 MiB" in done.err
     assert "memory_limit" in done.err
     record = record_of(call("plan", job, "--memory", "1MiB", "--json", *flags), code=4)
     assert record["memory_limit"] == 1 << 20

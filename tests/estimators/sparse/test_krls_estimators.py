@@ -318,7 +318,7 @@ def test_rows_that_say_too_little(settings: Any) -> None:
 
 def test_too_little_memory_is_refused_before_anything_is_read() -> None:
     X, y = regression(3000)
-    with pytest.raises(dk.BudgetError, match="the limit is 1 MiB") as error:
+    with pytest.raises(dk.BudgetError, match=r"the limit is 1\.0 MiB") as error:
         dk.KRLSRegressor(memory_limit="1MiB", max_centers=500).fit(X, y)
     assert error.value.kind == "memory"
     work = Workload.of(ArraySource(X, y), 1, 1)

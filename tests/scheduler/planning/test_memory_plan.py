@@ -27,6 +27,7 @@ from distkern.scheduler.protocol.answers import Answer, ProblemAnswer
 from distkern.scheduler.training.driver_loop import TrainingJob, train
 from distkern.scheduler.training.run import plan_job, workload
 from distkern.storage import ArraySource
+from distkern.text import byte_size
 from tests.scheduler.trainings import (
     assert_same_bits,
     cut,
@@ -413,8 +414,8 @@ def test_what_cannot_fit_is_refused_before_anything_is_read(request: pytest.Fixt
     assert error.value.exit_code == 4
     message = str(error.value)
     assert message.startswith("this process needs")
-    assert f"{least / MIB:.0f} MiB beside" in message
-    assert f"the limit is {(least - MIB) / MIB:.0f} MiB" in message
+    assert f"{byte_size(least)} beside" in message
+    assert f"the limit is {byte_size(least - MIB)}" in message
     assert "memory_limit" in message
     assert "[cluster] memory" in message
     run_training(job, source, client=client, factors=factors, memory_limit=least)
@@ -469,7 +470,7 @@ def test_the_largest_term_decides_the_advice(term: str, changes: dict[str, int],
     plan = plan_memory(work, work.n_rows, job.selection(work.n_rows), threads=1, is_driver=False, limit=1000)
     with pytest.raises(BudgetError) as error:
         plan.require_fit()
-    assert f"most of it is {term} ({plan.terms[term] / MIB:.0f} MiB)" in str(error.value)
+    assert f"most of it is {term} ({byte_size(plan.terms[term])})" in str(error.value)
     assert advice in str(error.value)
     assert plan.terms[term] == max(plan.terms.values())
 

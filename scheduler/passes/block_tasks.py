@@ -16,7 +16,7 @@ from distkern.storage.arrays.source import BlockSource
 
 from ..clusters.futures import fetch, most_in_flight, submit, wait_for
 from ..rows.block_reading import BlockRows, read_block
-from ..runtime.read_ahead import is_far, step_aside
+from ..runtime.read_ahead import is_remote, step_aside
 from ..runtime.submission_window import in_order
 from ..runtime.threads import available_cores, follow_worker, single_threaded_blas
 from ..runtime.tree_reducer import TreeReducer
@@ -164,7 +164,7 @@ class LocalTasks(BlockTasks):
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="distkern-block")
         # Reads that wait on a network keep no thread from its work.
         self._readers = self._pool
-        if is_far(source):
+        if is_remote(source):
             self._readers = ThreadPoolExecutor(self.in_flight, thread_name_prefix="distkern-read")
 
     @property
@@ -226,7 +226,7 @@ class WorkerTasks(BlockTasks):
         """Read one block on a worker; rows that live here are sent."""
         if self._held is None:
             return self.submit("send-block", _same, read_block(self.source, block, self.classification))
-        read = read_aside if is_far(self.source) else read_block
+        read = read_aside if is_remote(self.source) else read_block
         return self.submit("read-block", read, self._held, block, self.classification)
 
     def submit(self, name: str, function: Callable[..., T], *arguments: Any) -> Handle:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from distkern.storage import block_boundaries, chunk_rows_for
 from distkern.storage.arrays.source import BlockSource
 
-from ..runtime.read_ahead import blocks_ahead, is_far
+from ..runtime.read_ahead import blocks_ahead, is_remote
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Workload:
     """Factor sets: one, one a class with one-vs-rest, one a pair of classes with one-vs-one."""
     memberships: int
     """Factor sets that each row takes part in."""
-    far: bool = False
+    remote: bool = False
     """Whether reads wait on a network, and run ahead of the work."""
     inline: bool = False
     """Whether the rows are arrays in memory, and a pass over them reads nothing."""
@@ -51,7 +51,7 @@ class Workload:
             n_targets=n_targets,
             n_problems=n_problems,
             memberships=n_problems if memberships is None else memberships,
-            far=is_far(source),
+            remote=is_remote(source),
             inline=source.inline,
         )
 
@@ -99,11 +99,11 @@ class Workload:
 
     def record(self) -> dict[str, int]:
         """Return the shapes as plain numbers."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("far", "inline")}
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("remote", "inline")}
 
     def read_ahead(self, limit: int | None) -> int:
         """Blocks that reads run ahead in a process that may take `limit` bytes."""
-        return blocks_ahead(self.far, self.block_rows * self.row_bytes, limit)
+        return blocks_ahead(self.remote, self.block_rows * self.row_bytes, limit)
 
     def rows_of_a_worker(self, n_workers: int) -> int:
         """Most rows that one of `n_workers` looks after."""

@@ -18,7 +18,7 @@ from distkern.models.kernel_model import KernelModel
 
 from ..clusters.clients import default_worker_wait
 from ..clusters.futures import fetch, most_in_flight, submit
-from ..runtime.read_ahead import is_far, step_aside
+from ..runtime.read_ahead import is_remote, step_aside
 from ..runtime.submission_window import in_order
 from ..runtime.threads import follow_worker
 from .local import FeatureSource, OutputFunction, evaluate
@@ -101,7 +101,7 @@ def predict_on_workers(
 
     def start(block: int) -> tuple[int, Any]:
         rows: Any = source.read_features(block) if source.inline else None
-        if is_far(source):
+        if is_remote(source):
             rows = submit(client, "read-block", read_rows, shared, block)
         return source.boundaries[block], submit(client, "predict-block", predict_block, shared, block, rows)
 

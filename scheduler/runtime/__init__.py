@@ -1,1 +1,1 @@
-"""What a process needs beside the mathematics: threads, scratch matrices, sums, timings."""
+"""Parts of the engine that know nothing of training: threads, reads ahead, scratch matrices, sums, timings."""

@@ -1,4 +1,7 @@
-"""What driver and workers must have in common for a model to have the same bits on all of them."""
+"""Versions that driver and workers must share, so that a model has the same bits on all of them.
+
+Covers the comparison of two processes; when workers are compared and refused is in `..execution.worker_pool`.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ from dataclasses import dataclass
 from functools import cache
 
 Facts = Mapping[str, str]
-"""What is compared, by name, and its value in one process."""
+"""Name of each compared fact to its value in one process."""
 
 AskFacts = Callable[[], Facts]
-"""Finds the facts of the process that calls it; driver and workers call the same one."""
+"""Returns the facts of the process that calls it; driver and workers call the same function."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +34,9 @@ class Difference:
 
 @cache
 def process_facts() -> Facts:
-    """Versions of this process that decide the bits of a model, or whether messages are understood.
+    """Return the versions of this process that decide the bits of a model, or whether messages are understood.
 
-    Of BLAS that is the library, its version and the kind of processor that it chose its kernels for.
+    For BLAS these are the library, its version and the kind of processor that it chose its kernels for.
     """
     import numpy as np
     import scipy.linalg  # noqa: F401  its BLAS must be loaded before threadpoolctl looks

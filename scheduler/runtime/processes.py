@@ -1,4 +1,4 @@
-"""What this process has taken so far."""
+"""Peak memory of this process."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import sys
 
 
 def peak_rss() -> int:
-    """Largest resident set of this process so far, in bytes."""
+    """Return the largest resident set of this process so far, in bytes."""
     try:
-        # getrusage also counts the process that started this one, up to the moment it was replaced.
+        # getrusage also counts the parent process, up to the moment that exec replaced it.
         with open("/proc/self/status") as status:
             return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:"))
     except (OSError, StopIteration):

@@ -1,7 +1,8 @@
-"""Reads that run ahead of the threads that work on the rows, where every request waits on a network.
+"""Reads that run ahead of the threads that compute on the rows, where every request waits on a network.
 
-A pass over blocks knows their order, so while one is worked on the next ones are on their way, a bounded number of
-them. A block is read once, by whoever comes first to the place in the order that lets it in.
+A pass over blocks knows their order: while threads compute on one block, a bounded number of the next ones are read.
+Each block is read once. Covers the order and the bound of reads; a read itself is in `..rows.block_reading`, its
+retries in `distkern.storage`.
 """
 
 from __future__ import annotations
@@ -20,55 +21,55 @@ import numpy as np
 T = TypeVar("T")
 
 AHEAD_BYTES = 64 << 20
-"""Rows of X that reads of a process run ahead, at most."""
+"""Most bytes of X that a process reads ahead."""
 
 MOST_AHEAD = 16
-"""Blocks that they run ahead, at most."""
+"""Most blocks that a process reads ahead."""
 
 SHARE_OF_LIMIT = 8
-"""They take no more than this part of the memory limit."""
+"""Reads ahead take at most one part in this many of the memory limit."""
 
 
-def blocks_ahead(far: bool, block_bytes: int, limit: int | None = None) -> int:
+def blocks_ahead(remote: bool, block_bytes: int, limit: int | None = None) -> int:
     """Return how many blocks reads run ahead of the work.
 
     Parameters
     ----------
-    far : bool
-        Whether requests wait; what is near is read when it is needed.
+    remote : bool
+        Whether requests wait on a network; 0 blocks otherwise.
     block_bytes : int
         Bytes of the largest block as it is read.
     limit : int, optional
-        Bytes that the process may take.
+        Bytes that the process may take; no limit by default.
     """
-    if not far:
+    if not remote:
         return 0
-    # Compressed and decoded, while it is read.
+    # Half, since a block is in memory compressed and decoded while it is read.
     room = AHEAD_BYTES if limit is None else min(AHEAD_BYTES, limit // SHARE_OF_LIMIT // 2)
     return min(MOST_AHEAD, room // max(1, block_bytes))
 
 
 class Blocks(Protocol):
-    """What is asked of a source."""
+    """The part of a source that decides how far to read ahead."""
 
     n_features: int
     boundaries: tuple[int, ...]
     feature_dtype: np.dtype[Any]
 
 
-def is_far(source: object) -> bool:
-    """Tell whether reads of a source wait on a network."""
+def is_remote(source: object) -> bool:
+    """Return whether reads of a source wait on a network."""
     return bool(getattr(source, "far", False))
 
 
 def ahead_of(source: Blocks) -> int:
-    """Return how many blocks reads of a source run ahead where nothing was planned: what its blocks allow."""
+    """Return how many blocks reads of a source run ahead by default: as many as the size of its blocks allows."""
     rows = max((b - a for a, b in pairwise(source.boundaries)), default=0)
-    return blocks_ahead(is_far(source), rows * source.n_features * source.feature_dtype.itemsize)
+    return blocks_ahead(is_remote(source), rows * source.n_features * source.feature_dtype.itemsize)
 
 
 def step_aside() -> None:
-    """Let the worker start another task while the one that calls this waits for a read; elsewhere do nothing."""
+    """Let the dask worker start another task while the calling task waits for a read; elsewhere do nothing."""
     distributed = sys.modules.get("distributed")
     if distributed is not None:
         with contextlib.suppress(ValueError):
@@ -76,17 +77,16 @@ def step_aside() -> None:
 
 
 class ReadAhead(Generic[T]):
-    """Items of a sequence that is known beforehand, read in its order and taken in about the same.
+    """Items of a sequence known beforehand, read in its order and taken in about the same order.
 
     Parameters
     ----------
     read : callable
         Reads one item.
     order : sequence of int
-        Numbers of the items; each is taken once, and the first of them before those that are further than `ahead` on.
+        Numbers of the items. The caller takes each once, none before one that is more than `ahead` places earlier.
     ahead : int
-        Items that are read, or wait to be taken, beyond those that were asked for; 0 reads an item when it is asked
-        for, in the thread that asks.
+        Most items that are read or wait beyond the last one taken; with 0 the calling thread reads each item.
     """
 
     def __init__(self, read: Callable[[int], T], order: Sequence[int], ahead: int) -> None:
@@ -110,7 +110,7 @@ class ReadAhead(Generic[T]):
         self._coming.clear()
 
     def take(self, number: int) -> T:
-        """Return an item, once it is there; an error of its read is raised here."""
+        """Wait for an item and return it; raise the error of its read."""
         if self._pool is None:
             return self._read(number)
         with self._lock:

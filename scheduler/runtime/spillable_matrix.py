@@ -1,7 +1,8 @@
-"""Matrices with a row for each row of a block, in memory while the budget allows and in scratch beyond it.
+"""Row matrices: a matrix with a row for each row of a block, in memory within the budget and in scratch beyond it.
 
-Tiles borrow their rows and give them back. In memory that is a view; in scratch a copy in a buffer of the thread, read
-when borrowed and written when given back. The numbers are the same either way.
+A tile borrows its rows and gives them back. In memory the rows are a view. In scratch they are a copy in a buffer of
+the thread, read when borrowed and written when given back. The numbers are the same either way. Covers one process;
+the size of the budget is planned in `..planning`, the file is `distkern.storage.ScratchFile`.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ class MemoryBudget:
     Parameters
     ----------
     limit : int, optional
-        No limit if not given.
+        Most bytes in memory; no limit by default.
     directory : str, optional
-        Where what is beyond the limit goes; the system's temporary directory by default.
+        Folder of the scratch files; the system's temporary directory by default.
     read_ahead : int, optional
-        Blocks that reads run ahead, as planned; what the source's blocks allow by default.
+        Blocks that reads run ahead, as planned; by default as many as the size of the blocks allows.
 
     Attributes
     ----------
@@ -44,10 +45,11 @@ class MemoryBudget:
         self.directory = directory or tempfile.gettempdir()
         self.used = 0
         self.spilled = 0
-        self._lock = threading.RLock()  # a matrix may be collected, and give its bytes back, while it is held
+        # Reentrant: a matrix may be collected, and release its bytes, while this thread holds the lock.
+        self._lock = threading.RLock()
 
     def reserve(self, nbytes: int) -> bool:
-        """Take `nbytes` if they are left."""
+        """Reserve `nbytes` of memory if the budget allows; return whether it did."""
         with self._lock:
             if self.limit is not None and self.used + nbytes > self.limit:
                 return False
@@ -55,12 +57,12 @@ class MemoryBudget:
             return True
 
     def release(self, nbytes: int) -> None:
-        """Give `nbytes` back."""
+        """Return `nbytes` to the budget."""
         with self._lock:
             self.used -= nbytes
 
     def spill(self, nbytes: int) -> None:
-        """Note that `nbytes` go to scratch; fewer than none where they are given up."""
+        """Count `nbytes` in scratch; a negative number where they are removed."""
         with self._lock:
             self.spilled += nbytes
 
@@ -70,7 +72,7 @@ class MemoryBudget:
 
 
 class LazyScratch:
-    """A scratch file that exists once something is put into it."""
+    """A scratch file that is created when it is first used."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -100,11 +102,11 @@ class RowMatrix:
     dtype : numpy.dtype
         Item type.
     budget : MemoryBudget
-        Asked whether the matrix may stay in memory.
+        Decides whether the matrix is in memory.
     scratch : LazyScratch
-        Where it goes otherwise.
+        Its file otherwise.
     role : str
-        Names the buffer that borrowed rows are copied to; matrices that a tile borrows together differ in it.
+        Names the buffer of borrowed rows; matrices that a tile borrows together have different roles.
     """
 
     def __init__(
@@ -139,19 +141,19 @@ class RowMatrix:
         return out
 
     def blank(self, rows: slice) -> NDArray[Any]:
-        """Return room for rows ``start:stop`` that are about to be overwritten and given back."""
+        """Return an array for rows ``start:stop``, of any content, that the caller overwrites and gives back."""
         if self._array is not None:
             return self._array[rows]
         return workspace.array(f"borrowed-{self._role}", (rows.stop - rows.start, self.shape[1]), self.dtype)
 
     def give_back(self, rows: slice, values: NDArray[Any]) -> None:
-        """Keep what was changed in borrowed rows."""
+        """Store the changed values of borrowed rows."""
         if self._array is None:
             with busy(SCRATCH):
                 self._scratch.file.write(self._position(rows.start), values)
 
     def borrow_columns(self, rows: slice, first: int = 0, last: int | None = None) -> NDArray[Any]:
-        """Borrow columns ``first:last`` of rows that are kept column after column, shape (last - first, n)."""
+        """Borrow columns ``first:last`` of rows that are stored column after column, shape (last - first, n)."""
         n, last = rows.stop - rows.start, self.shape[1] if last is None else last
         if self._array is not None:
             return self._array[rows].reshape(self.shape[1], n)[first:last]
@@ -161,7 +163,7 @@ class RowMatrix:
         return out
 
     def put_columns(self, rows: slice, first: int, values: NDArray[Any]) -> None:
-        """Overwrite columns from `first` on, shape (k, n), of rows that are kept column after column."""
+        """Overwrite columns from `first` on, shape (k, n), of rows that are stored column after column."""
         n = rows.stop - rows.start
         if self._array is not None:
             self._array[rows].reshape(self.shape[1], n)[first : first + len(values)] = values
@@ -187,7 +189,7 @@ class RowMatrix:
         return out
 
     def prefetch(self, rows: slice, columns: int | None = None) -> None:
-        """Have rows ``start:stop`` read ahead, or their first columns where they are kept column after column."""
+        """Let the system read rows ``start:stop`` ahead, or their first columns where stored column after column."""
         if self._array is None:
             width = self.shape[1] if columns is None else columns
             nbytes = (rows.stop - rows.start) * width * self.dtype.itemsize

@@ -1,4 +1,7 @@
-"""Tasks in flight: a bounded number is submitted ahead, on threads or workers, and results are taken in order."""
+"""Tasks in flight: a bounded number is submitted ahead, on threads or workers, and results are taken in order.
+
+Covers no failures: who submits also resubmits or aborts.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,8 @@ def in_order(
 ) -> Iterator[R]:
     """Yield what `take` returns for the handle that `submit` returns for each item, in the order of the items.
 
-    `width` returns the most tasks in flight, and is called for each, since workers come and go. `abandon` takes the
-    handles in flight, that of a task that failed among them, where an error or the caller ends the loop.
+    `width` returns the most tasks in flight; it is called for each item, since workers come and go. Where an error or
+    the caller ends the loop, `abandon` is called with the handles in flight, that of a failed task included.
     """
     flying: deque[H] = deque()
 

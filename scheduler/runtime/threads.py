@@ -1,7 +1,8 @@
-"""One tile pool a process, and single-threaded BLAS while tiles run.
+"""One pool of tile threads for each process, and BLAS on one thread while tiles run.
 
-Bits must not depend on a BLAS thread count, so a tile's products run on one thread and parallelism comes from
-several tiles at once. The pool and the BLAS limit are shared by all trainings of the process.
+Bits must not depend on the number of BLAS threads. So the products of a tile run on one thread, and several tiles run
+at once. All trainings of the process share the pool and the BLAS limit. Covers threads only; which tiles run is in
+`..blocks.message_handler`, in what order they are added up in `tree_reducer`.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ _limit_users = 0
 
 
 def available_cores() -> int:
-    """Cores this process may run on."""
+    """Return the number of cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def set_pool_width(width: int) -> None:
-    """Make the tile pool at least `width` threads wide (a dask worker passes its thread count)."""
+    """Make the tile pool at least `width` threads wide."""
     global _pool, _pool_width
     with _lock:
         if width > _pool_width:
@@ -47,10 +48,7 @@ def set_pool_width(width: int) -> None:
 
 
 def follow_worker() -> str | None:
-    """Make the pool as wide as the dask worker that runs this task has threads; return its folder for scratch files.
-
-    Elsewhere do nothing and return None.
-    """
+    """Set the pool width from the dask worker of this task and return its scratch folder; elsewhere return None."""
     distributed = sys.modules.get("distributed")
     if distributed is not None:
         with contextlib.suppress(ValueError):
@@ -61,7 +59,7 @@ def follow_worker() -> str | None:
 
 
 def tile_pool() -> tuple[ThreadPoolExecutor, int]:
-    """Return the process's pool and its width."""
+    """Return the pool of this process and its width."""
     global _pool, _pool_pid, _pool_width
     with _lock:
         if _pool is None or _pool_pid != os.getpid():
@@ -72,13 +70,16 @@ def tile_pool() -> tuple[ThreadPoolExecutor, int]:
 
 
 def _free_control() -> None:
-    """Let the next thread that asks set the threads of OpenBLAS; others are ignored without a word while one does."""
+    """Let any thread set the number of OpenBLAS threads next.
+
+    threadpoolctl gives control to the first thread that sets it, and ignores all others without an error.
+    """
     OpenBLASController.clear_controlling_thread(force=True)
 
 
 @contextlib.contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """Hold every BLAS of the process to one thread; nested and concurrent uses share one limit."""
+    """Limit every BLAS of the process to one thread; nested and concurrent uses share one limit."""
     global _controller, _limiter, _limit_users
     with _lock:
         if _limit_users == 0:
@@ -104,8 +105,8 @@ def single_threaded_blas() -> Iterator[None]:
 def map_tiles(function: Callable[[T], R], tiles: Iterable[T]) -> Iterator[R]:
     """Apply `function` to every tile on the pool; yield results in the order of `tiles`.
 
-    At most a few results wait unread, so memory stays bounded. The first exception is raised after every
-    started tile has ended, so that no thread still writes to a state that is being dropped.
+    A bounded number of results waits unread. The first exception is raised after every started tile has ended, so that
+    no thread still writes to a state that is dropped.
     """
     pool, width = tile_pool()
     if width == 1:
@@ -121,13 +122,13 @@ def _cancel_and_wait(futures: Iterable[Future[Any]]) -> None:
 
 
 class Workspace(threading.local):
-    """Scratch arrays of one thread, allocated once and handed out again by name."""
+    """Scratch arrays of one thread, allocated once and reused by name."""
 
     def __init__(self) -> None:
         self._buffers: dict[tuple[str, np.dtype[Any]], NDArray[Any]] = {}
 
     def array(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return an uninitialised C-ordered array; valid until the same name is asked for again."""
+        """Return an uninitialised C-ordered array; valid until the next call with the same name."""
         size = math.prod(shape)
         key = (name, dtype)
         buffer = self._buffers.get(key)

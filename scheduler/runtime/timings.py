@@ -1,8 +1,8 @@
-"""Where the time and the memory of workers go: seconds of their threads by phase, bytes by kind.
+"""Costs of an answer: seconds of the workers' threads by phase, and bytes of the workers by kind.
 
-Costs travel beside the answers and take no part in them: nothing is computed from a cost, and none is recorded, so
-that timing cannot change a bit. A thread is in one phase at a time; a phase that begins within another takes its time
-from it.
+Costs are sent with the answers and are no part of them: nothing is computed from a cost and none is recorded, so timing
+cannot change a bit. A thread is in one phase at a time; a phase within another interrupts it. Covers measuring in a
+worker; the driver turns costs into events in `..execution.layers`.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 READ: Final = "read"
-"""Rows read from the store, and their statistics."""
+"""Reading rows from the store, and their statistics."""
 KERNEL_COLUMNS: Final = "kernel-columns"
-"""Kernel columns of candidates, and of all centres in a final pass."""
+"""Computing kernel columns of candidates, and of all centres in a final pass."""
 PROJECTION: Final = "projection"
-"""Candidates and panels against Q and against each other."""
+"""Products of candidates and panels with Q and with each other."""
 UPDATE: Final = "update"
-"""Panels appended to Q, the residual, and candidates rid of the panel."""
+"""Appending panels to Q, updating the residual, and removing the panel from the candidates."""
 DRAW: Final = "draw"
-"""Candidates drawn, judged and followed."""
+"""Drawing and scoring candidates."""
 FIT: Final = "fit"
-"""Sums of a final pass over all rows."""
+"""Computing the sums of a final pass over all rows."""
 SCORE: Final = "score"
-"""Errors on the folds that were left out."""
+"""Computing errors on the folds that were left out."""
 SCRATCH: Final = "scratch"
-"""Row matrices read from scratch and written to it."""
+"""Reading row matrices from scratch and writing them."""
 REPLAY: Final = "replay"
-"""Blocks rebuilt from the log."""
+"""Rebuilding blocks from the log."""
 OTHER: Final = "other"
-"""Everything else that workers do for a message."""
+"""Everything else that a worker does for a message."""
 
 
 PROBE_SECONDS = 1.0
-"""Least time between two looks at the memory of a worker."""
+"""Least time between two measurements of a worker's memory."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ProcessMemory:
     """Bytes of one worker at one moment."""
 
     resident: int
-    """Resident set of its process, 0 where that cannot be measured."""
+    """Resident set of its process; 0 where it cannot be measured."""
     cache: int
     """Row matrices in memory: cached rows, Q, the pool."""
     scratch: int
@@ -60,12 +60,12 @@ class ProcessMemory:
 
 @dataclass
 class Costs:
-    """What an answer took."""
+    """Time and memory of one answer."""
 
     busy: dict[str, float] = field(default_factory=dict)
     """Seconds of threads, by phase."""
     memory: dict[str, ProcessMemory] = field(default_factory=dict)
-    """Of workers that took part and were looked at."""
+    """Address of each worker that took part and was measured to its memory."""
 
     def merge(self, other: Costs) -> Costs:
         """Return the costs of both."""
@@ -75,7 +75,7 @@ class Costs:
 
 
 def summed(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
-    """Add up seconds by phase."""
+    """Return the sums of seconds by phase."""
     total = dict(first)
     for phase, seconds in second.items():
         total[phase] = total.get(phase, 0.0) + seconds
@@ -83,7 +83,7 @@ def summed(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str,
 
 
 class _Watch:
-    """What one thread is doing, since when, and how long it did what."""
+    """The phase of one thread, its beginning, and the seconds of each phase."""
 
     __slots__ = ("phase", "seconds", "since")
 
@@ -144,7 +144,7 @@ class Stopwatch:
 
     @contextmanager
     def running(self, phase: str = OTHER) -> Iterator[None]:
-        """Measure this thread, which begins in `phase`; a measurement that it is in already pauses."""
+        """Measure this thread, from `phase` on; an outer measurement of the thread is paused."""
         outer = self._begin(phase)
         try:
             yield
@@ -152,7 +152,7 @@ class Stopwatch:
             self._end(outer)
 
     def timed(self, function: Callable[[T], R], phase: str = OTHER) -> Callable[[T], R]:
-        """Return a function that does the same and is measured, on whatever thread it runs."""
+        """Return the function with a measurement around it, on whatever thread it runs."""
 
         def measured(item: T) -> R:
             outer = self._begin(phase)
@@ -165,7 +165,7 @@ class Stopwatch:
 
     @staticmethod
     def _begin(phase: str) -> _Watch:
-        """Give this thread a watch of its own; return the one it had."""
+        """Set a new watch for this thread; return the one before."""
         outer = _watches.own
         paused = outer.phase
         outer.enter(None)
@@ -184,13 +184,13 @@ class Stopwatch:
 
 
 class MemoryProbe:
-    """Looks at the memory of one worker, but not at every message."""
+    """Measures the memory of one worker, at most once in `PROBE_SECONDS`."""
 
     def __init__(self) -> None:
         self._looked = -PROBE_SECONDS
 
     def look(self, worker: str, cache: int, scratch: int) -> dict[str, ProcessMemory]:
-        """Return the memory of a worker by its address; nothing if it was looked at just before.
+        """Return the address of a worker with its memory; an empty dictionary if it was measured just before.
 
         Parameters
         ----------
@@ -207,7 +207,7 @@ class MemoryProbe:
 
 
 def resident_bytes() -> int:
-    """Resident set of this process, 0 where the system does not tell."""
+    """Return the resident set of this process; 0 where it cannot be measured."""
     with suppress(OSError, ValueError, IndexError), open("/proc/self/statm", "rb") as pages:
         return int(pages.read().split()[1]) * resource.getpagesize()
     try:

@@ -1,9 +1,9 @@
-"""Sums that do not depend on who computed what: a fixed binary tree over block (or tile) numbers.
+"""Sums that do not depend on the placement of blocks: a fixed binary tree over block (or tile) numbers.
 
-Node (level, i) covers leaves i * 2^level up to (i + 1) * 2^level. A node is merged from its two children, left first,
-whatever the order of arrival; a node whose sibling lies past the last leaf moves up unchanged. A worker sends
-the nodes that are complete among its own leaves, and the driver merges the rest, so the additions made and
-their order are the same for any placement.
+Node (level, i) covers leaves i * 2^level up to (i + 1) * 2^level. A node is merged from its two children, the left one
+first, in whatever order they arrive; a node whose sibling lies past the last leaf moves up unchanged. A worker sends
+the nodes that are complete among its own leaves, and the driver merges the others. Floating-point addition is not
+associative; here the additions and their order are the same for any placement.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class TreeReducer(Generic[T]):
     Parameters
     ----------
     n_leaves : int
-        Leaves of the whole tree, not only those added here.
+        Leaves of the whole tree, including those that other reducers add.
     merge : callable
         ``merge(left, right)``; may reuse `left`.
     """
@@ -45,13 +45,13 @@ class TreeReducer(Generic[T]):
         self._nodes[level, index] = value
 
     def add_nodes(self, nodes: Mapping[Node, T] | Iterable[tuple[Node, T]]) -> None:
-        """Add the nodes another reducer sent."""
+        """Add the nodes of another reducer."""
         items = nodes.items() if isinstance(nodes, Mapping) else nodes
         for (level, index), value in items:
             self.add(value, index, level)
 
     def nodes(self) -> dict[Node, T]:
-        """Return the complete subtrees so far."""
+        """Return the values of the largest complete subtrees."""
         return dict(self._nodes)
 
     def root(self) -> T:

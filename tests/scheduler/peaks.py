@@ -1,4 +1,4 @@
-"""One training in a fresh process, for the peak of its memory: ``python peaks.py JSON`` prints what it came to."""
+"""One training in a fresh process, for the peak of its memory: ``python peaks.py JSON`` prints its summary."""
 
 from __future__ import annotations
 

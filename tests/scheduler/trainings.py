@@ -174,9 +174,9 @@ class Inside:
             )
             assert len(set(selector.rows)) == selector.n_centers
             rows, widths = rows_and_widths(np.array(selector.rows, dtype=np.int64), self.source.n_rows)
-            # A path that ended within a panel has more centres than the rows were told of.
-            told = slice(self.blocks[0].problems[number].n_columns - 1)
-            assert self.held("taken", number)[np.searchsorted(self.rows, rows[told]), widths[told]].all()
+            # A path that ended within a panel has more centres than the rows have received.
+            sent = slice(self.blocks[0].problems[number].n_columns - 1)
+            assert self.held("taken", number)[np.searchsorted(self.rows, rows[sent]), widths[sent]].all()
             np.testing.assert_array_equal(
                 np.reshape(selector.features, (-1, self.source.n_features)), self.source.X[rows]
             )

@@ -1,4 +1,4 @@
-"""What is compared between driver and workers."""
+"""Facts that are compared between driver and workers."""
 
 from __future__ import annotations
 

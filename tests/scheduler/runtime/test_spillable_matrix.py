@@ -43,7 +43,7 @@ ACTIONS = [
 
 @st.composite
 def operations(draw: st.DrawFn, rows: int, width: int) -> list[tuple[str, slice, Any]]:
-    """What tiles do to a matrix: change borrowed rows in place, overwrite blank ones, look, and set everything."""
+    """Actions of tiles on a matrix: change borrowed rows in place, overwrite blank ones, look, and set everything."""
     made = []
     for number in range(draw(st.integers(1, 12))):
         start = draw(st.integers(0, rows))
@@ -122,7 +122,7 @@ def test_the_budget_is_never_exceeded(limit: int, shapes: list[tuple[int, int]],
 
 
 class Matrices(RuleBasedStateMachine):
-    """Matrices of one block come, change and go; arrays of the same content tell what they must hold."""
+    """Matrices of one block come, change and go; each is compared to an array of the same content."""
 
     @initialize(limit=st.integers(0, 1500))
     def start(self, limit: int) -> None:

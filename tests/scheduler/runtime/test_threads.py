@@ -28,7 +28,7 @@ def several() -> Iterator[int]:
     OpenBLASController.clear_controlling_thread(force=True)
     with threadpool_limits(2, user_api="blas"):
         if blas_threads() != {2}:
-            pytest.skip("BLAS has one thread here, whatever it is told")
+            pytest.skip("BLAS has one thread here, whatever its limit")
         OpenBLASController.clear_controlling_thread(force=True)
         yield 2
     OpenBLASController.clear_controlling_thread(force=True)

@@ -110,7 +110,7 @@ def test_memory_is_not_looked_at_for_every_message() -> None:
     assert probe.look("w", 3, 5) == {}
 
 
-def told(**changes: Any) -> list[ExchangeDone]:
+def exchanges_of(**changes: Any) -> list[ExchangeDone]:
     events: list[Any] = []
     X, y = make_data(300)
     run_training(make_job(**changes), make_source(X, y), subscribers=[events.append])
@@ -119,7 +119,7 @@ def told(**changes: Any) -> list[ExchangeDone]:
 
 @pytest.mark.parametrize("criterion", ["error-reduction", "residual"])
 def test_the_phases_of_an_exchange_add_up_to_the_time_of_all_threads(criterion: str) -> None:
-    exchanges, threads = told(criterion=criterion), tile_pool()[1]
+    exchanges, threads = exchanges_of(criterion=criterion), tile_pool()[1]
     assert {KERNEL_COLUMNS, PROJECTION, UPDATE, READ, WAITING} <= {phase for e in exchanges for phase in e.busy}
     for exchange in exchanges:
         total = sum(exchange.busy.values())
@@ -128,8 +128,8 @@ def test_the_phases_of_an_exchange_add_up_to_the_time_of_all_threads(criterion: 
             assert total == pytest.approx(threads * exchange.seconds, abs=1e-5)
 
 
-def test_memory_is_told_of_now_and_then() -> None:
-    exchanges = told()
+def test_events_report_memory_now_and_then() -> None:
+    exchanges = exchanges_of()
     assert list(exchanges[0].memory) == [THIS_PROCESS]
     memory = exchanges[0].memory[THIS_PROCESS]
     assert memory.keys() == {"resident", "cache", "scratch", "planned"}
@@ -137,7 +137,7 @@ def test_memory_is_told_of_now_and_then() -> None:
     assert sum(bool(exchange.memory) for exchange in exchanges) < len(exchanges)
 
 
-def test_scratch_is_told_apart_from_memory() -> None:
+def test_scratch_and_memory_are_reported_apart() -> None:
     X, y = make_data(300)
     seen: list[Costs] = []
 
@@ -153,7 +153,7 @@ def test_scratch_is_told_apart_from_memory() -> None:
     assert sum(costs.busy.get(SCRATCH, 0.0) for costs in seen) > 0
 
 
-def test_a_resumed_run_tells_of_its_replay_and_has_the_same_bits(tmp_path: Path) -> None:
+def test_a_resumed_run_reports_its_replay_and_has_the_same_bits(tmp_path: Path) -> None:
     X, y = make_data(300)
     whole = run_training(make_job(), make_source(X, y))
     stopped: list[Any] = []

@@ -52,13 +52,13 @@ def test_any_order_of_arrival_gives_the_sum_of_the_tree(n: int, seed: int, data:
 def test_any_placement_gives_the_sum_of_the_tree(n: int, workers: int, seed: int, data: st.DataObject) -> None:
     values = numbers(n, seed)
     rng = np.random.default_rng(seed)
-    homes = rng.integers(0, workers, n)
+    owners = rng.integers(0, workers, n)
     if data.draw(st.booleans(), label="contiguous"):
-        homes.sort()
+        owners.sort()
     sent = []
     for worker in range(workers):
         local = TreeReducer[float](n, add)
-        for index in rng.permutation(np.flatnonzero(homes == worker)):
+        for index in rng.permutation(np.flatnonzero(owners == worker)):
             local.add(values[index], int(index))
         sent += list(local.nodes().items())
     driver = TreeReducer[float](n, add)

@@ -6,7 +6,7 @@ Later passes hold every block against what the first one read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,77 +15,17 @@ from numpy.typing import NDArray
 from distkern.arrays import Array
 from distkern.monitoring.events import EventBus
 from distkern.numerics.class_scatter import ClassScatter
-from distkern.numerics.moments import Moments
 from distkern.numerics.scaling import FeatureScaling
-from distkern.storage import ReadReport
 
-from ..protocol.answers import LoadAnswer
 from ..protocol.messages import Load
-from ..rows.block_reading import block_statistics, require_unchanged
 from ..rows.data_checks import check_rows, distinct_labels, tell_of_reads
 from .block_tasks import BlockRows, BlockTasks, Handle
+from .first_pass import Statistics
 
 FACTORED_ROWS = 4096
 """Rows that are factored at a time, or eight times as many as there are features."""
 
 _LOAD = Load(classification=True, sample_rows=0, seed=0, holdout=0.0)
-
-
-@dataclass(frozen=True)
-class Reads:
-    """What was read, for the summary and for comparison with other passes."""
-
-    bytes_read: int
-    """Bytes."""
-    checksums: dict[int, int]
-    """First row of each block to the checksum of what was read."""
-    report: ReadReport = field(default_factory=ReadReport)
-    """Retries and absent chunks."""
-
-    @classmethod
-    def of(cls, block: BlockRows) -> Reads:
-        """Note one block."""
-        return cls(block.nbytes, {int(block.rows[0]): block.checksum}, block.report)
-
-    def merge(self, other: Reads) -> Reads:
-        """Merge what was read of other blocks."""
-        report = self.report.merge(other.report)
-        return Reads(self.bytes_read + other.bytes_read, self.checksums | other.checksums, report)
-
-
-@dataclass(frozen=True)
-class ClassStatistics:
-    """What the first pass finds."""
-
-    loaded: LoadAnswer
-    """Moments, and the weight of every label."""
-    scatter: ClassScatter | None
-    """Means and scatter of the classes, where they were asked for."""
-    reads: Reads
-    """What was read."""
-
-    def merge(self, other: ClassStatistics) -> ClassStatistics:
-        """Merge the statistics of other rows."""
-        scatter = None
-        if self.scatter is not None and other.scatter is not None:
-            scatter = self.scatter.merge(other.scatter)
-        return ClassStatistics(self.loaded.merge(other.loaded), scatter, self.reads.merge(other.reads))
-
-    @property
-    def labels(self) -> NDArray[Any]:
-        """Sorted labels, or codes, of the classes that have a row of weight above 0."""
-        assert self.loaded.labels is not None
-        return self.loaded.labels.values
-
-    @property
-    def moments(self) -> Moments:
-        """Moments of the features."""
-        return self.loaded.features
-
-
-def merge_statistics(left: ClassStatistics, right: ClassStatistics) -> ClassStatistics:
-    """Merge function of the reduction tree."""
-    return left.merge(right)
 
 
 def present_rows(block: BlockRows) -> tuple[NDArray[Any], NDArray[Any], Array | None]:
@@ -95,10 +35,9 @@ def present_rows(block: BlockRows) -> tuple[NDArray[Any], NDArray[Any], Array | 
     return features, targets, None if weights is None else weights.astype(np.float64)
 
 
-def find_statistics(block: BlockRows, with_scatter: bool) -> ClassStatistics:
+def find_statistics(block: BlockRows, with_scatter: bool) -> Statistics:
     """Statistics of one block."""
-    scatter = block_scatter(block) if with_scatter else None
-    return ClassStatistics(block_statistics(block, _LOAD), scatter, Reads.of(block))
+    return replace(Statistics.of(block, _LOAD), scatter=block_scatter(block) if with_scatter else None)
 
 
 def block_scatter(block: BlockRows) -> ClassScatter:
@@ -119,7 +58,7 @@ def tile_rows(n_features: int) -> int:
     return max(FACTORED_ROWS, 8 * n_features)
 
 
-def class_statistics(tasks: BlockTasks, *, with_scatter: bool, any_classes: bool = False) -> ClassStatistics:
+def class_statistics(tasks: BlockTasks, *, with_scatter: bool, any_classes: bool = False) -> Statistics:
     """Make the first pass, and refuse rows that no classifier can be trained on.
 
     Parameters
@@ -137,7 +76,7 @@ def class_statistics(tasks: BlockTasks, *, with_scatter: bool, any_classes: bool
         Too few rows or classes, constant features, a continuous target, or numbers too large or small to be squared.
     """
     # Overflow is found in the moments.
-    found = tasks.reduce("class-statistics", find_statistics, with_scatter, merge=merge_statistics)
+    found = tasks.reduce("class-statistics", find_statistics, with_scatter, merge=Statistics.merge)
     tell_of_reads(found.reads.report, tasks.source, EventBus(()))
     loaded = replace(found.loaded, labels=None) if any_classes else found.loaded
     check_rows(loaded, tasks.source, dtype="float64", standardize=True)
@@ -146,30 +85,17 @@ def class_statistics(tasks: BlockTasks, *, with_scatter: bool, any_classes: bool
     return found
 
 
-def classes_of(statistics: ClassStatistics, classes: NDArray[Any] | None) -> NDArray[Any]:
+def classes_of(statistics: Statistics, classes: NDArray[Any] | None) -> NDArray[Any]:
     """Return the sorted labels of the classes that have rows.
 
     Parameters
     ----------
-    statistics : ClassStatistics
+    statistics : Statistics
         Of the first pass.
     classes : array, or None
         What the source's codes stand for.
     """
     return statistics.labels if classes is None else classes[statistics.labels]
-
-
-def require_same_rows(tasks: BlockTasks, first: Reads, again: Reads) -> None:
-    """Refuse rows that changed between two passes.
-
-    Raises
-    ------
-    DataError
-        ``changed``.
-    """
-    for number, row in enumerate(tasks.source.boundaries[:-1]):
-        if row in again.checksums:
-            require_unchanged(tasks.source, number, first.checksums.get(row), again.checksums[row])
 
 
 class BlockReader:

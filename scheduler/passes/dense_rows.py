@@ -7,50 +7,29 @@ scaling, width and encoding are those of every other method.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from distkern.arrays import Array
 from distkern.kernels import Kernel
-from distkern.monitoring.events import EventBus
 from distkern.numerics.row_draws import draw_keys, uniforms_for_rows
 from distkern.numerics.scaling import FeatureScaling
-from distkern.storage import ReadReport
 
 from ..planning.workload import Workload
-from ..protocol.answers import LoadAnswer
 from ..protocol.messages import Load
 from ..rows.block_reading import SELECTION_STREAM, block_statistics
-from ..rows.data_checks import MEDIAN_SAMPLE, check_statistics, encoding_of, fit_kernel_space, tell_of_reads
-from ..rows.numeric_ranges import feature_names, warn_about_scales
+from ..rows.data_checks import MEDIAN_SAMPLE, DataSummary, SpaceJob
 from ..runtime.threads import map_tiles, single_threaded_blas
 from .block_tasks import BlockRows, BlockTasks
+from .first_pass import Reads, Statistics
 
 SAMPLED_STREAM = SELECTION_STREAM + 1
 """Stream of the row draws for expansions in a sample of rows."""
 
 GRAM_TILE = 1 << 19
 """Numbers of a Gram matrix that one thread computes at a time."""
-
-
-@dataclass(frozen=True)
-class DenseJob:
-    """What decides the space of the kernel, for a method that holds all rows."""
-
-    classification: bool
-    """Whether targets are labels."""
-    kernel: str | Kernel
-    """Name, or kernel."""
-    sigma: float | str
-    """Width, or "median"."""
-    standardize: bool
-    """Whether features get unit standard deviation."""
-    seed: int
-    """Key of the row draws."""
-    dtype: str = "float64"
-    """Precision of the arithmetic."""
 
 
 @dataclass(frozen=True)
@@ -108,76 +87,48 @@ class DenseRows:
         return np.sort(np.argsort(keys, kind="stable")[:count]).astype(np.int64)
 
 
-class _Part(NamedTuple):
-    loaded: LoadAnswer
-    rows: NDArray[np.int64]
-    features: NDArray[Any]
-    targets: NDArray[Any]
-    weights: NDArray[np.float64] | None
-    report: ReadReport
-
-
-def gather_rows(tasks: BlockTasks, job: DenseJob, events: EventBus | None = None) -> DenseRows:
+def gather_rows(tasks: BlockTasks, job: SpaceJob) -> DenseRows:
     """Read all rows into this process.
 
     Parameters
     ----------
     tasks : BlockTasks
         Reads the blocks.
-    job : DenseJob
+    job : SpaceJob
         What decides the kernel's space.
-    events : EventBus, optional
-        Told of reads that were repeated, and of absent chunks.
-
-    Returns
-    -------
-    DenseRows
 
     Raises
     ------
     DataError
         The rows cannot be trained on.
     """
-    load = Load(
-        classification=job.classification,
-        sample_rows=MEDIAN_SAMPLE if job.sigma == "median" else 0,
-        seed=job.seed,
-        holdout=0.0,
-    )
-    loaded, report = None, ReadReport()
-    parts: list[_Part] = []
-    with np.errstate(over="ignore", invalid="ignore"):
-        for part in tasks.each("gather-rows", _present, load):
-            loaded = part.loaded if loaded is None else loaded.merge(part.loaded)
-            report = report.merge(part.report)
-            parts.append(part)
-        assert loaded is not None
-        source = tasks.source
-        tell_of_reads(report, source, EventBus(()) if events is None else events)
-        check_statistics(loaded, source, job)
-        encoding = encoding_of(loaded, source, job)
-        scaling, kernel = fit_kernel_space(loaded, job)
-    warn_about_scales(loaded.features, scaling, kernel, feature_names(source))
-    raw = np.concatenate([part.features for part in parts])
-    weights = [np.ones(len(part.rows)) if part.weights is None else part.weights for part in parts]
+    load = Load(job.classification, MEDIAN_SAMPLE if job.samples else 0, job.seed, 0.0)
+    found, blocks = None, []
+    for statistics, block in tasks.each("gather-rows", _present, load):
+        found = statistics if found is None else found.merge(statistics)
+        blocks.append(block)
+    assert found is not None
+    data = DataSummary.of(found.loaded, found.reads.report, tasks.source, job)
+    data.warn_about_scales(tasks.source)
+    raw = np.concatenate([block.features for block in blocks])
+    weights = [np.ones(len(block.rows)) if block.weights is None else block.weights for block in blocks]
     return DenseRows(
-        rows=np.concatenate([part.rows for part in parts]),
+        rows=np.concatenate([block.rows for block in blocks]),
         raw=raw,
-        features=scaling.apply(raw, np.dtype(np.float64)),
-        targets=np.concatenate([encoding.columns(part.targets) for part in parts]),
+        features=data.scaling.apply(raw, np.dtype(np.float64)),
+        targets=np.concatenate([data.encoding.columns(block.targets) for block in blocks]),
         weights=np.concatenate(weights).astype(np.float64),
-        classes=encoding.classes,
-        kernel=kernel,
-        scaling=scaling,
-        bytes_read=loaded.bytes_read,
+        classes=data.encoding.classes,
+        kernel=data.kernel,
+        scaling=data.scaling,
+        bytes_read=found.reads.bytes_read,
     )
 
 
-def _present(block: BlockRows, load: Load) -> _Part:
+def _present(block: BlockRows, load: Load) -> tuple[Statistics, BlockRows]:
     """Rows of positive weight of a block, and their statistics."""
-    block = block.present()
-    assert block.features is not None
-    return _Part(block_statistics(block, load), block.rows, block.features, block.targets, block.weights, block.report)
+    present = block.present()
+    return Statistics(block_statistics(present, load), Reads.of(block)), present
 
 
 def gathered_bytes(work: Workload) -> int:

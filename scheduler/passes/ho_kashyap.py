@@ -19,7 +19,8 @@ from distkern.numerics.class_scatter import ClassScatter, triangle
 from distkern.numerics.scaling import FeatureScaling
 
 from .block_tasks import BlockRows, BlockTasks, Handle
-from .class_statistics import BlockReader, Reads, encoded, require_same_rows
+from .class_statistics import BlockReader, encoded
+from .first_pass import Reads, require_same_rows
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from distkern.arrays import Array
 from distkern.errors import BudgetError, DataError, DistkernWarning
 from distkern.kernels import Kernel, make_kernel
-from distkern.kernels.standard import WITH_SIGMA
 from distkern.methods.krls import Dictionary, ReducedSums, Snapshot, reduced_weights
 from distkern.monitoring.events import EventBus
 from distkern.numerics.moments import Moments
@@ -32,47 +31,28 @@ from ..planning.plan import Plan, largest
 from ..protocol.answers import Labels, LoadAnswer
 from ..protocol.messages import Load
 from ..rows.block_reading import require_unchanged
-from ..rows.data_checks import MEDIAN_SAMPLE, check_statistics, encoding_of, fit_kernel_space, tell_of_reads
+from ..rows.data_checks import MEDIAN_SAMPLE, DataSummary, SpaceJob, check_statistics, encoding_of, tell_of_reads
 from ..rows.numeric_ranges import feature_names, overflow, warn_about_scales
 from ..runtime.threads import single_threaded_blas
 from ..runtime.tree_reducer import TreeReducer
 from .block_tasks import Handle
+from .first_pass import Reads, Statistics
 from .fit import Fit
-from .krls_tasks import (
-    Encoding,
-    Survivors,
-    add_sums,
-    count_labels,
-    find_statistics,
-    find_survivors,
-    merge_statistics,
-    sum_rows,
-)
+from .krls_tasks import Encoding, Survivors, count_labels, find_survivors, sum_rows
 
 
-@dataclass(frozen=True)
-class KRLSJob:
+@dataclass(frozen=True, kw_only=True)
+class KRLSJob(SpaceJob):
     """Everything that decides the model, apart from the data."""
 
-    classification: bool
-    kernel: str | Kernel
-    sigma: float | str
-    """Width, or "median"."""
     nu: float
     """Least delta of a row that joins the dictionary."""
     max_centers: int | None
-    standardize: bool
-    dtype: str
 
     @property
     def needs_statistics(self) -> bool:
         """Whether the kernel's space is known only after a pass over all rows."""
         return self.standardize or self.samples
-
-    @property
-    def samples(self) -> bool:
-        """Whether the width comes from a sample of rows."""
-        return self.sigma == "median" and isinstance(self.kernel, str) and self.kernel in WITH_SIGMA
 
 
 @dataclass(frozen=True)
@@ -171,7 +151,7 @@ class _Training:
         # Without a pass for statistics, those of the rows to be checked are taken along the way.
         self._load = Load(job.classification, 0, 0, 0.0) if checked and not job.needs_statistics else None
         self._loaded: LoadAnswer | None = None
-        self._checksums: dict[int, int] = {}
+        self._first = Reads()
         self._report = ReadReport()
         self._scaling: FeatureScaling | None = None
         self._kernel: Kernel | None = None
@@ -183,10 +163,9 @@ class _Training:
             classes = before.classes
             self._dictionary = before.dictionary.copy(job.nu, self._most(len(before.dictionary)))
         elif job.needs_statistics:
-            found = self._statistics(classes)
-            classes = encoding_of(found, self._source, job).classes if classes is None else classes
-            self._scaling, self._kernel = fit_kernel_space(found, job)
-            warn_about_scales(found.features, self._scaling, self._kernel, feature_names(self._source))
+            data = self._summarise(classes)
+            classes, self._scaling, self._kernel = data.encoding.classes, data.scaling, data.kernel
+            data.warn_about_scales(self._source)
         else:
             self._kernel = make_kernel(job.kernel, 1.0 if isinstance(job.sigma, str) else job.sigma)
             if job.classification and classes is None:
@@ -216,16 +195,14 @@ class _Training:
         most = largest(lambda m: self._plan_for(m).fits, known + self._source.n_rows)
         return most if self._job.max_centers is None else max(known, min(self._job.max_centers, most))
 
-    def _statistics(self, classes: NDArray[Any] | None) -> LoadAnswer:
+    def _summarise(self, classes: NDArray[Any] | None) -> DataSummary:
+        """Read all rows once for their statistics."""
         load = Load(self._job.classification, MEDIAN_SAMPLE if self._job.samples else 0, 0, 0.0)
-        found = self._tasks.reduce("statistics", find_statistics, load, merge=merge_statistics)
+        found = self._tasks.reduce("statistics", Statistics.of, load, merge=Statistics.merge)
         self._fit.exchanges += 1
-        self._fit.bytes_read += found.loaded.bytes_read
-        self._checksums, self._report = found.checksums, found.report
-        # The rows at hand may be the first of many, whose classes are known.
-        checked = found.loaded if classes is None else replace(found.loaded, labels=None)
-        check_statistics(checked, self._source, self._job)
-        return found.loaded
+        self._fit.bytes_read += found.reads.bytes_read
+        self._first = found.reads
+        return DataSummary.of(found.loaded, found.reads.report, self._source, self._job, classes=classes)
 
     def _find_classes(self) -> NDArray[Any] | None:
         """Read the targets alone where a source does not know its labels."""
@@ -275,7 +252,7 @@ class _Training:
         return total
 
     def _merge(self, left: Handle, right: Handle) -> Handle:
-        return self._tasks.submit("add-sums", add_sums, left, right)
+        return self._tasks.submit("add-sums", ReducedSums.merge, left, right)
 
     @property
     def _n_centers(self) -> int:
@@ -290,10 +267,11 @@ class _Training:
 
     def _receive(self, block: int, found: Survivors) -> int:
         """Let the survivors of a block join; return its checksum."""
-        require_unchanged(self._source, block, self._checksums.get(self._source.boundaries[block]), found.checksum)
+        before = self._first.checksums.get(self._source.boundaries[block])
+        require_unchanged(self._source, block, before, found.checksum)
         self._fit.bytes_read += found.nbytes
         # A chunk that is absent was told of when it was read first.
-        self._report = self._report.merge(replace(found.report, absent={}) if self._checksums else found.report)
+        self._report = self._report.merge(found.report if before is None else replace(found.report, absent={}))
         if found.loaded is not None:
             self._loaded = found.loaded if self._loaded is None else self._loaded.merge(found.loaded)
         if len(found.rows):

@@ -67,31 +67,6 @@ def _places(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     return np.where(classes[where] == labels, where, -1)
 
 
-class Statistics(NamedTuple):
-    """What a first pass finds."""
-
-    loaded: LoadAnswer
-    checksums: dict[int, int]
-    """First row of each block to the checksum of what was read."""
-    report: ReadReport
-
-    def merge(self, other: Statistics) -> Statistics:
-        """Merge the statistics of disjoint sets of blocks."""
-        return Statistics(
-            self.loaded.merge(other.loaded), self.checksums | other.checksums, self.report.merge(other.report)
-        )
-
-
-def find_statistics(block: BlockRows, load: Load) -> Statistics:
-    """Moments, label counts and a sample of one block."""
-    return Statistics(block_statistics(block, load), {int(block.rows[0]): block.checksum}, block.report)
-
-
-def merge_statistics(left: Statistics, right: Statistics) -> Statistics:
-    """Merge function of the fixed tree."""
-    return left.merge(right)
-
-
 def count_labels(source: BlockSource, number: int) -> Labels:
     """Labels of one block; its features are not read."""
     block = read_block(source, number, True, with_features=False)
@@ -178,8 +153,3 @@ def sum_rows(
     assert features is not None
     with np.errstate(over="ignore", invalid="ignore"):
         return ReducedSums.of(dictionary, rows + first_row, features, encoding.encode(targets), weights, dtype)
-
-
-def add_sums(left: ReducedSums, right: ReducedSums) -> ReducedSums:
-    """Merge function of the fixed tree."""
-    return left.merge(right)

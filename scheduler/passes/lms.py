@@ -14,7 +14,8 @@ from distkern.methods.lms import LMSRule, LMSState
 from distkern.numerics.scaling import FeatureScaling
 
 from .block_tasks import BlockRows, BlockTasks, Handle
-from .class_statistics import BlockReader, Reads, require_same_rows
+from .class_statistics import BlockReader
+from .first_pass import Reads, require_same_rows
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def run_lms(
     bytes_read = 0
     for number in passes:
         reader.begin_pass()
-        handle = tasks.hold(LMSProgress(state, Reads(0, {})))
+        handle = tasks.hold(LMSProgress(state, Reads()))
         progress = _go_over(tasks, reader, handle, held, number)
         require_same_rows(tasks, first, progress.reads)
         if not keep or number == passes[0]:

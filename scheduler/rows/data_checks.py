@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from distkern.storage.arrays.source import BlockSource
 
 from ..protocol.answers import LoadAnswer
 from .label_encoding import LabelEncoding
-from .numeric_ranges import check_ranges, feature_names
+from .numeric_ranges import check_ranges, feature_names, warn_about_scales
 
 logger = logging.getLogger(__name__)
 
@@ -27,28 +28,90 @@ MEDIAN_SAMPLE = 1000
 """Rows drawn for the median-distance rule."""
 
 
-class SpaceJob(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class SpaceJob:
     """The part of a job that decides what is asked of the data, and the space that the kernel sees."""
 
-    @property
-    def classification(self) -> bool:
-        """Whether targets are labels."""
+    classification: bool
+    """Whether targets are labels."""
+    kernel: str | Kernel
+    """Name, or kernel."""
+    sigma: float | str | tuple[float, ...]
+    """Width, "median", or several widths that a centre may have."""
+    sigma_factor: float = 1.0
+    """Times the median distance is the width, where `sigma` is "median"."""
+    standardize: bool
+    """Whether features get unit standard deviation."""
+    dtype: str = "float64"
+    """Precision of the arithmetic."""
+    seed: int = 0
+    """Key of the row draws."""
 
     @property
-    def kernel(self) -> str | Kernel:
-        """Name, or kernel."""
+    def holds_out(self) -> bool:
+        """Whether rows are held out for a stop rule."""
+        return False
 
     @property
-    def sigma(self) -> float | str | tuple[float, ...]:
-        """Width, "median", or widths to choose from."""
+    def samples(self) -> bool:
+        """Whether the width comes from a sample of rows."""
+        return self.sigma == "median" and isinstance(self.kernel, str) and self.kernel in WITH_SIGMA
 
-    @property
-    def standardize(self) -> bool:
-        """Whether features get unit standard deviation."""
 
-    @property
-    def dtype(self) -> str:
-        """Precision of the arithmetic."""
+@dataclass(frozen=True)
+class DataSummary:
+    """What a pass over the rows found: they can be trained on, their classes, and the space that the kernel sees."""
+
+    loaded: LoadAnswer
+    """Statistics of all rows that train."""
+    encoding: LabelEncoding
+    """Of the targets."""
+    scaling: FeatureScaling
+    """To the kernel's space."""
+    kernel: Kernel
+    """With its width."""
+
+    @classmethod
+    def of(
+        cls,
+        loaded: LoadAnswer,
+        report: ReadReport,
+        source: BlockSource,
+        job: SpaceJob,
+        *,
+        events: EventBus | None = None,
+        classes: NDArray[Any] | None = None,
+    ) -> DataSummary:
+        """Check and sum up what a pass found.
+
+        Parameters
+        ----------
+        loaded : LoadAnswer
+            Statistics of all rows that train.
+        report : ReadReport
+            Retries and absent chunks of the pass.
+        source : BlockSource
+            The rows.
+        job : SpaceJob
+            What is asked of them.
+        events : EventBus, optional
+            Told of the reads.
+        classes : array, optional
+            Sorted labels, where they are known: the rows at hand may be the first of many.
+
+        Raises
+        ------
+        DataError
+            The rows cannot be trained on.
+        """
+        tell_of_reads(report, source, events or EventBus())
+        check_statistics(loaded if classes is None else replace(loaded, labels=None), source, job)
+        encoding = encoding_of(loaded, source, job) if classes is None else LabelEncoding.of(source, classes)
+        return cls(loaded, encoding, *fit_kernel_space(loaded, job))
+
+    def warn_about_scales(self, source: BlockSource) -> None:
+        """Warn where the kernel would see one feature only, or rows only themselves."""
+        warn_about_scales(self.loaded.features, self.scaling, self.kernel, feature_names(source))
 
 
 def tell_of_reads(report: ReadReport, source: BlockSource, events: EventBus) -> None:
@@ -66,9 +129,9 @@ def tell_of_reads(report: ReadReport, source: BlockSource, events: EventBus) -> 
         events.emit(ChunksAbsent(array=array, count=count, chunks=chunks))
 
 
-def check_statistics(loaded: LoadAnswer, source: BlockSource, job: SpaceJob, *, holds_out: bool = False) -> None:
-    """Refuse data that no kernel model can be fitted to, by a stop rule that holds rows out or without."""
-    if holds_out and loaded.n_fit and not loaded.n_held:
+def check_statistics(loaded: LoadAnswer, source: BlockSource, job: SpaceJob) -> None:
+    """Refuse data that no kernel model can be fitted to."""
+    if job.holds_out and loaded.n_fit and not loaded.n_held:
         raise DataError(
             f"stop='validation' holds out a tenth of the rows, and none of {source.n_rows} was drawn: "
             "use another stop rule for so few rows",
@@ -139,15 +202,14 @@ def distinct_labels(values: NDArray[Any]) -> NDArray[Any]:
     return values
 
 
-def fit_kernel_space(loaded: LoadAnswer, job: SpaceJob, sigma_factor: float = 1.0) -> tuple[FeatureScaling, Kernel]:
-    """Choose the scaling of the features and the kernel's width; `sigma_factor` multiplies the median distance."""
+def fit_kernel_space(loaded: LoadAnswer, job: SpaceJob) -> tuple[FeatureScaling, Kernel]:
+    """Choose the scaling of the features and the kernel's width."""
     prototype = make_kernel(job.kernel, 1.0 if isinstance(job.sigma, str) else job.sigma)
     scaling = FeatureScaling.fit(loaded.features, standardize=job.standardize, shift_allowed=prototype.stationary)
-    if job.sigma == "median" and isinstance(job.kernel, str) and job.kernel in WITH_SIGMA:
-        assert loaded.sample is not None
-        sample = scaling.apply(loaded.sample.features, np.dtype(np.float64))
-        order = np.argsort(loaded.sample.shortlist.rows)
-        whole = len(order) == loaded.n_fit
-        weights = loaded.sample.weights[order] if whole else None
-        return scaling, make_kernel(job.kernel, sigma_factor * weighted_median_distance(sample[order], weights))
-    return scaling, prototype
+    if not job.samples:
+        return scaling, prototype
+    assert loaded.sample is not None
+    sample = scaling.apply(loaded.sample.features, np.dtype(np.float64))
+    order = np.argsort(loaded.sample.shortlist.rows)
+    weights = loaded.sample.weights[order] if len(order) == loaded.n_fit else None
+    return scaling, make_kernel(job.kernel, job.sigma_factor * weighted_median_distance(sample[order], weights))

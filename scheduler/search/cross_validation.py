@@ -22,15 +22,14 @@ from distkern.storage.arrays.source import BlockSource
 
 from ..execution.executor import Executor
 from ..protocol.answers import LoadAnswer
-from ..protocol.messages import FoldModel, Load, Score
+from ..protocol.messages import FoldModel, Score
 from ..protocol.path import Path
 from ..protocol.problems import Folds, OtherFolds
-from ..rows.data_checks import MEDIAN_SAMPLE, check_statistics, encoding_of, fit_kernel_space, tell_of_reads
+from ..rows.data_checks import check_statistics, fit_kernel_space
 from ..runtime.threads import single_threaded_blas
 from ..selectors.problem_setup import Posed, pose
 from ..training.alternating import run_in_turns
-from ..training.driver_loop import HOLDOUT_FRACTION, TrainingJob, begin_of, make_path, make_selectors, run_steps
-from ..training.refit import check_sample
+from ..training.driver_loop import TrainingJob, begin_of, load_rows, make_path, make_selectors, run_steps
 from ..training.time_limit import TimeLimit
 
 VARIED = frozenset({"kernel", "sigma", "sigma_factor", "max_centers", "regularization", "stop", "tol", "patience"})
@@ -114,25 +113,9 @@ def cross_validate(
     finishes, limit = finishes or [Finish(job.multiclass) for job in jobs], limit or TimeLimit()
     limit.begin()
     first = jobs[0]
-    load = Load(
-        classification=first.classification,
-        sample_rows=MEDIAN_SAMPLE if any(job.sigma == "median" for job in jobs) else 0,
-        seed=first.seed,
-        holdout=HOLDOUT_FRACTION if first.stop == "validation" else 0.0,
-        selection_rows=first.sampled_rows(source.n_rows),
-        folds=folds,
-    )
-    answer = executor.exchange(load)
-    tell_of_reads(answer.report, source, events)
-    loaded = answer.load
-    assert loaded is not None
-    all_rows = loaded if loaded.all_rows is None else loaded.all_rows
-    check_statistics(all_rows, source, first, holds_out=load.holdout > 0)
-    if all_rows is not loaded:
-        check_sample(loaded, load.selection_rows)
-    encoding = encoding_of(all_rows, source, first)
-    spaces = [fit_kernel_space(all_rows, job, job.sigma_factor) for job in jobs]
-    scaling = spaces[0][0]
+    loaded, data = load_rows(jobs, source, executor, events, folds)
+    spaces = [fit_kernel_space(data.loaded, job) for job in jobs]
+    scaling, encoding = data.scaling, data.encoding
     outside = [_outside(loaded, fold) for fold in range(folds.count)]
     for fold in sorted({fold for _, fold in models}):
         _check_outside(outside[fold], fold, folds, source, first)
@@ -188,7 +171,7 @@ def _widened(posed: Posed, pool: int, batch: int, panel: int) -> Posed:
 
 def _check_outside(rest: LoadAnswer, fold: int, folds: Folds, source: BlockSource, job: TrainingJob) -> None:
     try:
-        check_statistics(rest, source, job, holds_out=job.stop == "validation")
+        check_statistics(rest, source, job)
     except DataError as error:
         raise DataError(
             f"the rows outside fold {fold + 1} of {folds.count} cannot be trained on: {error.message}; ask for other "

@@ -25,13 +25,14 @@ from distkern.storage import ReadReport
 from distkern.storage.arrays.source import BlockSource
 
 from ..execution.executor import Executor
-from ..protocol.answers import ProblemAnswer
+from ..protocol.answers import LoadAnswer, ProblemAnswer
 from ..protocol.candidates import rows_and_widths
 from ..protocol.messages import WIDTH_UNIT, Begin, Load, LookaheadStep, ProblemStep, Step
 from ..protocol.path import Path
+from ..protocol.problems import Folds
 from ..protocol.selection_settings import LOOKAHEAD_PANEL, LOOKAHEAD_POOL, SelectionSettings
-from ..rows.data_checks import MEDIAN_SAMPLE, check_statistics, encoding_of, fit_kernel_space, tell_of_reads
-from ..rows.numeric_ranges import feature_names, overflow, warn_about_scales
+from ..rows.data_checks import MEDIAN_SAMPLE, DataSummary, SpaceJob, tell_of_reads
+from ..rows.numeric_ranges import overflow
 from ..runtime.threads import map_tiles, single_threaded_blas
 from ..selectors.loo_selector import LooSelector
 from ..selectors.lookahead_selector import LookaheadSelector
@@ -48,16 +49,10 @@ HOLDOUT_FRACTION = 0.1
 """Fraction of rows held out for the validation stop rule."""
 
 
-@dataclass(frozen=True)
-class TrainingJob:
+@dataclass(frozen=True, kw_only=True)
+class TrainingJob(SpaceJob):
     """Everything that decides the model, apart from the data."""
 
-    classification: bool
-    kernel: str | Kernel
-    sigma: float | str | tuple[float, ...]
-    """Width, "median", or several widths that a centre may have."""
-    standardize: bool
-    dtype: str
     epsilon: float
     multiclass: str
     """"shared", "one-vs-rest" or "one-vs-one"."""
@@ -70,15 +65,17 @@ class TrainingJob:
     stop: str | None
     tol: float | None
     patience: int | None
-    seed: int
     selection_rows: int | None = None
     """Rows that centres are chosen on; None, or as many as there are, for all."""
     intercept: bool = True
     """Whether there is a constant column."""
-    sigma_factor: float = 1.0
-    """Times the median distance is the width, where `sigma` is "median"."""
     refit: str | None = None
     """What the final weights are small in: "rkhs", or None for the path's; no matter of the training itself."""
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether rows are held out for the stop rule."""
+        return self.stop == "validation"
 
     @property
     def n_widths(self) -> int:
@@ -181,28 +178,13 @@ def train(
     run_id, limit, started = run_id or uuid.uuid4().hex, limit or TimeLimit(), perf_counter()
     clock = clock or (lambda: perf_counter() - started)
     limit.begin()
-    load = Load(
-        classification=job.classification,
-        sample_rows=MEDIAN_SAMPLE if job.sigma == "median" else 0,
-        seed=job.seed,
-        holdout=HOLDOUT_FRACTION if job.stop == "validation" else 0.0,
-        selection_rows=job.sampled_rows(source.n_rows),
-    )
-    first = executor.exchange(load)
-    tell_of_reads(first.report, source, events)
-    loaded = first.load
-    assert loaded is not None
-    all_rows = loaded if loaded.all_rows is None else loaded.all_rows
-    check_statistics(all_rows, source, job, holds_out=load.holdout > 0)
-    encoding = encoding_of(all_rows, source, job)
-    scaling, kernel = fit_kernel_space(all_rows, job, job.sigma_factor)
-    warn_about_scales(all_rows.features, scaling, kernel, feature_names(source))
-    if all_rows is not loaded:
-        check_sample(loaded, load.selection_rows)
+    loaded, data = load_rows([job], source, executor, events)
+    all_rows, encoding = data.loaded, data.encoding
+    data.warn_about_scales(source)
     settings = job.selection(loaded.n_fit)
-    posed = pose(job.multiclass, settings, loaded, encoding, kernel, intercept=job.intercept)
+    posed = pose(job.multiclass, settings, loaded, encoding, data.kernel, intercept=job.intercept)
     n_targets = len(encoding.means(loaded))
-    begin = begin_of(job, scaling, encoding.classes, posed)
+    begin = begin_of(job, data.scaling, encoding.classes, posed)
     events.emit(
         RunStarted(
             run_id=run_id,
@@ -230,7 +212,7 @@ def train(
         history["center"] = path.rows
     passes, bytes_read = 1, loaded.bytes_read
     if all_rows is not loaded:
-        posed = pose(job.multiclass, settings, all_rows, encoding, kernel)
+        posed = pose(job.multiclass, settings, all_rows, encoding, data.kernel)
         means = [p.problem.target_means for p in posed]
         sums, chosen = [p.problem.weight_sum for p in posed], [p.settings for p in posed]
         refitted = refit_paths(paths, histories, executor, means, sums, chosen, source.n_rows)
@@ -249,8 +231,8 @@ def train(
     return TrainingResult(
         paths=paths,
         outputs=tuple(p.outputs for p in posed),
-        kernel=kernel,
-        scaling=scaling,
+        kernel=data.kernel,
+        scaling=data.scaling,
         target_means=np.concatenate([p.problem.target_means for p in posed]),
         classes=encoding.classes,
         class_weights=encoding.class_weights(all_rows),
@@ -269,6 +251,35 @@ def train(
             "seconds": seconds,
         },
     )
+
+
+def load_rows(
+    jobs: Sequence[TrainingJob],
+    source: BlockSource,
+    executor: Executor,
+    events: EventBus,
+    folds: Folds | None = None,
+) -> tuple[LoadAnswer, DataSummary]:
+    """Have all blocks read their rows; return the statistics of those that select centres, and what is true of all.
+
+    The jobs may differ in the width of the kernel; the first one decides all else.
+    """
+    job = jobs[0]
+    load = Load(
+        classification=job.classification,
+        sample_rows=MEDIAN_SAMPLE if any(job.sigma == "median" for job in jobs) else 0,
+        seed=job.seed,
+        holdout=HOLDOUT_FRACTION if job.holds_out else 0.0,
+        selection_rows=job.sampled_rows(source.n_rows),
+        folds=folds,
+    )
+    answer = executor.exchange(load)
+    loaded = answer.load
+    assert loaded is not None
+    data = DataSummary.of(loaded.all_rows or loaded, answer.report, source, job, events=events)
+    if loaded.all_rows is not None:
+        check_sample(loaded, load.selection_rows)
+    return loaded, data
 
 
 def begin_of(job: TrainingJob, scaling: FeatureScaling, classes: NDArray[Any] | None, posed: Sequence[Posed]) -> Begin:

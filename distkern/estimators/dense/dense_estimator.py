@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.scheduler.passes.dense_rows import DenseJob, DenseRows, gather_rows, gathered_bytes, reading_bytes
+from distkern.scheduler.passes.dense_rows import DenseRows, gather_rows, gathered_bytes, reading_bytes
 from distkern.scheduler.passes.fit import Fit
 from distkern.scheduler.planning.limits import WorkerFacts, default_limit
 from distkern.scheduler.planning.plan import Plan, largest
 from distkern.scheduler.planning.workload import Workload
+from distkern.scheduler.rows.data_checks import SpaceJob
 from distkern.scheduler.runtime.threads import available_cores
 from distkern.storage import BlockSource
 
@@ -84,8 +85,8 @@ class DenseKernelEstimator(BlockEstimator):
     def _solve(self, rows: DenseRows, fit: Fit) -> DenseSolution:
         """Find the weights; count kernel columns, and what else it takes."""
 
-    def _dense_job(self) -> DenseJob:
-        return DenseJob(
+    def _job(self) -> SpaceJob:
+        return SpaceJob(
             classification=self._classification,
             kernel=self.kernel,
             sigma=self.sigma if isinstance(self.sigma, str) else float(self.sigma),
@@ -120,7 +121,7 @@ class DenseKernelEstimator(BlockEstimator):
         )
 
     def _train(self, source: BlockSource, client: Any) -> None:
-        job = self._dense_job()
+        job = self._job()
         with self._fitting(source, client) as fit:
             rows = gather_rows(fit.tasks, job)
             fit.n_targets, fit.bytes_read = rows.targets.shape[1], rows.bytes_read

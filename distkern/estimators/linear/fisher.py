@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from distkern.scheduler.passes.class_statistics import ClassStatistics
+from distkern.scheduler.passes.first_pass import Statistics
 from distkern.scheduler.passes.fit import Fit
 from distkern.scheduler.prediction.local import OutputFunction
 
@@ -58,7 +58,7 @@ class FisherDiscriminant(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Line
 
     shrinkage: float = 0.0
 
-    def _solve(self, fit: Fit, statistics: ClassStatistics, scaling: FeatureScaling) -> Solution:
+    def _solve(self, fit: Fit, statistics: Statistics, scaling: FeatureScaling) -> Solution:
         assert statistics.scatter is not None
         scatter = statistics.scatter.scaled(scaling)
         found, projection = fisher(scatter, float(self.shrinkage))

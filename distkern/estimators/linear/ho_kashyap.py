@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from distkern.scheduler.passes.class_statistics import ClassStatistics
+from distkern.scheduler.passes.first_pass import Statistics
 from distkern.scheduler.passes.fit import Fit
 from distkern.scheduler.passes.ho_kashyap import MarginSetup, run_ho_kashyap
 from distkern.scheduler.passes.linear_plan import keeps_rows
@@ -80,7 +80,7 @@ class HoKashyapClassifier(LinearClassifier):
     def _passes_again(self) -> int:
         return int(self.max_iter)
 
-    def _solve(self, fit: Fit, statistics: ClassStatistics, scaling: FeatureScaling) -> Solution:
+    def _solve(self, fit: Fit, statistics: Statistics, scaling: FeatureScaling) -> Solution:
         assert statistics.scatter is not None
         n_classes = len(statistics.labels)
         signs = np.array([[-1.0], [1.0]]) if n_classes == 2 else 2 * np.eye(n_classes) - 1

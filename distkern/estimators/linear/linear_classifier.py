@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.scheduler.passes.class_statistics import ClassStatistics, class_statistics, classes_of
+from distkern.scheduler.passes.class_statistics import class_statistics, classes_of
+from distkern.scheduler.passes.first_pass import Statistics
 from distkern.scheduler.passes.fit import Fit
 from distkern.scheduler.passes.linear_plan import plan_linear
 from distkern.scheduler.planning.limits import WorkerFacts
@@ -68,7 +69,7 @@ class LinearClassifier(BlockClassifier):
         return 0
 
     @abstractmethod
-    def _solve(self, fit: Fit, statistics: ClassStatistics, scaling: FeatureScaling) -> Solution:
+    def _solve(self, fit: Fit, statistics: Statistics, scaling: FeatureScaling) -> Solution:
         """Find the weights; set what attributes a method has beside them, and count what it takes."""
 
     def _train(self, source: BlockSource, client: Any) -> None:
@@ -83,9 +84,9 @@ class LinearClassifier(BlockClassifier):
         assert statistics.loaded.labels is not None
         self._set_class_weights(statistics.loaded.labels.weights)
 
-    def _scaling(self, statistics: ClassStatistics) -> FeatureScaling:
+    def _scaling(self, statistics: Statistics) -> FeatureScaling:
         return FeatureScaling.fit(
-            statistics.moments, standardize=bool(self.standardize), shift_allowed=self._center_allowed
+            statistics.loaded.features, standardize=bool(self.standardize), shift_allowed=self._center_allowed
         )
 
     def _norm_center(self, scaling: FeatureScaling) -> Array:

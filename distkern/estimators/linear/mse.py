@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from distkern.scheduler.passes.class_statistics import ClassStatistics
+from distkern.scheduler.passes.first_pass import Statistics
 from distkern.scheduler.passes.fit import Fit
 from distkern.scheduler.prediction.local import OutputFunction
 
@@ -35,7 +35,7 @@ class MSEClassifier(LinearClassifier):
     margin: float = 1.0
     standardize: bool = False
 
-    def _solve(self, fit: Fit, statistics: ClassStatistics, scaling: FeatureScaling) -> Solution:
+    def _solve(self, fit: Fit, statistics: Statistics, scaling: FeatureScaling) -> Solution:
         assert statistics.scatter is not None
         targets = class_targets(len(statistics.labels), float(self.margin))
         scatter = statistics.scatter.scaled(scaling)

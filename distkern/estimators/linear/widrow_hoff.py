@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.scheduler import current_client
-from distkern.scheduler.passes.class_statistics import ClassStatistics, Reads, class_statistics
+from distkern.scheduler.passes.class_statistics import class_statistics
+from distkern.scheduler.passes.first_pass import Reads, Statistics
 from distkern.scheduler.passes.fit import Fit
 from distkern.scheduler.passes.linear_plan import keeps_rows
 from distkern.scheduler.passes.lms import LMSSetup, run_lms
@@ -93,7 +94,7 @@ class WidrowHoffClassifier(LinearClassifier):
     def _passes_again(self) -> int:
         return int(self.passes)
 
-    def _solve(self, fit: Fit, statistics: ClassStatistics, scaling: FeatureScaling) -> Solution:
+    def _solve(self, fit: Fit, statistics: Statistics, scaling: FeatureScaling) -> Solution:
         self._begin(statistics, scaling)
         targets = class_targets(len(statistics.labels), float(self.margin))
         setup = LMSSetup(statistics.labels, targets, scaling, self._rule())
@@ -110,7 +111,7 @@ class WidrowHoffClassifier(LinearClassifier):
         fit.passes, fit.bytes_read = fit.passes + reads, fit.bytes_read + bytes_read
         return state
 
-    def _begin(self, statistics: ClassStatistics, scaling: FeatureScaling) -> None:
+    def _begin(self, statistics: Statistics, scaling: FeatureScaling) -> None:
         """Settle the learning rate and start to count."""
         self.passes_, self.seen_ = 0, 0.0
         if not isinstance(self.learning_rate, str):
@@ -118,7 +119,7 @@ class WidrowHoffClassifier(LinearClassifier):
         elif self.normalized or self.schedule == "row":
             self.learning_rate_ = 1.0 if self.schedule == "row" else 0.5
         else:
-            moments = statistics.moments
+            moments = statistics.loaded.features
             around = np.square(moments.std() / scaling.scale) + np.square(
                 (moments.mean - scaling.shift) / scaling.scale
             )
@@ -172,7 +173,7 @@ class WidrowHoffClassifier(LinearClassifier):
     def _continue(self, source: BlockSource, client: Any, classes: NDArray[Any], fresh: bool) -> None:
         targets = class_targets(len(classes), float(self.margin))
         with self._fitting(source, client) as fit:
-            first = Reads(0, {})
+            first = Reads()
             if fresh:
                 statistics = class_statistics(fit.tasks, with_scatter=False, any_classes=True)
                 scaling, first = self._scaling(statistics), statistics.reads

@@ -23,15 +23,7 @@ _LISTS = {"WorkerLost": "blocks", "BlocksReplayed": "blocks"}
 
 
 def finite(value: object, most: float = _MOST) -> float | None:
-    """Return a number that is one, None for all else.
-
-    Parameters
-    ----------
-    value : object
-        Anything that JSON may hold.
-    most : float
-        Largest size.
-    """
+    """Return a number of JSON that is one, of at most a size; None for all else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     # Integers of JSON may be larger than any float.
@@ -39,13 +31,7 @@ def finite(value: object, most: float = _MOST) -> float | None:
 
 
 def usable(record: Mapping[str, Any]) -> bool:
-    """Tell whether the numbers of a recorded event are numbers.
-
-    Parameters
-    ----------
-    record : mapping
-        As `Event.as_record` makes it, or not.
-    """
+    """Return whether the numbers of a recorded event are numbers."""
     kind = record.get("event")
     if not isinstance(kind, str):
         return False

@@ -288,13 +288,7 @@ _REASONS = {
 
 
 def describe(record: Mapping[str, Any]) -> tuple[int, str] | None:
-    """Return level and line of a recorded event; None where it has none, is unknown or damaged.
-
-    Parameters
-    ----------
-    record : mapping
-        As `Event.as_record` makes it, or not.
-    """
+    """Return level and line of a recorded event; None where it has none, is unknown or damaged."""
     kind = EVENTS.get(str(record.get("event")))
     if kind is None:
         return None
@@ -351,13 +345,7 @@ class EventBus:
                 self._subscribers.remove(subscriber)
 
     def cut_short(self, error: BaseException) -> None:
-        """Tell every subscriber that `error` ends the training, whatever they make of it.
-
-        Parameters
-        ----------
-        error : BaseException
-            What is about to be raised.
-        """
+        """Send every subscriber the event that `error` ends the training, whatever they make of it."""
         event = RunCutShort(error=type(error).__name__, message=redact(str(error)))
         for subscriber in tuple(self._subscribers):
             with suppress(Exception):

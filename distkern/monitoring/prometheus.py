@@ -122,18 +122,7 @@ _LABELLED: tuple[tuple[str, _Kind, str, str, Callable[[RunFigures], Mapping[str,
 
 
 def families(runs: Runs) -> Iterator[Metric]:
-    """Yield the metrics of some runs.
-
-    Parameters
-    ----------
-    runs : iterable of (str, str, RunFigures)
-        Name, title and figures of each; names are unique.
-
-    Yields
-    ------
-    prometheus_client.core.Metric
-        Without samples where no run has a value.
-    """
+    """Yield the metrics of some runs, whose names are unique; without samples where no run has a value."""
     known = list(runs)
     info = GaugeMetricFamily("distkern_run_info", "Runs, and what people know them by.", labels=["run", "title"])
     reasons = GaugeMetricFamily("distkern_stop_reason_info", "Why selection ended.", labels=["run", "reason"])

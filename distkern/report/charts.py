@@ -105,7 +105,7 @@ def _marked(record: RunRecord, x_name: str) -> list[float]:
     return sorted({float(incident.n_centers) for incident in record.incidents if incident.kind in kinds})
 
 
-def reliability_chart(reliability: Reliability, index: int | None, title: str) -> Markup:
+def reliability_chart(reliability: Reliability, index: int, title: str) -> Markup:
     """Draw how often a class is right against the probability it was given, with the rows of every bin below."""
     predicted, right, counts = reliability.curve(index)
     error = reliability.calibration_error(index)
@@ -127,7 +127,7 @@ def reliability_chart(reliability: Reliability, index: int | None, title: str) -
     points = [(x(float(p)), y(float(r))) for p, r in zip(predicted, right, strict=True)]
     if len(points) > 1:
         chart.add(element("path", class_="line c1", d=path(points)))
-    all_counts = reliability.top_counts if index is None else reliability.counts[index]
+    all_counts = reliability.counts[index]
     for (a, b), p, r, n in zip(points, predicted, right, counts, strict=True):
         tip = element("title", f"predicted {p:.3f}, right {r:.3f}, {int(n)} rows")
         chart.add(element("circle", tip, class_="dot c1", cx=a, cy=b, r=3.2))
@@ -272,17 +272,7 @@ def _flags(incidents: Sequence[Incident], chart: Chart, x: Axis, begin: float, s
 
 
 def box_strip(quartiles: Sequence[float], low: float, high: float, label: str) -> Markup:
-    """Draw least value, quartiles and largest value of a feature between two ends, for a cell of a table.
-
-    Parameters
-    ----------
-    quartiles : sequence of float
-        Least value, lower quartile, median, upper quartile, largest value.
-    low, high : float
-        Ends of the strip.
-    label : str
-        For those who do not see it.
-    """
+    """Draw least value, quartiles and largest value of a feature between two ends, for a cell of a table."""
     width, height = 150.0, 16.0
     axis = Axis(low, high, 3.0, width - 3) if high > low else Axis(low - 1, low + 1, 3.0, width - 3)
     a, b, c, d, e = (axis(float(value)) for value in quartiles)

@@ -17,6 +17,9 @@ BINS = 10
 POINTS = 2000
 """Rows that are kept one by one; with more of them they are counted on a grid."""
 
+LIKELIEST = -1
+"""Stands for the likeliest class of every row among the classes."""
+
 GRID = (64, 40)
 """Cells of that grid: along the predictions, along the residuals."""
 
@@ -39,69 +42,39 @@ class Reliability:
 
     Attributes
     ----------
-    counts, sums, hits : array, shape (n_classes, n_bins)
-        Rows, sum of their probabilities, and rows of the class, by the probability of each class.
-    top_counts, top_sums, top_hits : array, shape (n_bins,)
-        The same by the probability of the likeliest class.
+    counts, sums, hits : array, shape (n_classes + 1, n_bins)
+        Rows, sum of their probabilities, and rows of the class, by the probability of each class; last those of the
+        likeliest class.
     """
 
     def __init__(self, classes: NDArray[Any], n_bins: int = BINS) -> None:
         self.classes = np.asarray(classes)
         self.edges = np.linspace(0.0, 1.0, n_bins + 1)
-        shape = (len(self.classes), n_bins)
-        self.counts: Array = np.zeros(shape)
-        self.sums: Array = np.zeros(shape)
-        self.hits: Array = np.zeros(shape)
-        self.top_counts: Array = np.zeros(n_bins)
-        self.top_sums: Array = np.zeros(n_bins)
-        self.top_hits: Array = np.zeros(n_bins)
+        self.counts, self.sums, self.hits = np.zeros((3, len(self.classes) + 1, n_bins))
 
     @property
     def n_rows(self) -> int:
         """Rows so far."""
-        return int(self.top_counts.sum())
+        return int(self.counts[LIKELIEST].sum())
 
     def update(self, truth: NDArray[Any], predicted: NDArray[Any], probabilities: Array | None) -> None:
         """Take a block; without probabilities there is nothing to take."""
-        del predicted
         if probabilities is None or not len(probabilities):
             return
         is_class = np.asarray(truth).ravel()[:, None] == self.classes[None, :]
-        for index in range(len(self.classes)):
-            found = self._binned(probabilities[:, index], is_class[:, index])
-            for total, part in zip((self.counts, self.sums, self.hits), found, strict=True):
-                total[index] += part
-        top = probabilities.argmax(axis=1)
-        where = np.arange(len(top))
-        found = self._binned(probabilities[where, top], is_class[where, top])
-        for total, part in zip((self.top_counts, self.top_sums, self.top_hits), found, strict=True):
-            total += part
+        top, rows = probabilities.argmax(axis=1), np.arange(len(probabilities))
+        columns = zip([*probabilities.T, probabilities[rows, top]], [*is_class.T, is_class[rows, top]], strict=True)
+        for index, (probability, hit) in enumerate(columns):
+            numbers = np.searchsorted(self.edges[1:-1], probability)
+            for total, weights in ((self.counts, None), (self.sums, probability), (self.hits, hit)):
+                total[index] += np.bincount(numbers, weights, len(self.edges) - 1)
 
-    def _binned(self, probability: Array, hit: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
-        numbers = np.searchsorted(self.edges[1:-1], probability)
-        n_bins = len(self.edges) - 1
-        counts, sums, hits = (
-            np.bincount(numbers, weights, n_bins).astype(np.float64) for weights in (None, probability, hit)
-        )
-        return counts, sums, hits
+    def curve(self, index: int = LIKELIEST) -> tuple[Array, Array, Array]:
+        """Return predicted probability, fraction that is right and rows of every bin of a class that holds any."""
+        counts, some = self.counts[index], self.counts[index] > 0
+        return (self.sums[index] / counts.clip(1))[some], (self.hits[index] / counts.clip(1))[some], counts[some]
 
-    def curve(self, index: int | None = None) -> tuple[Array, Array, Array]:
-        """Return predicted probability, fraction that is right and rows of every bin that holds any.
-
-        Parameters
-        ----------
-        index : int, optional
-            A class; the likeliest class of every row by default.
-        """
-        counts, sums, hits = (
-            (self.top_counts, self.top_sums, self.top_hits)
-            if index is None
-            else (self.counts[index], self.sums[index], self.hits[index])
-        )
-        some = counts > 0
-        return sums[some] / counts[some], hits[some] / counts[some], counts[some]
-
-    def calibration_error(self, index: int | None = None) -> float:
+    def calibration_error(self, index: int = LIKELIEST) -> float:
         """Return the expected calibration error: the mean distance of the curve from the diagonal."""
         predicted, right, counts = self.curve(index)
         return float(np.sum(counts * np.abs(predicted - right)) / counts.sum()) if len(counts) else float("nan")
@@ -190,7 +163,6 @@ class Residuals:
 
     def update(self, truth: NDArray[Any], predicted: NDArray[Any], probabilities: object) -> None:
         """Take a block."""
-        del probabilities
         truth = np.asarray(truth, dtype=np.float64).reshape(len(truth), -1)
         predicted = np.asarray(predicted, dtype=np.float64).reshape(truth.shape)
         self.n_targets = truth.shape[1]
@@ -217,15 +189,7 @@ class Evaluation:
 
 
 def evaluate_model(model: Any, rows: LabelledRows) -> Evaluation:
-    """Predict all test rows.
-
-    Parameters
-    ----------
-    model : fitted estimator
-        Any.
-    rows : LabelledRows
-        With targets.
-    """
+    """Predict all test rows."""
     if not is_classifier(model):
         residuals = Residuals()
         return Evaluation(score_model(model, rows, [residuals]), None, residuals)

@@ -51,17 +51,7 @@ def image_side(values: NDArray[Any], names: Sequence[str] | None = None) -> int 
 
 
 def image_address(row: NDArray[Any], side: int, low: float, high: float) -> str:
-    """Return a row as a grey PNG image in a ``data:`` address, the largest values black.
-
-    Parameters
-    ----------
-    row : array, shape (side * side,)
-        Pixels.
-    side : int
-        Of the image.
-    low, high : float
-        Values that are white and black.
-    """
+    """Return a row as a grey PNG image in a ``data:`` address: `low` is white, `high` black."""
     from PIL import Image
 
     share = (np.asarray(row, dtype=np.float64).reshape(side, side) - low) / ((high - low) or 1.0)

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from ..estimators.scoring import ClassificationScore, RegressionScore
 from ..text import fixed
 from . import charts
-from .evaluation import Evaluation
+from .evaluation import LIKELIEST, Evaluation
 from .formats import KeyNumber, ReportTable, grouped, rate
 from .record import RunRecord
 
@@ -85,7 +85,7 @@ def _classes(score: ClassificationScore, evaluation: Evaluation) -> TestPart:
     if reliability is not None:
         labels = [str(label) for label in reliability.classes]
         two = len(labels) == 2
-        top = 1 if two else None
+        top = 1 if two else LIKELIEST
         title = f"Reliability, class {labels[1]}" if two else "Reliability, likeliest class"
         part.reliability = charts.reliability_chart(reliability, top, title)
         part.calibration_error = reliability.calibration_error(top)

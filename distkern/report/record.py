@@ -87,13 +87,7 @@ class RunRecord:
 
 
 def read_run(run: RunDirectory) -> RunRecord:
-    """Read what a run directory holds.
-
-    Parameters
-    ----------
-    run : RunDirectory
-        The run, finished or not.
-    """
+    """Read what a run directory holds, of a run that is finished or not."""
     training = run.training or {}
     identity = training.get("identity")
     record = RunRecord(run.path, run.job, run.summary, identity if isinstance(identity, dict) else {}, "")

@@ -143,15 +143,7 @@ def curves(record: RunRecord) -> list[Markup]:
 
 
 def center_part(model: Any, feature_names: Sequence[str] | None = None) -> CenterPart | None:
-    """Return what is shown of a model's centres; None where it has none.
-
-    Parameters
-    ----------
-    model : fitted estimator
-        Any.
-    feature_names : sequence of str, optional
-        Those of the training data, where the model knows none.
-    """
+    """Return what is shown of a model's centres; None where it has none. Names of the model's own go first."""
     centers = getattr(model, "centers_", None)
     if centers is None or not len(centers):
         return None
@@ -195,15 +187,7 @@ def _feature_table(values: Any, names: Sequence[str] | None) -> CenterPart:
 
 
 def planned_part(record: RunRecord, planned: Mapping[str, float] | None) -> list[Planned]:
-    """Return what was planned beside what was measured.
-
-    Parameters
-    ----------
-    record : RunRecord
-        The run.
-    planned : mapping or None
-        Planned rounds, exchanges, kernel columns and bytes read, where the plan could be made again.
-    """
+    """Return what was planned, where the plan could be made again, beside what was measured."""
     number, most = record.number, ({} if planned is None else planned).get
     worker, driver = number("peak_rss_worker"), number("peak_rss_driver")
     exchanges = number("exchanges") or record.figures.exchanges or None

@@ -36,19 +36,7 @@ def demo(context: click.Context, out: str | None, overwrite: bool) -> None:
 
 
 def run_demo(folder: Path, terminal: Terminal, *, keep: bool, overwrite: bool) -> None:
-    """Write the stores, train, save, predict and print.
-
-    Parameters
-    ----------
-    folder : Path
-        Where everything goes.
-    terminal : Terminal
-        Where progress goes.
-    keep : bool
-        Whether the folder outlives the command, which then says what lies there.
-    overwrite : bool
-        Replace what an earlier demo left there.
-    """
+    """Write the stores, train, save, predict and print; list what is in the folder where it is kept."""
     from distkern.storage import open_dataset
 
     from ...estimators.scoring import ClassificationScore

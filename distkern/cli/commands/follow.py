@@ -132,22 +132,7 @@ class Follower:
 
 
 def follow(path: str, terminal: Terminal, *, as_json: bool) -> int:
-    """Show a run until it ends, and what it came to.
-
-    Parameters
-    ----------
-    path : str
-        The run directory.
-    terminal : Terminal
-        Says whether anything is wanted.
-    as_json : bool
-        Print the events, one JSON object a line, and nothing else.
-
-    Returns
-    -------
-    int
-        The exit code.
-    """
+    """Show a run until it ends and its result, or only events, a JSON object a line; return the exit code."""
     run = RunDirectory.open(path)
     told: Callable[[dict[str, Any]], None] = lambda record: None  # noqa: E731
     display = Display()

@@ -135,17 +135,7 @@ def load_job(path: str | Path, overrides: Iterable[str] = (), cluster: Mapping[s
 
 
 def parse_job(document: Mapping[str, Any]) -> Job:
-    """Check the content of a job file.
-
-    Parameters
-    ----------
-    document : mapping
-        Sections, each a mapping of keys to values.
-
-    Returns
-    -------
-    Job
-    """
+    """Check the content of a job file, sections that map keys to values."""
     section = document.get("model", {})
     method = section.get("method", "orols") if isinstance(section, Mapping) else "orols"
     model = create_model("ModelSection", __base__=ModelSection, **model_fields(method))

@@ -12,15 +12,7 @@ from .model_section import RESERVED
 
 
 def complaints(error: ValidationError, schema: type[BaseModel]) -> list[str]:
-    """Return a line for each key that is wrong.
-
-    Parameters
-    ----------
-    error : pydantic.ValidationError
-        From validating a document against `schema`.
-    schema : type
-        Model of the whole file; the descriptions of its fields say what is allowed.
-    """
+    """Return a line for each key that is wrong; the descriptions of the fields say what is allowed."""
     seen: dict[tuple[str, ...], str] = {}
     for item in error.errors(include_url=False):
         path, table, rest = _place(tuple(str(part) for part in item["loc"]), schema)

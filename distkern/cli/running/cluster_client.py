@@ -46,13 +46,7 @@ def cluster_options(verb: str) -> Callable[[Command], Command]:
 
 
 def tls_files(section: ClusterSection) -> TlsFiles | None:
-    """Return the certificates that a job names.
-
-    Parameters
-    ----------
-    section : ClusterSection
-        ``[cluster]`` of a job.
-    """
+    """Return the certificates that a job names."""
     from distkern.scheduler import TlsFiles
 
     return None if section.security is None else TlsFiles(**section.security.model_dump())
@@ -60,13 +54,7 @@ def tls_files(section: ClusterSection) -> TlsFiles | None:
 
 @contextmanager
 def open_client(section: ClusterSection) -> Iterator[Any]:
-    """Yield the dask client that is asked for, or None for work in this process; close what was started.
-
-    Parameters
-    ----------
-    section : ClusterSection
-        ``[cluster]`` of a job, or the flags of a command.
-    """
+    """Yield the dask client that is asked for, or None for work in this process; close what was started."""
     if section.where is None:
         yield None
         return

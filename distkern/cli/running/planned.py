@@ -13,17 +13,7 @@ if TYPE_CHECKING:
 
 
 def plan_of(job: Job, estimator: Any, work: Workload) -> Plan:
-    """Plan a job on the workers that it asks for.
-
-    Parameters
-    ----------
-    job : Job
-        Its ``[cluster]`` says where the rows live.
-    estimator : estimator
-        What to train, with the memory that the job gives it.
-    work : Workload
-        Shapes of the data.
-    """
+    """Plan a job on the workers that it asks for, with the memory that it gives the estimator."""
     from distkern.scheduler import WorkerFacts, worker_facts
 
     section, facts = job.cluster, None

@@ -14,21 +14,7 @@ if TYPE_CHECKING:
 
 
 def write_predictions(model: Any, data: Dataset, out: str, *, proba: bool, overwrite: bool) -> None:
-    """Predict all rows of a data set into a store.
-
-    Parameters
-    ----------
-    model : fitted estimator
-        Yields blocks from ``iter_predictions``.
-    data : Dataset
-        Rows to predict.
-    out : str
-        Store to write.
-    proba : bool
-        Write class probabilities too.
-    overwrite : bool
-        Replace the store where it exists.
-    """
+    """Predict all rows of a data set into a store, with class probabilities where `proba` asks for them."""
     from distkern.storage import PredictionWriter
 
     classes = model.classes_ if is_classifier(model) else None

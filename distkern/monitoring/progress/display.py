@@ -16,35 +16,13 @@ class Display:
     """Where a run is shown; this one shows nothing."""
 
     def show(self, figures: RunFigures, dashboard: str | None) -> None:
-        """Show how far the run is, where it is time to.
-
-        Parameters
-        ----------
-        figures : RunFigures
-            The run.
-        dashboard : str or None
-            Address of dask's dashboard, where there is one.
-        """
+        """Show how far the run is, where it is time to, and the address of dask's dashboard, if there is one."""
 
     def say(self, level: int, text: str) -> None:
-        """Say something that is to stay.
-
-        Parameters
-        ----------
-        level : int
-            Of `logging`.
-        text : str
-            One line.
-        """
+        """Write a line that is to stay; its level is one of `logging`."""
 
     def note(self, text: str | None) -> None:
-        """Set a remark on the state of the run, which may be given again and again; None takes it away.
-
-        Parameters
-        ----------
-        text : str or None
-            One line.
-        """
+        """Set a remark on the state of the run, which may be given again and again; None takes it away."""
 
     def close(self) -> None:
         """Stop redrawing and leave the place as it was found; idempotent."""

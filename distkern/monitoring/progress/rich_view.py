@@ -15,17 +15,7 @@ if TYPE_CHECKING:
 
 
 def picture(figures: RunFigures, dashboard: str | None = None, *, now: float | None = None) -> Table:
-    """Return a bar of centres against the limit, with figures and the dashboard's address below.
-
-    Parameters
-    ----------
-    figures : RunFigures
-        The run.
-    dashboard : str, optional
-        Address of dask's dashboard.
-    now : float, optional
-        Seconds since the epoch; those of the clock by default.
-    """
+    """Return a bar of centres against the limit, with figures and the dashboard's address below."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text

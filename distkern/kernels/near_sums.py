@@ -44,28 +44,20 @@ than rows where classes meet."""
 
 @dataclass(frozen=True, eq=False)
 class NearSums:
-    """Centres in a tree, with their weights.
-
-    Parameters
-    ----------
-    kernel : Wendland
-        The kernel.
-    centers : array, shape (m, d)
-        Centres in kernel space.
-    coef : array, shape (m, T)
-        Weights, float64.
-    tree : cKDTree
-        Tree of the centres.
-    low, high : array, shape (d,)
-        Corners of a box; a row outside has no centre within the radius.
-    """
+    """Centres in a tree, with their weights."""
 
     kernel: Wendland
+    """The kernel."""
     centers: NDArray[Any]
+    """(m, d): centres in kernel space."""
     coef: Array
+    """(m, T): weights, float64."""
     tree: Any
+    """Tree of the centres."""
     low: Array
+    """(d,): corner of a box; a row outside has no centre within the radius."""
     high: Array
+    """(d,): the opposite corner."""
 
     @classmethod
     def of(cls, kernel: Kernel, centers: NDArray[Any], coef: NDArray[Any]) -> Self | None:

@@ -31,30 +31,20 @@ def fresh_array(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDAr
 
 @dataclass(frozen=True)
 class PreparedModel:
-    """A model whose centres and weights are scaled and cast, for many calls.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        The kernel.
-    scaling : FeatureScaling
-        From the caller's features to the kernel's.
-    centers : array, shape (m, d)
-        In kernel space, in the dtype of the kernel values.
-    coef : array, shape (m, T)
-        Weights, in the same dtype.
-    intercept : array, shape (T,)
-        Intercepts, float64.
-    near : NearSums, optional
-        Sums that skip the centres beyond the radius, for kernels of compact support; none by default.
-    """
+    """A model whose centres and weights are scaled and cast, for many calls."""
 
     kernel: Kernel
+    """The kernel."""
     scaling: FeatureScaling
+    """From the caller's features to the kernel's."""
     centers: NDArray[Any]
+    """(m, d): in kernel space, in the dtype of the kernel values."""
     coef: NDArray[Any]
+    """(m, T): weights, in the same dtype."""
     intercept: Array
+    """(T,): intercepts, float64."""
     near: NearSums | None = None
+    """Sums that skip the centres beyond the radius, for kernels of compact support; default None for other kernels."""
 
     def evaluate(self, X: NDArray[Any], out: Array | None = None, scratch: Scratch = fresh_array) -> Array:
         """Return f for rows of raw features, in one piece.
@@ -103,30 +93,20 @@ class PreparedModel:
 
 @dataclass(frozen=True)
 class KernelModel:
-    """Centres, with one weight for each target.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        The kernel.
-    scaling : FeatureScaling
-        From the caller's features to the kernel's.
-    centers : array, shape (m, d)
-        In the caller's feature space.
-    coef : array, shape (m, T)
-        Weights.
-    intercept : array, shape (T,)
-        Intercepts.
-    dtype : str
-        "float64" or "float32": precision of the kernel values.
-    """
+    """Centres, with one weight for each target."""
 
     kernel: Kernel
+    """The kernel."""
     scaling: FeatureScaling
+    """From the caller's features to the kernel's."""
     centers: NDArray[Any]
+    """(m, d): in the caller's feature space."""
     coef: Array
+    """(m, T): weights."""
     intercept: Array
+    """(T,): intercepts."""
     dtype: str
+    """Precision of the kernel values: "float64" or "float32"."""
 
     def prepare(self) -> PreparedModel:
         """Scale and cast the centres and the weights.

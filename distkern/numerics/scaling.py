@@ -14,16 +14,12 @@ from .moments import Moments
 
 @dataclass(frozen=True)
 class FeatureScaling:
-    """(x - shift) / scale, computed in float64 before any cast.
-
-    Parameters
-    ----------
-    shift, scale : array, shape (d,)
-        Subtracted, then divided by; float64.
-    """
+    """(x - shift) / scale, computed in float64 before any cast."""
 
     shift: Array
+    """(d,): subtracted, float64."""
     scale: Array
+    """(d,): divides the difference, float64."""
 
     @classmethod
     def fit(cls, moments: Moments, *, standardize: bool, shift_allowed: bool) -> FeatureScaling:

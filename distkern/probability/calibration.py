@@ -42,18 +42,12 @@ PRECISION = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Log-odds that are linear in the outputs, and agree with the predicted class.
-
-    Parameters
-    ----------
-    slopes : array, shape (T, T), or (1, 1) for two classes
-        Factors of the outputs in the log-odds.
-    offsets : array, shape (T,), or (1,) for two classes
-        Constants of the log-odds.
-    """
+    """Log-odds that are linear in the outputs, and agree with the predicted class."""
 
     slopes: Array
+    """(T, T), or (1, 1) for two classes: factors of the outputs in the log-odds."""
     offsets: Array
+    """(T,), or (1,) for two classes: constants of the log-odds."""
 
     @classmethod
     def fit(cls, outputs: Array, codes: NDArray[np.intp], weights: Array | None = None) -> Self:
@@ -103,18 +97,12 @@ class Calibration:
 
 @dataclass(frozen=True, eq=False)
 class PairCalibration:
-    """Log-odds of every pair of classes, each linear in the pair's output, joined by pairwise coupling (thesis 4.8).
-
-    Parameters
-    ----------
-    slopes : array, shape (n_pairs,)
-        Factors of the outputs in the log-odds of the second class of a pair.
-    offsets : array, shape (n_pairs,)
-        Constants of the log-odds.
-    """
+    """Log-odds of every pair of classes, each linear in the pair's output, joined by pairwise coupling (thesis 4.8)."""
 
     slopes: Array
+    """(n_pairs,): factors of the outputs in the log-odds of the second class of a pair."""
     offsets: Array
+    """(n_pairs,): constants of the log-odds."""
 
     @classmethod
     def fit(cls, outputs: Array, codes: NDArray[np.intp], weights: Array, n_classes: int) -> Self:

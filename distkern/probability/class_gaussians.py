@@ -22,24 +22,16 @@ NEGLIGIBLE = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class ClassGaussians:
-    """One Gaussian for each class, in coordinates in which the covariance within classes is the identity.
-
-    Parameters
-    ----------
-    log_priors : array, shape (C,)
-        Logarithms of the class shares; -inf for a class without rows.
-    basis : array, shape (T, r)
-        Map from outputs to coordinates.
-    means : array, shape (C, r)
-        Class means.
-    factors : array, shape (C, r, r)
-        Lower Cholesky factors of the classes' covariances; identities where they share one.
-    """
+    """One Gaussian for each class, in coordinates in which the covariance within classes is the identity."""
 
     log_priors: Array
+    """(C,): logarithms of the class shares; -inf for a class without rows."""
     basis: Array
+    """(T, r): map from outputs to coordinates."""
     means: Array
+    """(C, r): class means."""
     factors: Array
+    """(C, r, r): lower Cholesky factors of the classes' covariances; identities where they share one."""
 
     @classmethod
     def fit(

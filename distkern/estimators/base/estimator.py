@@ -142,9 +142,32 @@ class BlockEstimator(BaseEstimator, ABC):
             yield fit
         self.plan_, self.summary_ = fit.plan.terms, fit.summary()
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
+            Training rows; a dataset brings its own targets or labels.
+        y : array-like, shape (n_rows,), or (n_rows, n_targets) for regression, optional
+            Targets, or labels of any dtype.
+        sample_weight : array-like, shape (n_rows,), optional
+            Row weights; a weight counts as repeated rows, zero as absent.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        JobError
+            A parameter is wrong.
+        DataError
+            The data cannot be trained on.
+        """
         self._check_parameters()
         self._train(*self._rows_to_train(X, y, sample_weight))
+        return self
 
     def _rows_to_train(self, X: Any, y: Any, sample_weight: Any) -> tuple[BlockSource, Any]:
         """Return the blocks of what `fit` was given, and the client to train on, if any."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,32 +33,6 @@ class BlockRegressor(RegressorMixin, BlockEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
-            Training rows; a dataset brings its own targets.
-        y : array-like, shape (n_rows,) or (n_rows, n_targets), optional
-            Targets.
-        sample_weight : array-like, shape (n_rows,), optional
-            Row weights; a weight counts as repeated rows, zero as absent.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        JobError
-            A parameter is wrong.
-        DataError
-            The data cannot be trained on.
-        """
-        self._fit(X, y, sample_weight)
-        return self
 
     def _note_targets(self, source: BlockSource) -> None:
         if source.classes is not None:
@@ -109,32 +83,6 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
     _made_calibration: Any = (None,)
     """What was made of training rows, a list that is empty before: filling it leaves the attributes as they are."""
     multiclass: str
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
-            Training rows; a dataset brings its own labels.
-        y : array-like, shape (n_rows,), optional
-            Labels of any dtype.
-        sample_weight : array-like, shape (n_rows,), optional
-            Row weights; a weight counts as repeated rows, zero as absent.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        JobError
-            A parameter is wrong.
-        DataError
-            The data cannot be trained on.
-        """
-        self._fit(X, y, sample_weight)
-        return self
 
     def _validate_training(
         self, X: Any, y: Any, sample_weight: NDArray[Any] | None, **options: Any

@@ -73,7 +73,7 @@ class LeastSquaresSVM(DenseKernelEstimator):
     preconditioner_rank: int = 400
 
     def plan(self, work: Workload, facts: WorkerFacts | None) -> Plan:
-        """Plan as `BlockEstimator.plan`; with "auto" conjugate gradients where the direct solution does not fit."""
+        """Plan a training, see `BlockEstimator.plan`; "auto": conjugate gradients where the matrix does not fit."""
         direct = self._plan_terms(work, facts, self._terms, lambda _: {})
         if self.solver == "dense" or (self.solver == "auto" and direct.fits):
             return direct

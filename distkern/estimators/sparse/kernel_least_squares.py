@@ -107,17 +107,11 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
         )
 
     def shapes(self, source: BlockSource) -> Workload:
-        """Return the shapes that decide how much a training needs, as far as the source tells without being read.
-
-        Parameters
-        ----------
-        source : BlockSource
-            Training rows.
-        """
+        """Return the shapes that decide how much a training needs, see `BlockEstimator.shapes`."""
         return workload(self.training_job(), source)
 
     def plan(self, work: Workload, facts: WorkerFacts | None) -> Plan:
-        """Plan as `BlockEstimator.plan`; with ``sigma="cv"`` the final model, and the peaks of the search."""
+        """Plan a training, see `BlockEstimator.plan`; with ``sigma="cv"`` also the peaks of the search."""
         limit = self._memory_bytes
         job = self.training_job()
         planned = plan_job(job, work, facts, factors=self.factors, memory_limit=limit)

@@ -17,24 +17,16 @@ from .assembly import PrefixWeights, path_weights
 
 @dataclass(frozen=True)
 class NormRefit:
-    """Weighs the first centres of a path; no row of the data is looked at again.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        The kernel.
-    scaling : FeatureScaling
-        From raw features to the kernel's.
-    epsilon : float
-        What was added to each kernel column at its own row: the kernel that was trained with is k + epsilon I.
-    per_target : bool
-        Whether every target has its own constant.
-    """
+    """Weighs the first centres of a path; no row of the data is looked at again."""
 
     kernel: Kernel
+    """The kernel."""
     scaling: FeatureScaling
+    """From raw features to the kernel's."""
     epsilon: float
+    """What was added to each kernel column at its own row: the kernel that was trained with is k + epsilon I."""
     per_target: bool
+    """Whether every target has its own constant."""
 
     def __call__(self, path: Path, count: int) -> PrefixWeights:
         """Weigh the first `count` centres.

@@ -1,4 +1,4 @@
-"""Stores: datasets, block sources, ingest and models. The only room that imports zarr."""
+"""Stores of datasets, models, predictions and runs; block sources; ingest. The only room that imports zarr."""
 
 from .arrays.blocks import block_boundaries, chunk_rows_for
 from .arrays.checks import (

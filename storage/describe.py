@@ -1,4 +1,4 @@
-"""Facts about any store, for ``distkern info``."""
+"""Facts about any store or run directory, for ``distkern info``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["describe"]
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Tell what is at a path and its facts, as JSON values.
+    """Return the kind of a store and its facts, as JSON values.
 
     Parameters
     ----------
@@ -36,9 +36,9 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises
     ------
     DataError
-        ``missing`` or ``unknown-store``; and what opening a dataset or an array raises.
+        ``missing`` or ``unknown-store``; errors of opening a dataset or an array.
     StoreError, RunError
-        What opening a model or a run raises.
+        Errors of opening a model or a run.
     """
     kind = identify(path)
     facts = {"kind": kind, "path": place_of(path)}
@@ -60,7 +60,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     if kind == "missing":
         raise DataError(f"there is nothing at {path}: check the name", kind="missing")
     raise DataError(
-        f"{path} is {appearance(path)}: distkern info knows datasets, models, runs, prediction stores and zarr arrays",
+        f"{path} is {appearance(path)}: distkern info shows datasets, models, runs, prediction stores and zarr arrays",
         kind="unknown-store",
     )
 
@@ -145,7 +145,7 @@ def _array(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _stored_bytes(path: str | os.PathLike[str]) -> int | None:
-    """Bytes of all files; None under a URL, where they would have to be asked for one by one."""
+    """Return the bytes of all files; None under a URL, where it would take a request for each object."""
     if is_url(path):
         return None
     return sum(file.stat().st_size for file in Path(local_place(path)).rglob("*") if file.is_file())

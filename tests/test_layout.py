@@ -348,14 +348,14 @@ def test_every_field_of_a_public_dataclass_has_a_sentence(name: str) -> None:
             assert isinstance(after.value, ast.Constant), ast.unparse(node)
 
 
-MATHEMATICS = ("kernels", "methods", "models", "numerics", "probability", "selection")
+DOCUMENTED = ("kernels", "methods", "models", "numerics", "probability", "selection", "storage")
 
 
-def mathematics() -> Iterator[tuple[str, Any]]:
-    """Every public function, class and method of a class that the modules of the mathematics define."""
-    for room in MATHEMATICS:
+def documented_rooms() -> Iterator[tuple[str, Any]]:
+    """Every public function, class and method of a class that the modules of some rooms define."""
+    for room in DOCUMENTED:
         package = importlib.import_module(f"distkern.{room}")
-        for module in pkgutil.iter_modules(package.__path__, f"distkern.{room}."):
+        for module in pkgutil.walk_packages(package.__path__, f"distkern.{room}."):
             for name, value in vars(importlib.import_module(module.name)).items():
                 if name.startswith("_") or getattr(value, "__module__", "") != module.name or not callable(value):
                     continue
@@ -379,6 +379,8 @@ def states_default(text: str, default: Any) -> bool:
     if default is None:
         return "optional" in text or "default None" in text
     shown = f'"{default}"' if isinstance(default, str) else getattr(default, "__name__", repr(default))
+    if shown in ("<lambda>", "<factory>"):  # the text says in words what they return
+        return "default" in text
     forms = {shown, shown.replace("e-0", "e-")}
     return any(re.search(rf"default {re.escape(form)}(?!\.?\w)", text) for form in forms)
 
@@ -396,7 +398,7 @@ def field_texts(cls: type) -> dict[str, str]:
 
 DEFAULTS = {
     name: value
-    for name, value in (CALLABLES | dict(mathematics())).items()
+    for name, value in (CALLABLES | dict(documented_rooms())).items()
     if not (isinstance(value, type) and issubclass(value, (enum.Enum, Warning))) and defaults(value)
 }
 

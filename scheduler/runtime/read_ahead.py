@@ -59,7 +59,7 @@ class Blocks(Protocol):
 
 def is_remote(source: object) -> bool:
     """Return whether reads of a source wait on a network."""
-    return bool(getattr(source, "far", False))
+    return bool(getattr(source, "remote", False))
 
 
 def ahead_of(source: Blocks) -> int:

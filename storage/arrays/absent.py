@@ -1,7 +1,7 @@
-"""Chunks that a zarr array does not have.
+"""Chunks that are absent from a zarr array.
 
-An absent chunk reads as the fill value, so only chunks that read as nothing else are looked for: finding absent chunks
-costs a request a chunk that holds one value throughout, and none where the data varies.
+An absent chunk reads as the fill value. So one request is sent for each chunk that holds the fill value throughout, and
+none where the data varies.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["absent_chunks", "chunk_key", "chunk_shape", "holds_chunks", "stored_
 
 
 def chunk_shape(array: zarr.Array[Any]) -> tuple[int, ...]:
-    """Return the shape of what is stored under one key: a shard where there are shards."""
+    """Return the shape of a stored chunk: that of a shard where the array has shards."""
     return tuple(int(size) for size in (array.shards or array.chunks))
 
 
@@ -34,7 +34,7 @@ def chunk_key(array: zarr.Array[Any], chunk: tuple[int, ...]) -> str:
 def absent_chunks(
     array: zarr.Array[Any], start: int, values: NDArray[Any], what: str, policy: RetryPolicy | None = None
 ) -> list[tuple[int, ...]]:
-    """Find absent chunks among those that begin in some rows.
+    """Find the absent chunks that begin in a range of rows.
 
     Parameters
     ----------
@@ -43,11 +43,11 @@ def absent_chunks(
     start : int
         First row.
     values : array, shape (n,) + the row shape
-        What the rows read as.
+        Values of the rows as they were read.
     what : str
         Name of the array.
     policy : RetryPolicy, optional
-        For requests to the store.
+        Retries of the requests.
 
     Returns
     -------
@@ -84,18 +84,9 @@ def _all_equal(part: NDArray[Any], fill: Any) -> bool:
 
 
 def holds_chunks(array: zarr.Array[Any], what: str, policy: RetryPolicy | None = None) -> bool:
-    """Tell whether any chunk of an array was ever written, as far as this is known without a long list.
+    """Return whether an array holds a chunk; `policy` is optional.
 
-    Remote stores are believed to hold some: not all can list, and none stops at the first.
-
-    Parameters
-    ----------
-    array : zarr.Array
-        Array of any format.
-    what : str
-        Name of the array.
-    policy : RetryPolicy, optional
-        For requests to the store.
+    True for every remote store: some cannot list their keys, and the others list all of them.
     """
     store = array.store
     while isinstance(store, WrapperStore):
@@ -116,19 +107,7 @@ def holds_chunks(array: zarr.Array[Any], what: str, policy: RetryPolicy | None =
 def stored_bytes(
     array: zarr.Array[Any], chunk: tuple[int, ...], what: str, policy: RetryPolicy | None = None
 ) -> int | None:
-    """Return the bytes of a chunk as it is stored; None where it is absent.
-
-    Parameters
-    ----------
-    array : zarr.Array
-        Array of any format.
-    chunk : tuple of int
-        Position in the grid of chunks.
-    what : str
-        Name of the array.
-    policy : RetryPolicy, optional
-        For requests to the store.
-    """
+    """Return the stored bytes of the chunk at a position of the grid, None where it is absent; `policy` is optional."""
     key = chunk_key(array, chunk)
     try:
         return read_patiently(

@@ -1,4 +1,4 @@
-"""How rows are cut into blocks: a pure function of shape, item size and chunking."""
+"""Boundaries of blocks and chunks: pure functions of shape, item size and chunking."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _KIB = 1024
 _MIB = 1024 * _KIB
 
 MIN_BLOCKS = 32
-"""Blocks aimed at, so that several workers have enough to share."""
+"""Number of blocks to aim at, so that several workers can share them evenly."""
 MAX_BLOCK_BYTES = 16 * _MIB
 """Most bytes of X in a block of more than one chunk."""
 MIN_MEMORY_ROWS = 4096

@@ -1,4 +1,4 @@
-"""What may be stored: numeric dtypes, finite values, weights that make sense."""
+"""Checks of rows: numeric dtypes, finite values, equal lengths, valid row weights."""
 
 from __future__ import annotations
 
@@ -23,20 +23,9 @@ __all__ = [
 
 
 def numeric_dtype(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:
-    """Return the dtype in which numbers of a given dtype are stored and read.
+    """Return the dtype in which numbers of a given dtype are stored and read; `what` names the data in the message.
 
-    Parameters
-    ----------
-    dtype : numpy.dtype
-        dtype of the data.
-    what : str
-        Name of the data for the message.
-
-    Returns
-    -------
-    numpy.dtype
-        float32, float64 and integers as they are in native byte order, bool as uint8, other real floats
-        as float64.
+    float32, float64 and integers keep their dtype in native byte order, bool becomes uint8, other real floats float64.
 
     Raises
     ------
@@ -56,19 +45,7 @@ def numeric_dtype(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:
 
 
 def to_numeric(values: Any, what: str) -> NDArray[Any]:
-    """Return an array of a dtype that can be stored, converting objects that hold numbers.
-
-    Parameters
-    ----------
-    values : array-like
-        Numbers.
-    what : str
-        Name of the data for the message.
-
-    Returns
-    -------
-    numpy.ndarray
-        Array of the dtype that `numeric_dtype` names.
+    """Return an array of the dtype that `numeric_dtype` returns; objects that hold numbers are converted.
 
     Raises
     ------
@@ -88,12 +65,12 @@ def to_numeric(values: Any, what: str) -> NDArray[Any]:
 
 
 def column_name(column: int, names: Sequence[str] | None) -> str:
-    """Say which column: by name where there are names, else by number from 0."""
+    """Return the name of a column for messages; its number from 0 where columns have no names."""
     return f"column {names[column]!r}" if names else f"column {column} (counted from 0)"
 
 
 def require_finite(values: NDArray[Any], what: str, first_row: int = 0, names: Sequence[str] | None = None) -> None:
-    """Refuse NaN and infinity, naming the first one by row and column.
+    """Refuse NaN and infinity; the error names row and column of the first.
 
     Parameters
     ----------
@@ -101,7 +78,7 @@ def require_finite(values: NDArray[Any], what: str, first_row: int = 0, names: S
         Numbers; other dtypes pass.
     what : str
         Name of the data for the message.
-    first_row : int
+    first_row : int, default 0
         Row number of ``values[0]`` in the whole data, from 0.
     names : sequence of str, optional
         Column names.
@@ -132,14 +109,7 @@ def require_finite(values: NDArray[Any], what: str, first_row: int = 0, names: S
 
 
 def check_rows_agree(n_rows: int, n_targets: int, what: str = "y") -> None:
-    """Refuse a target or weight array that has another number of rows than X.
-
-    Parameters
-    ----------
-    n_rows, n_targets : int
-        Rows of X and of the other array.
-    what : str
-        Name of the other array.
+    """Refuse an array, named `what` (default "y"), whose number of rows is not that of X.
 
     Raises
     ------
@@ -155,11 +125,6 @@ def check_rows_agree(n_rows: int, n_targets: int, what: str = "y") -> None:
 
 def require_extent(n_rows: int, n_features: int) -> None:
     """Refuse X without rows or without columns.
-
-    Parameters
-    ----------
-    n_rows, n_features : int
-        Its shape.
 
     Raises
     ------
@@ -180,14 +145,9 @@ def check_weights(weights: Any, n_rows: int, first_row: int = 0) -> NDArray[np.f
     weights : array-like, shape (n_rows,)
         Weights, finite and at least 0.
     n_rows : int
-        Rows they belong to.
-    first_row : int
+        Number of rows of X.
+    first_row : int, default 0
         Row number of ``weights[0]``, from 0.
-
-    Returns
-    -------
-    array, shape (n_rows,)
-        The weights.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Zarr arrays written in whole chunks by one owner, with a checksum of every chunk."""
+"""Zarr arrays in whole chunks: written with a checksum of every chunk, read as rows, refused where damaged."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ __all__ = [
 
 
 _SMALLEST_CHUNK = 1000
-"""A compressed chunk of a dataset is at most this many times smaller than what it holds; lz4 reaches 255."""
+"""A stored chunk of a dataset is at most this many times smaller than its values; lz4 reaches 255."""
 
 
 def checksum(rows: NDArray[Any]) -> str:
-    """Return 16 hexadecimal digits that depend on the values and dtype of some rows, not on the codec."""
+    """Return 16 hexadecimal digits, a hash of the values and dtype of rows; the codec does not change it."""
     return blake2b(_plain_bytes(rows), digest_size=8).hexdigest()
 
 
 def crc32(rows: NDArray[Any]) -> int:
-    """Return a number below 2**32 that depends on the values and dtype of some rows; nearly three times as fast."""
+    """Return the CRC-32 of the values of rows; nearly three times as fast as `checksum`."""
     return zlib.crc32(_plain_bytes(rows))
 
 
@@ -58,11 +58,11 @@ def create_array(
     Parameters
     ----------
     group : zarr.Group
-        Where to add it.
+        Group of the array.
     name : str
         Name of the array.
     shape : tuple of int
-        First the rows.
+        Shape; rows come first.
     chunk_rows : int
         Rows of a chunk.
     dtype : numpy.dtype
@@ -71,7 +71,7 @@ def create_array(
     Returns
     -------
     zarr.Array
-        The array. Chunks equal to the fill value are written too, so that a missing chunk is damage.
+        The array. Chunks equal to the fill value are written too: a missing chunk is damage.
     """
     return group.create_array(
         name,
@@ -87,14 +87,14 @@ def create_array(
 class ChunkAppender:
     """Collects rows and writes them to a zarr array, a whole chunk at a time.
 
-    Memory is one chunk, whatever the size of the appended pieces.
+    The memory it takes is one chunk, whatever the size of the appended pieces.
 
     Parameters
     ----------
     array : zarr.Array
         Array to fill from row 0; it grows when it is too short.
     on_chunk : callable, optional
-        Called with the rows of each chunk before they are written.
+        Function that gets the rows of each chunk before they are written.
     """
 
     def __init__(self, array: zarr.Array[Any], on_chunk: Callable[[NDArray[Any]], None] | None = None) -> None:
@@ -129,7 +129,7 @@ class ChunkAppender:
                 self._write(self._pending)
 
     def finish(self) -> None:
-        """Write the rows that do not fill a chunk and cut the array to the rows it has."""
+        """Write the rows that do not fill a chunk, and cut the array to the number of rows."""
         rows, self._fill = self._fill, 0
         if rows:
             self._write(self._pending[:rows])
@@ -144,7 +144,7 @@ class ChunkAppender:
         self.crcs.append(crc32(rows))
         stop = self._written + len(rows)
         if stop > self.array.shape[0]:
-            # Doubling: resizing visits every chunk, so growing chunk by chunk would be quadratic.
+            # The array doubles: resizing visits every chunk, so growth by one chunk would be quadratic.
             self.array.resize((max(stop, 2 * self.array.shape[0]), *self.array.shape[1:]))
         self.array[self._written : stop] = rows
         self._written = stop
@@ -164,17 +164,12 @@ def read_slab(
     what : str
         Name of the array for the message.
     policy : RetryPolicy, optional
-        How patient to be with the store.
-
-    Returns
-    -------
-    numpy.ndarray
-        Array of shape (stop - start,) + the row shape.
+        Retries of failed reads.
 
     Raises
     ------
     DataError
-        ``unreadable``: a chunk cannot be decoded; ``unreachable``: the store failed again and again.
+        ``unreadable``: a chunk cannot be decoded; ``unreachable``: every attempt failed.
     BudgetError
         ``memory``: the rows do not fit.
     """
@@ -207,12 +202,7 @@ def read_rows(
     what : str
         Name of the array for the message.
     policy : RetryPolicy, optional
-        How patient to be with the store.
-
-    Returns
-    -------
-    numpy.ndarray
-        Array of shape (n,) + the row shape.
+        Retries of failed reads.
 
     Raises
     ------
@@ -242,14 +232,14 @@ def read_rows(
 def require_checksums(
     values: NDArray[Any], start: int, chunk_rows: int, expected: Sequence[str | int], what: str, place: str
 ) -> None:
-    """Refuse rows that differ from what was written.
+    """Refuse rows of whole chunks that differ from the written ones.
 
     Parameters
     ----------
     values : array, shape (n,) + the row shape
-        Rows of whole chunks.
+        The rows.
     start : int
-        First row, the first of a chunk.
+        Number of the first row, which is the first of a chunk.
     chunk_rows : int
         Rows of a chunk.
     expected : sequence of str or int
@@ -274,16 +264,7 @@ def require_checksums(
 
 
 def require_fit(rows: NDArray[Any], array: zarr.Array[Any], what: str) -> None:
-    """Refuse rows that cannot follow those in an array.
-
-    Parameters
-    ----------
-    rows : numpy.ndarray
-        Rows to append.
-    array : zarr.Array
-        Where they shall go.
-    what : str
-        Name of the data for the message.
+    """Refuse rows that cannot be appended to an array; `what` names the data in the message.
 
     Raises
     ------
@@ -292,13 +273,13 @@ def require_fit(rows: NDArray[Any], array: zarr.Array[Any], what: str) -> None:
     """
     if rows.shape[1:] != array.shape[1:]:
         raise DataError(
-            f"{what} goes on with shape {rows.shape} after rows of shape {array.shape[1:]}: all pieces need "
+            f"{what} has a piece of shape {rows.shape} after rows of shape {array.shape[1:]}: all pieces need "
             f"the same columns",
             kind="shape-mismatch",
         )
     if not np.can_cast(rows.dtype, array.dtype, "safe"):
         raise DataError(
-            f"{what} goes on with {rows.dtype} values after {array.dtype}: convert all pieces to one dtype",
+            f"{what} has a piece of {rows.dtype} values after {array.dtype}: convert all pieces to one dtype",
             kind="dtype-mismatch",
         )
 
@@ -312,7 +293,7 @@ def _stored_form(values: NDArray[Any], what: str) -> NDArray[Any]:
 def _slab(array: zarr.Array[Any], start: int, stop: int, what: str) -> NDArray[Any]:
     selection = (slice(start, stop), *(slice(None),) * (array.ndim - 1))
     if array.dtype.kind in "fiu" and array.dtype.isnative:
-        # A given output halves the copying and fixes the memory order, which F-ordered arrays need.
+        # With an output array zarr copies half as much, and F-ordered arrays are read in C order.
         out = _room(array, start, stop, what)
         array.get_basic_selection(selection, out=NDBuffer.from_numpy_array(out))
         return _stored_form(out, what)
@@ -333,7 +314,7 @@ def _room(array: zarr.Array[Any], start: int, stop: int, what: str) -> NDArray[A
 
 
 def _unreadable(array: zarr.Array[Any], start: int, stop: int, what: str, cause: Exception) -> DataError:
-    """Say which chunk cannot be read: the first in those rows that fails by itself."""
+    """Return the error for rows that cannot be read; it names the first chunk that fails by itself."""
     size = max(1, int((array.shards or array.chunks)[0]))
     chunks = f"chunks {start // size} to {(stop - 1) // size}"
     for chunk in range(start // size, -(-stop // size)):
@@ -351,12 +332,12 @@ def _unreadable(array: zarr.Array[Any], start: int, stop: int, what: str, cause:
 
 
 def require_room(stored: int | None, array: zarr.Array[Any], chunk: int, what: str, place: str) -> None:
-    """Refuse a chunk of a dataset that is missing, or far too short for what it is said to hold.
+    """Refuse a chunk of a dataset that is missing, or too short for its rows.
 
     Parameters
     ----------
     stored : int or None
-        Bytes of the chunk as it is stored; None where it is missing.
+        Stored bytes of the chunk; None where it is missing.
     array : zarr.Array
         The array, chunked by rows.
     chunk : int
@@ -374,7 +355,7 @@ def require_room(stored: int | None, array: zarr.Array[Any], chunk: int, what: s
     nbytes = array.dtype.itemsize * int(np.prod(array.chunks, dtype=object))
     if stored * _SMALLEST_CHUNK < nbytes:
         raise DataError(
-            f"chunk {chunk} of {what} of {place} has {stored} bytes, too few for the {nbytes} it shall hold: write "
+            f"chunk {chunk} of {what} of {place} has {stored} bytes, too few for its {nbytes} of values: write "
             "the store again",
             kind="unreadable",
         )

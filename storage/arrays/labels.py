@@ -1,7 +1,7 @@
 """Targets as they are stored: numbers as given, or integer codes into sorted class labels.
 
-Labels are coded as they come in and put in sorted order at the end, so that a stream needs no second look at
-its source.
+Labels get codes in order of appearance, and the codes are put in the order of the labels at the end: a stream is read
+once.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["CODE_DTYPE", "MAX_CLASSES", "MAX_INTEGER_CLASSES", "TargetRecorder",
 CODE_DTYPE = np.dtype(np.int32)
 
 MAX_INTEGER_CLASSES = 100
-"""Integer targets with more distinct values than this are a regression, unless the task is named."""
+"""Integer targets with more distinct values than this are a regression, unless the task is given."""
 
 MAX_CLASSES = 65_536
-"""Most classes of a data set; more labels than this are taken for an identifier column."""
+"""Most classes of a data set; a column with more labels is refused as an identifier."""
 
 _WORDS = {"U": "text", "b": "bool", "i": "integers", "f": "floats", "O": "large integers"}
 
@@ -31,17 +31,7 @@ TASKS = ("classification", "regression")
 
 
 def as_targets(y: Any) -> NDArray[Any]:
-    """Return targets as an array of any dtype.
-
-    Parameters
-    ----------
-    y : array-like
-        Targets.
-
-    Returns
-    -------
-    numpy.ndarray
-        The array, not copied where it is one.
+    """Return targets as an array of any dtype, without a copy where they are one.
 
     Raises
     ------
@@ -64,7 +54,7 @@ def plain_labels(y: Any, first_row: int = 0) -> NDArray[Any]:
     ----------
     y : array-like
         Targets of any dtype; objects must be all text, all bool or all numbers, bytes are read as UTF-8.
-    first_row : int
+    first_row : int, default 0
         Row number of ``y[0]``, for messages.
 
     Returns
@@ -82,7 +72,9 @@ def plain_labels(y: Any, first_row: int = 0) -> NDArray[Any]:
         try:
             return np.char.decode(array, "utf-8")
         except UnicodeDecodeError as cause:
-            raise DataError(f"y holds bytes that are no text: {cause}; decode them first", kind="bad-label") from cause
+            raise DataError(
+                f"y holds bytes that are not UTF-8 text: {cause}; decode them first", kind="bad-label"
+            ) from cause
     if array.dtype.kind in "Ubiuf":
         return _native(array)
     if array.dtype.kind == "T":
@@ -110,15 +102,15 @@ def _native(array: NDArray[Any]) -> NDArray[Any]:
 
 
 class TargetRecorder:
-    """Turns pieces of the target into what the store keeps and decides the task.
+    """Converts pieces of the target into stored values, and decides the task.
 
-    Text, bool and object targets are classes; other targets are if `task` says so; integers also are where
-    `task` is None and they have at most `MAX_INTEGER_CLASSES` distinct values.
+    Text, bool and object targets are classes; other targets are classes where `task` is "classification". Integers are
+    classes also where `task` is None and they have at most `MAX_INTEGER_CLASSES` distinct values.
 
     Parameters
     ----------
     task : {"classification", "regression"} or None
-        What the target is for.
+        Task that the target is for.
     """
 
     def __init__(self, task: str | None) -> None:
@@ -135,7 +127,7 @@ class TargetRecorder:
         self._counted: set[int] | None = None
 
     def record(self, y: Any, first_row: int) -> NDArray[Any]:
-        """Return the piece of the target as it is kept until `finish`.
+        """Return a piece of the target as codes or numbers, which are kept until `finish`.
 
         Parameters
         ----------
@@ -189,7 +181,7 @@ class TargetRecorder:
             self._counted = set() if group == "i" and self._task is None and labels.ndim == 1 else None
         if group != self._group:
             raise DataError(
-                f"y begins as {_WORDS[self._group]} and goes on as {_WORDS[group]}: use one type for all labels",
+                f"y begins as {_WORDS[self._group]} and continues as {_WORDS[group]}: use one type for all labels",
                 kind="mixed-labels",
             )
         if self._coded and labels.ndim != 1:
@@ -210,7 +202,7 @@ class TargetRecorder:
         return np.asarray(codes, dtype=CODE_DTYPE)[inverse]
 
     def finish(self) -> tuple[str, NDArray[Any] | None, NDArray[Any] | None]:
-        """Return the task, the sorted labels, and what `record` gave for each label.
+        """Return the task, the sorted labels, and the recorded value of each label.
 
         Returns
         -------
@@ -219,7 +211,7 @@ class TargetRecorder:
         labels : numpy.ndarray or None
             Sorted distinct labels in their own dtype; None for a regression.
         recorded : numpy.ndarray or None
-            The value `record` returned for each entry of `labels`.
+            The value that `record` returned for each entry of `labels`.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Zarr arrays told apart, and gathered in memory block by block, for prediction."""
+"""Zarr arrays for prediction: recognised as input, and gathered in memory block by block as output."""
 
 from __future__ import annotations
 
@@ -14,30 +14,18 @@ from .blocks import MAX_MEMORY_BYTES
 
 
 def is_zarr_array(value: Any) -> bool:
-    """Say whether `value` is a zarr array."""
+    """Return whether `value` is a zarr array."""
     return isinstance(value, zarr.Array)
 
 
 def memory_array(
     parts: Iterable[NDArray[Any]], n_rows: int, tail: tuple[int, ...], dtype: np.dtype[Any]
 ) -> zarr.Array[Any]:
-    """Gather consecutive rows into a zarr array in memory.
-
-    Parameters
-    ----------
-    parts : iterable of array
-        Each of shape (n,) + `tail`, `n_rows` rows in all.
-    n_rows : int
-        Rows of the result.
-    tail : tuple of int
-        Remaining shape.
-    dtype : numpy.dtype
-        Type of the result.
-    """
+    """Gather parts of shape (n,) + `tail`, `n_rows` rows in all, into a zarr array in memory."""
     rows = max(1, min(n_rows, MAX_MEMORY_BYTES // max(1, dtype.itemsize * int(np.prod(tail, dtype=int)))))
-    # Format 2 holds fixed-width text, for which format 3 has no settled data type.
+    # Format 2 holds fixed-width text, for which format 3 has no standard data type.
     result = zarr.create_array(MemoryStore(), shape=(n_rows, *tail), chunks=(rows, *tail), dtype=dtype, zarr_format=2)
-    # Whole chunks only: a chunk that is written in part is decoded and compressed anew each time.
+    # Only whole chunks are written: a chunk that is written in part is decoded and compressed again each time.
     chunk = np.empty(result.chunks, dtype=dtype)
     filled = written = 0
     for part in parts:

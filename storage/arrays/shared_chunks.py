@@ -1,4 +1,4 @@
-"""Rows of a far array whose chunks reach over the borders of blocks: a chunk is read once for all blocks in it."""
+"""Rows of a remote array whose chunks overlap several blocks: a chunk is read once for all of them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .chunks import read_slab
 __all__ = ["SharedChunks"]
 
 MOST_BYTES = 16 << 20
-"""Rows that are kept for blocks to come, beside those of one chunk."""
+"""Most bytes of rows kept for later blocks, beside those of one chunk."""
 
 
 class SharedChunks:
-    """Reads of an array that is not cut where the blocks are.
+    """Reads of an array whose chunks do not end at the boundaries of blocks.
 
-    A row of chunks that several blocks share is kept until each of them has had its part, or others take its room. A
-    process that looks after some of the blocks only keeps at most `MOST_BYTES`, or a row of chunks.
+    A row of chunks that several blocks share is kept until each of them has read its part, or until newer ones take its
+    room. A process that owns only some of the blocks keeps at most `MOST_BYTES`, or one row of chunks.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class SharedChunks:
     what : str
         Name of the array for messages.
     policy : RetryPolicy
-        How patient to be.
+        Retries of failed reads.
     """
 
     def __init__(self, array: zarr.Array[Any], boundaries: tuple[int, ...], what: str, policy: RetryPolicy) -> None:
@@ -67,7 +67,7 @@ class SharedChunks:
         return np.concatenate(parts) if len(parts) > 1 else np.array(parts[0], order="C")
 
     def _part(self, chunk: int, start: int, stop: int) -> NDArray[Any]:
-        """Rows of a block in a row of chunks that it shares."""
+        """Return the rows of a block in a row of chunks that it shares."""
         low, high = chunk * self._size, min((chunk + 1) * self._size, self._array.shape[0])
         with self._lock:
             future, left = self._kept.pop(chunk, (None, self._blocks_in(low, high)))

@@ -1,7 +1,7 @@
-"""Where training rows come from: blocks of raw features, targets and weights.
+"""The protocol of block sources: raw features, targets and weights of the training rows, block by block.
 
-A source knows shapes and block boundaries before it reads anything; reading is by block number and returns
-fresh C-contiguous arrays in the dtype that is stored. Nothing here knows about kernels or workers.
+A source has shapes and block boundaries before it reads anything. A read takes a block number and returns a fresh
+C-contiguous array in the stored dtype. Kernels and workers are no part of it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class BlockSource(Protocol):
     classes : numpy.ndarray or None
         Sorted class labels if `read_targets` returns integer codes into them, else None.
     inline : bool
-        True where blocks live in this process and must be sent to remote workers; False where any
+        True where blocks are in the memory of this process and must be sent to remote workers; False where any
         worker can read them itself from a pickled copy of the source.
     place : str
-        Where the rows are, for messages; without credentials.
+        Place of the rows for messages, without credentials.
     """
 
     n_rows: int
@@ -44,17 +44,17 @@ class BlockSource(Protocol):
     place: str
 
     def read_features(self, block: int) -> NDArray[Any]:
-        """Rows of X of one block, array of shape (rows, n_features), raw."""
+        """Return the raw rows of X of one block, shape (rows, n_features)."""
         ...
 
     def read_targets(self, block: int) -> NDArray[Any]:
-        """Targets of one block, array of shape (rows,) + target_shape."""
+        """Return the targets of one block, shape (rows,) + target_shape."""
         ...
 
     def read_weights(self, block: int) -> NDArray[np.float64] | None:
-        """Row weights of one block, array of shape (rows,), or None where every weight is one."""
+        """Return the row weights of one block, shape (rows,); None where every weight is one."""
         ...
 
     def fingerprint(self) -> str | None:
-        """Name the content as well as can be done without reading stored rows; None where that says nothing."""
+        """Return a hash of the content, as far as it is known without reading stored rows; None where nothing is."""
         ...

@@ -1,11 +1,11 @@
-"""Zarr stores around other stores: one counts what is asked of it, one is slow, one fails on purpose.
+"""Zarr stores around other stores: one counts its requests, one is slow, one fails on purpose.
 
-They drive tests and benchmarks of what a training does on a bad day, wherever an array can be opened from a store::
+They serve tests and benchmarks of trainings on unreliable storage, wherever an array can be opened from a store::
 
     store = FaultyStore(LocalStore(path), [Fault("transient", key="c/*", times=2)], seed=3)
     X = zarr.open_array(store, mode="r")
 
-A wrapper can be pickled, so it works on the workers of a cluster too; each process then counts for itself.
+A wrapper can be pickled, so it works on the workers of a cluster too; each process then has its own counts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Operation = Literal["get", "set", "delete", "exists", "list"]
 
 
 class _Tapped(WrapperStore[Store]):
-    """A wrapper whose every operation passes through `_before`, and every value that is read through `_after`."""
+    """A wrapper that calls `_before` before every operation, and `_after` on every value that is read."""
 
     def _with_store(self, store: Store) -> Self:
         # Copies for another access mode share counters with this one.
@@ -42,7 +42,7 @@ class _Tapped(WrapperStore[Store]):
         """Act before an operation; raise to fail it."""
 
     async def _after(self, key: str, value: Any) -> Any:
-        """Return what a read shall give in place of `value`, a buffer or None."""
+        """Return the result of a read in place of `value`: a buffer or None."""
         return value
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
@@ -98,12 +98,12 @@ class _Tapped(WrapperStore[Store]):
 
 
 class CountingStore(_Tapped):
-    """Store that counts what is asked of another one.
+    """Store that counts the requests to another one.
 
     Parameters
     ----------
     store : zarr.abc.store.Store
-        Where the data is.
+        Store with the data.
 
     Attributes
     ----------
@@ -147,21 +147,21 @@ class CountingStore(_Tapped):
 
 
 class SlowStore(_Tapped):
-    """Store that lets every operation on another one wait.
+    """Store that waits before every operation on another one.
 
     Parameters
     ----------
     store : zarr.abc.store.Store
-        Where the data is.
+        Store with the data.
     seconds : float
         Wait before each operation.
-    jitter : float
-        Further seconds at most; how many of them depends on `seed` and the key alone.
-    seed : int
+    jitter : float, default 0.0
+        Most further seconds; their number depends on `seed` and the key alone.
+    seed : int, default 0
         Key of the jitter.
     """
 
-    far = True
+    remote = True
 
     def __init__(self, store: Store, seconds: float, *, jitter: float = 0.0, seed: int = 0) -> None:
         super().__init__(store)
@@ -176,28 +176,28 @@ class SlowStore(_Tapped):
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind of trouble, and when it strikes.
+    """One kind of failure, and the operations that fail.
 
     With `times` and `after` a fault is scripted, with `probability` random; both may be combined. Operations are
-    counted for each key, so that what happens does not depend on the order in which threads read.
+    counted for each key, so faults do not depend on the order in which threads read.
     """
 
     kind: Literal["transient", "timeout", "permanent", "full", "missing", "truncated", "corrupted"]
-    """``transient``: a connection that broke; ``timeout``: none came about in time; ``permanent``: no right to access;
-    ``full``: no space left; ``missing``: as if the key were not there; ``truncated``: half of the value;
-    ``corrupted``: one bit of the value flipped. The last three strike reads only."""
+    """``transient``: a broken connection; ``timeout``: no connection in time; ``permanent``: no right to access;
+    ``full``: no space left; ``missing``: no such key; ``truncated``: half of the value; ``corrupted``: one bit of the
+    value flipped. The last three are faults of reads only."""
     operation: Operation = "get"
-    """Operation that it strikes."""
+    """Operation that fails, default "get"."""
     key: str = "*"
-    """Pattern of the keys that it strikes, as for file names: ``*`` matches slashes too."""
+    """Pattern of the keys, as for file names, default "*"; a ``*`` matches slashes too."""
     after: int = 0
-    """Operations on a key that pass before it strikes."""
+    """Operations on a key that pass before the first fails, default 0."""
     times: int | None = 1
-    """Operations on a key that it strikes; None for all from then on."""
+    """Operations on a key that fail, default 1; None for all after the first."""
     probability: float = 1.0
-    """Chance that it strikes an operation it could."""
+    """Probability that such an operation fails, default 1.0."""
     together: bool = False
-    """Count operations of all matching keys together, for faults such as a disk that fills up."""
+    """Whether operations of all matching keys are counted together, as for a disk that fills up; default False."""
 
 
 class FaultyStore(_Tapped):
@@ -206,10 +206,10 @@ class FaultyStore(_Tapped):
     Parameters
     ----------
     store : zarr.abc.store.Store
-        Where the data is.
-    faults : sequence of Fault
-        What may go wrong; the first that strikes an operation counts.
-    seed : int
+        Store with the data.
+    faults : sequence of Fault, default ()
+        Faults; the first that applies to an operation counts.
+    seed : int, default 0
         Key of the random draws.
 
     Attributes

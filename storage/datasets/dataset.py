@@ -1,4 +1,4 @@
-"""Datasets on disk: a zarr group with X, y and everything learned about them while they were written."""
+"""Dataset stores, opened for reading: a zarr group with X, y and their facts, which are checked against the arrays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..io.formats import ATTRIBUTE, appearance, identify, require_version
 from ..io.json_files import MAX_JSON_BYTES
 from ..io.retries import RetryPolicy, read_patiently
 from ..io.trust import inside, labels_of, trusted
-from ..io.urls import Refused, is_url, open_store, place_of, said, shown_cause
+from ..io.urls import Refused, is_url, open_store, place_of, shown_cause, shown_line
 from .sources import DatasetSource
 
 __all__ = ["DATASET_VERSION", "Dataset", "open_dataset"]
@@ -29,7 +29,7 @@ __all__ = ["DATASET_VERSION", "Dataset", "open_dataset"]
 DATASET_VERSION = 1
 
 MAX_CODEC_BYTES = 2**31 - 1
-"""Largest chunk of X or y; the codec of datasets takes no more."""
+"""Most bytes of a chunk of X or y; the codec of datasets takes no more."""
 
 
 class Dataset:
@@ -38,7 +38,7 @@ class Dataset:
     Parameters
     ----------
     path : str
-        Where the store is.
+        Path of the store.
     group : zarr.Group
         The opened store.
     facts : mapping
@@ -65,11 +65,11 @@ class Dataset:
     feature_mean, feature_std : array, shape (n_features,)
         Mean and population standard deviation of each column, float64.
     notes : mapping
-        What the writer noted, such as the rows that ingest dropped.
+        Notes of the writer, such as the number of rows that ingest dropped.
     checksums : mapping of str to list of str
         A hash of every chunk of ``X`` and ``y``.
     crcs : mapping of str to list of int, or None
-        Their CRC-32, which reads are held against; stores of earlier versions have none.
+        Their CRC-32, which every read is compared with; stores of earlier versions have none.
     """
 
     def __init__(self, path: str, group: zarr.Group, facts: Mapping[str, Any]) -> None:
@@ -97,7 +97,7 @@ class Dataset:
         return int(self.X.nbytes + self.y.nbytes)
 
     def fingerprint(self) -> str:
-        """Name the content by the checksums made when it was written."""
+        """Return a hash of the content, made of the checksums of its chunks."""
         return blake2b(repr(sorted(self.checksums.items())).encode(), digest_size=16).hexdigest()
 
     def targets(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
@@ -125,7 +125,7 @@ class Dataset:
         if self.class_labels is None:
             return values
         if values.size and not (values.min() >= 0 and values.max() < len(self.class_labels)):
-            raise _damaged(self.path, f"rows {start} to {stop - 1} of y hold codes that are no class")
+            raise _damaged(self.path, f"rows {start} to {stop - 1} of y hold codes without a class")
         labels: NDArray[Any] = self.class_labels[values]
         return labels
 
@@ -134,7 +134,7 @@ class Dataset:
         return DatasetSource(self)
 
     def verify(self) -> None:
-        """Read everything and compare the content with the checksums made when it was written.
+        """Read all rows and compare them with the checksums made when they were written.
 
         Raises
         ------
@@ -160,12 +160,12 @@ def open_dataset(path: str | os.PathLike[str], *, storage_options: Mapping[str, 
     path : path-like
         Local path, or URL such as ``s3://bucket/name``.
     storage_options : mapping, optional
-        For a URL, what the environment does not say, such as ``{"endpoint": "https://storage.example"}``.
+        For a URL, settings that are not in the environment, such as ``{"endpoint": "https://storage.example"}``.
 
     Returns
     -------
     Dataset
-        The store; nothing but its metadata has been read.
+        The store; only its metadata has been read.
 
     Raises
     ------
@@ -184,7 +184,7 @@ def open_dataset(path: str | os.PathLike[str], *, storage_options: Mapping[str, 
         if kind != "dataset":
             raise DataError(
                 f"{path} is {appearance(path)}, not a dataset: make one of your data with distkern ingest"
-                + _advice(kind),
+                + (", or name plain arrays as x = and y = of a job file" if kind == "zarr-array" else ""),
                 kind="not-a-dataset",
             )
         _require_own_files(place)
@@ -196,13 +196,13 @@ def open_dataset(path: str | os.PathLike[str], *, storage_options: Mapping[str, 
         dataset = Dataset(place, group, facts)
     except DistkernError:
         raise
-    except Exception as cause:  # whatever nonsense in a description leads to
+    except Exception as cause:  # a damaged description may lead to any error
         raise _damaged(path, f"its description cannot be used ({cause!r})") from displayed_cause(cause)
     return dataset
 
 
 def _require_own_files(place: str) -> None:
-    """Refuse links that lead out of a local store, and descriptions too long to be read."""
+    """Refuse links that lead out of a local store, and descriptions that are too long."""
     names = ("zarr.json", "X", "y", "X/zarr.json", "y/zarr.json")
     if not inside(place, *names):
         raise _damaged(place, "it holds links to files outside of it")
@@ -213,7 +213,7 @@ def _require_own_files(place: str) -> None:
 
 
 def _require_consistent(dataset: Dataset, facts: Mapping[str, Any]) -> None:
-    """Hold what a store says of itself against what it says elsewhere."""
+    """Compare the facts of a store with each other and with its arrays; raise ValueError where they differ."""
     n_rows, n_features, X, y = dataset.n_rows, dataset.n_features, dataset.X, dataset.y
     labels, counts = dataset.class_labels, dataset.class_counts
     if not X.shape[0] == y.shape[0] == facts["n_rows"]:
@@ -245,13 +245,9 @@ def _require_consistent(dataset: Dataset, facts: Mapping[str, Any]) -> None:
         or (len(dataset.feature_names) == n_features and all(isinstance(name, str) for name in dataset.feature_names)),
         "statistics": dataset.feature_mean.shape == dataset.feature_std.shape == (n_features,),
     }
-    wrong = [name for name, right in checks.items() if not right]
+    wrong = [name for name, valid in checks.items() if not valid]
     if wrong:
         raise ValueError(f"its {' and '.join(wrong)} do not fit together")
-
-
-def _advice(kind: str) -> str:
-    return ", or name plain arrays as x = and y = of a job file" if kind == "zarr-array" else ""
 
 
 def _damaged(path: str | os.PathLike[str], why: str) -> DataError:
@@ -274,7 +270,7 @@ def _open_group(place: str, options: Mapping[str, Any] | None) -> tuple[Mapping[
         raise DataError(f"the dataset {place} cannot be opened: {cause}", kind=cause.kind) from None
     except Exception as cause:
         raise DataError(
-            f"there is no readable dataset at {place}: {said(cause, place)}", kind="missing"
+            f"there is no readable dataset at {place}: {shown_line(cause, place)}", kind="missing"
         ) from shown_cause(cause, place)
     facts = group.attrs.get(ATTRIBUTE)
     if not isinstance(facts, Mapping) or facts.get("kind") != "dataset":

@@ -1,4 +1,4 @@
-"""From what a user hands in to a block source."""
+"""Block sources of the containers that users give, and zarr arrays opened by path."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..arrays.source import BlockSource
 from ..io.formats import appearance, identify
 from ..io.retries import RetryPolicy, read_patiently
 from ..io.trust import trusted
-from ..io.urls import Refused, is_url, open_store, place_of, said, shown_cause
+from ..io.urls import Refused, is_url, open_store, place_of, shown_cause, shown_line
 from .dataset import Dataset
 from .sources import ArraySource, DatasetSource, ZarrSource
 
@@ -23,12 +23,12 @@ __all__ = ["as_source", "open_arrays"]
 
 
 def as_source(X: Any, y: Any = None, sample_weight: Any = None) -> BlockSource:
-    """Return a block source for whatever holds the training rows.
+    """Return a block source for training rows in any container.
 
     Parameters
     ----------
     X : Dataset, zarr.Array or array-like
-        A dataset, which brings its targets, or features of shape (n_rows, n_features).
+        A dataset with its targets, or features of shape (n_rows, n_features).
     y : zarr.Array or array-like, shape (n_rows,) or (n_rows, n_targets), optional
         Targets; left out exactly where X is a dataset.
     sample_weight : zarr.Array or array-like, shape (n_rows,), optional
@@ -91,7 +91,7 @@ def _open_array(path: str | os.PathLike[str], options: Mapping[str, Any] | None)
     else:
         if not os.path.exists(place):
             raise DataError(f"there is no zarr array at {path}: check the name", kind="missing")
-        # An array inside a group is named by its own folder, so the folder itself tells.
+        # The folder itself decides: an array inside a group has a folder of its own.
         if identify(place) != "zarr-array":
             raise DataError(
                 f"{path} is {appearance(path)}, not a zarr array: name the array itself"
@@ -109,9 +109,9 @@ def _open_array(path: str | os.PathLike[str], options: Mapping[str, Any] | None)
         raise DataError(f"there is no zarr array at {path}: check the name", kind="missing") from shown_cause(
             cause, place
         )
-    except Exception as cause:  # whatever nonsense in metadata leads to
+    except Exception as cause:  # damaged metadata may lead to any error
         raise DataError(
-            f"{path} cannot be opened as a zarr array: {said(cause, place)}", kind="not-an-array"
+            f"{path} cannot be opened as a zarr array: {shown_line(cause, place)}", kind="not-an-array"
         ) from shown_cause(cause, place)
     return trusted(array, os.fspath(path))
 

@@ -1,8 +1,8 @@
 """Block sources: arrays in memory, users' own zarr arrays, and datasets.
 
-Blocks are whole chunks of X and depend on shape, item size and chunking only, so that every worker count
-cuts the rows alike. A chunk that is absent from a user's zarr array reads as the fill value, which zarr
-defines so, and is told of; in a dataset it is damage and refused.
+Blocks are whole chunks of X and depend on shape, item size and chunking only, so they are the same for every number of
+workers. A chunk that is absent from a user's zarr array reads as the fill value, as zarr defines, and is reported; in a
+dataset it is damage and refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..arrays.labels import as_targets
 from ..arrays.shared_chunks import SharedChunks
 from ..io.retries import RetryPolicy, note_absent
 from ..io.trust import require_plausible_blocks, trusted
-from ..io.urls import is_far
+from ..io.urls import is_remote
 
 if TYPE_CHECKING:
     from .dataset import Dataset
@@ -92,23 +92,23 @@ class ArraySource:
         self.boundaries = _checked_boundaries(boundaries, self.n_rows)
 
     def read_features(self, block: int) -> NDArray[Any]:
-        """Rows of X of one block, a fresh array of shape (rows, n_features)."""
+        """Return the rows of X of one block, a fresh array of shape (rows, n_features)."""
         return np.array(self.X[_span(self.boundaries, block)], order="C")
 
     def read_targets(self, block: int) -> NDArray[Any]:
-        """Targets of one block, a fresh array of shape (rows,) + target_shape."""
+        """Return the targets of one block, a fresh array of shape (rows,) + target_shape."""
         return np.array(self.y[_span(self.boundaries, block)], order="C")
 
     def read_weights(self, block: int) -> NDArray[np.float64] | None:
-        """Row weights of one block, shape (rows,), or None where every weight is one."""
+        """Return the row weights of one block, shape (rows,); None where every weight is one."""
         return None if self.weights is None else self.weights[_span(self.boundaries, block)].copy()
 
     def read_rows(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """Single rows of X in the order given, shape (n, n_features)."""
+        """Return single rows of X in the order given, shape (n, n_features)."""
         return np.ascontiguousarray(self.X[_checked_rows(rows, self.n_rows)])
 
     def fingerprint(self) -> str:
-        """Name the content."""
+        """Return a hash of the content."""
         return _digest(self.X, self.y, self.weights)
 
     def __repr__(self) -> str:
@@ -125,7 +125,7 @@ class ZarrRows:
     X : zarr.Array, shape (n_rows, n_features)
         Numbers.
     policy : RetryPolicy, optional
-        How patient to be with the store; goes wherever the source goes.
+        Retries of failed reads, on workers too.
 
     Raises
     ------
@@ -146,14 +146,14 @@ class ZarrRows:
         self._require_written()
         self.boundaries = block_boundaries(self.n_rows, row_bytes, chunk_rows)
         self.inline = _in_process(self.X.store)
-        self.far = is_far(self.X.store) and not self.inline
+        self.remote = is_remote(self.X.store) and not self.inline
 
     def read_features(self, block: int) -> NDArray[Any]:
-        """Rows of X of one block, a fresh array of shape (rows, n_features)."""
+        """Return the rows of X of one block, a fresh array of shape (rows, n_features)."""
         return self._read_block(self.X, _span(self.boundaries, block), "X")
 
     def read_rows(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """Single rows of X in the order given, shape (n, n_features)."""
+        """Return single rows of X in the order given, shape (n, n_features)."""
         return read_rows(self.X, _checked_rows(rows, self.n_rows), "X", self.policy)
 
     def _require_written(self) -> None:
@@ -197,7 +197,7 @@ class ZarrSource(ZarrRows):
     classes : numpy.ndarray, optional
         Sorted class labels, where y holds codes.
     policy : RetryPolicy, optional
-        How patient to be with the stores.
+        Retries of failed reads.
 
     Raises
     ------
@@ -228,15 +228,15 @@ class ZarrSource(ZarrRows):
         stored = (self.X, self.y, self.weights)
         arrays = [array for array in stored if isinstance(array, zarr.Array)]
         self.inline = any(_in_process(array.store) for array in arrays)
-        self.far = any(is_far(array.store) for array in arrays) and not self.inline
+        self.remote = any(is_remote(array.store) for array in arrays) and not self.inline
         self._shared = {
             what: SharedChunks(array, self.boundaries, what, self.policy)
             for what, array in (("y", self.y), ("sample_weight", self.weights))
-            if isinstance(array, zarr.Array) and is_far(array.store)
+            if isinstance(array, zarr.Array) and is_remote(array.store)
         }
 
     def read_targets(self, block: int) -> NDArray[Any]:
-        """Targets of one block, a fresh array of shape (rows,) + target_shape."""
+        """Return the targets of one block, a fresh array of shape (rows,) + target_shape."""
         span = _span(self.boundaries, block)
         if isinstance(self.y, zarr.Array):
             return self._read_block(self.y, span, "y")
@@ -245,7 +245,7 @@ class ZarrSource(ZarrRows):
         return values
 
     def read_weights(self, block: int) -> NDArray[np.float64] | None:
-        """Row weights of one block, shape (rows,), or None where every weight is one."""
+        """Return the row weights of one block, shape (rows,); None where every weight is one."""
         if self.weights is None:
             return None
         span = _span(self.boundaries, block)
@@ -263,7 +263,7 @@ class ZarrSource(ZarrRows):
         return super()._slab(array, span, what) if shared is None else shared.read(span.start, span.stop)
 
     def fingerprint(self) -> str | None:
-        """Name the form of stored arrays, and the content of others."""
+        """Return a hash of the metadata of stored arrays and the content of others."""
         arrays = (self.X, self.y, self.weights)
         return _digest(*(a.metadata.to_dict() if isinstance(a, zarr.Array) else a for a in arrays))
 
@@ -271,7 +271,7 @@ class ZarrSource(ZarrRows):
 class DatasetSource(ZarrSource):
     """Rows of a dataset; targets of a classification are codes into `classes`.
 
-    Every chunk is held against the checksum made when it was written, so that values need no other check.
+    Every chunk that is read is compared with the checksum made when it was written; values need no other check.
 
     Parameters
     ----------
@@ -280,9 +280,9 @@ class DatasetSource(ZarrSource):
     weights : zarr.Array or array-like, shape (n_rows,), optional
         Row weights, finite and at least 0.
     policy : RetryPolicy, optional
-        How patient to be with the store.
-    thorough : bool
-        Compare hashes, not the faster CRC-32.
+        Retries of failed reads.
+    thorough : bool, default False
+        Whether to compare hashes instead of the faster CRC-32.
 
     Raises
     ------
@@ -304,15 +304,15 @@ class DatasetSource(ZarrSource):
             self._checksums = dataset.crcs
 
     def _require_written(self) -> None:
-        """Leave it to the reads, which refuse any chunk that is missing."""
+        """Pass: every read refuses a missing chunk."""
 
     def read_rows(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """Single rows of X in the order given, shape (n, n_features); chunks are not held against checksums."""
+        """Return single rows of X in the order given, shape (n, n_features), without a check of checksums."""
         self._require_chunks(self.X, np.unique(_checked_rows(rows, self.n_rows) // self.X.chunks[0]), "X")
         return super().read_rows(rows)
 
     def fingerprint(self) -> str:
-        """Name the content as it was written."""
+        """Return a hash of the written content, and of the row weights where they are given."""
         return f"{self._content} {super().fingerprint() if self.weights is not None else ''}".strip()
 
     def _read_block(self, array: zarr.Array[Any], span: slice, what: str) -> NDArray[Any]:
@@ -323,11 +323,11 @@ class DatasetSource(ZarrSource):
             require_room(None, array, chunk[0], what, self.place)
         require_checksums(values, span.start, size, self._checksums[what], what, self.place)
         if what == "y" and self.classes is not None and not (values.max() < len(self.classes) and values.min() >= 0):
-            raise DataError(f"y of {self.place} holds codes that are no class: ingest the data again", kind="corrupt")
+            raise DataError(f"y of {self.place} holds codes without a class: ingest the data again", kind="corrupt")
         return values
 
     def _require_chunks(self, array: zarr.Array[Any], chunks: NDArray[np.int64], what: str) -> None:
-        """Look for the files of local chunks before room is made for what they shall hold."""
+        """Check that the files of local chunks exist before their values are allocated."""
         if not isinstance(array.store, LocalStore):
             return
         folder = array.store.root / array.path
@@ -382,12 +382,12 @@ def _checked_boundaries(boundaries: tuple[int, ...], n_rows: int) -> tuple[int, 
 def _checked_rows(rows: NDArray[np.int64], n_rows: int) -> NDArray[np.int64]:
     rows = np.asarray(rows, dtype=np.int64)
     if rows.size and not (rows.min() >= 0 and rows.max() < n_rows):
-        raise IndexError(f"rows {rows.min()} to {rows.max()} asked for, X has rows 0 to {n_rows - 1}")
+        raise IndexError(f"rows {rows.min()} to {rows.max()} are not among the rows 0 to {n_rows - 1} of X")
     return rows
 
 
 def _anchored(array: Any, what: str) -> Any:
-    """Return an array to be read with care; a local one by absolute path, as a worker may run in another directory."""
+    """Return a trusted array; a local one has an absolute path, as a worker may run in another directory."""
     array = trusted(array, what)
     if not isinstance(array.store, LocalStore) or array.store.root.is_absolute():
         return array

@@ -1,4 +1,4 @@
-"""Writes dataset stores: streams of any length, in memory of about one chunk."""
+"""Writing of dataset stores: streams of any length, in memory of about one chunk."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _RECORDED = "y-recorded"
 
 
 class DatasetWriter:
-    """Context manager that takes rows piece by piece and leaves a complete dataset, or nothing.
+    """Context manager that writes rows piece by piece; the dataset appears when it is complete, or not at all.
 
     ::
 
@@ -43,26 +43,25 @@ class DatasetWriter:
     Parameters
     ----------
     path : path-like
-        Local path or URL where the store shall be.
+        Local path or URL of the store.
     n_rows : int, optional
-        Rows that will come, where known: small stores then still get several chunks.
+        Number of rows, where known: a small store then still has several chunks.
     chunk_rows : int, optional
         Rows of a chunk; by default chunks of X take 256 KiB to 16 MiB.
     task : {"classification", "regression"}, optional
-        What the target is for; by default text, bool and integers of at most 100 distinct values are
-        classes.
+        Task of the target; by default text, bool and integers of at most 100 distinct values are classes.
     feature_names : sequence of str, optional
         Names of the columns of X.
     overwrite : bool, default False
         Whether to replace a dataset at `path`.
     notes : mapping, optional
-        JSON values to keep with the store; may be filled until the block ends.
+        JSON values that are kept with the store; `notes` may be changed until the block ends.
 
     Raises
     ------
     DataError
-        ``exists`` or ``foreign`` for the path; what `append` refuses; at the end ``too-few-rows``,
-        ``constant-features``, ``single-class`` and ``shape-mismatch``.
+        ``exists`` or ``foreign`` for the path; those of `append`; at the end ``too-few-rows``, ``constant-features``,
+        ``single-class`` and ``shape-mismatch``.
     JobError
         A parameter is wrong.
     """
@@ -167,7 +166,7 @@ class DatasetWriter:
         return ChunkAppender(X, self._add_moments), ChunkAppender(y)
 
     def _needed_bytes(self) -> int | None:
-        """Bytes of X, and of y twice, before compression; None where the number of rows is not known."""
+        """Return the bytes of X, and of y twice, before compression; None where the number of rows is not known."""
         if self._n_rows is None or self._X is None or self._y is None:
             return None
         X, y = self._X.array, self._y.array
@@ -183,7 +182,7 @@ class DatasetWriter:
         if n_rows < 2 or self._X is None or self._y is None:
             raise DataError(f"the data has {n_rows} rows: at least 2 are needed", kind="too-few-rows")
         if self._n_rows is not None:
-            check_rows_agree(self._n_rows, n_rows, "what was appended")
+            check_rows_agree(self._n_rows, n_rows, "the appended data")
         self._X.finish()
         self._y.finish()
         assert self._moments is not None
@@ -256,10 +255,10 @@ def write_dataset(
     Parameters
     ----------
     path : path-like
-        Local path or URL where the store shall be; appears only when it is complete.
+        Local path or URL of the store, which appears only when it is complete.
     X : array-like or zarr.Array, shape (n_rows, n_features)
-        Finite numbers. float32, float64 and integers keep their dtype, bool becomes uint8, the rest
-        float64. A zarr array is read a chunk at a time.
+        Finite numbers. float32, float64 and integers keep their dtype, bool becomes uint8, other numbers float64. A
+        zarr array is read a chunk at a time.
     y : array-like or zarr.Array, shape (n_rows,) or (n_rows, n_targets)
         Labels or numbers.
     chunk_rows, task, feature_names : optional

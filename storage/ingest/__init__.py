@@ -1,4 +1,4 @@
-"""From files in common formats to a dataset store, in bounded memory."""
+"""Ingest: files of common formats are written to a dataset store, in bounded memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _FORMATS = {
 
 
 MAX_FEATURES = 2**21
-"""Most columns of X: a row takes 16 MiB then."""
+"""Most columns of X; a row of that many takes 16 MiB."""
 
 
 def ingest(
@@ -58,10 +58,10 @@ def ingest(
     Parameters
     ----------
     paths : path-like or sequence of path-like
-        Files of one format, told by their extensions: .csv, .tsv (also with .gz), .parquet, .npy, .npz,
+        Files of one format, recognised by their extensions: .csv, .tsv (also with .gz), .parquet, .npy, .npz,
         .svm, .svmlight or .libsvm. Columns with names are matched by name.
     out : path-like
-        Where the store shall be.
+        Local path or URL of the store.
     target : str or int, optional
         CSV and Parquet: name of the target column. npy: number of the target column, or path of a npy file
         with y. npz: key of the target, y by default.
@@ -69,22 +69,22 @@ def ingest(
         npz: read X_train and y_train, or X_test and y_test.
     task : {"classification", "regression"}, optional
         As for `DatasetWriter`.
-    missing : {"error", "drop", "mean"}
-        Refuse a missing value, leave its row out, or put the mean of its column there. A row without target
+    missing : {"error", "drop", "mean"}, default "error"
+        Refuse a missing value, leave its row out, or replace it by the mean of its column. A row without target
         is refused or, with ``drop``, left out.
-    drop : sequence of str
+    drop : sequence of str, default ()
         CSV and Parquet: columns to leave out.
     delimiter : str, optional
         CSV: the character between columns.
     chunk_rows : int, optional
         Rows of a chunk of the store.
-    overwrite : bool
+    overwrite : bool, default False
         Whether to replace a dataset at `out`.
 
     Returns
     -------
     Dataset
-        The store, opened; its notes tell how many rows were dropped and values filled in.
+        The store, opened; its notes have the numbers of dropped rows and filled values.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What happens to missing values on the way into a store."""
+"""Missing values of ingested tables: refused, dropped with their row, or replaced by the mean of their column."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class Cleaner:
     table : InputTable
         The rows.
     policy : {"error", "drop", "mean"}
-        Refuse a missing value, leave its row out, or put the mean of its column there. A missing target is
-        never filled in.
+        Refuse a missing value, leave its row out, or replace it by the mean of its column. A missing target is never
+        filled in.
 
     Attributes
     ----------
     dtype : numpy.dtype
-        dtype of the clean features: that of the table, float64 where means may go among integers.
+        dtype of the clean features: that of the table, or float64 where means may replace integers.
     rows_dropped, values_filled : int
-        What `rows` has done so far.
+        Counts of `rows` so far.
     """
 
     def __init__(self, table: InputTable, policy: str) -> None:
@@ -46,14 +46,14 @@ class Cleaner:
         self.values_filled = 0
 
     def rows(self) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """Yield features and targets without holes.
+        """Yield features and targets without missing values.
 
         Yields
         ------
         features : array, shape (n, n_features)
             In `dtype`.
         target : array, shape (n,) or (n, n_targets)
-            As the table gives it.
+            Targets as in the table.
 
         Raises
         ------

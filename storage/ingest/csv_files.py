@@ -1,8 +1,8 @@
 """CSV files, read by pyarrow in blocks of text.
 
-Every feature is read as a number from the first row to the last, never by a guess from the first block. The
-target is read as text in a first pass that also counts the rows; its type is the narrowest of int64, float64
-and text that holds all its values.
+Every feature is read as numbers from the first row to the last; no type is guessed from the first block. A first pass
+counts the rows and reads the target as text; its type is the narrowest of int64, float64 and text that holds all its
+values.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class CsvTable:
     ------
     DataError
         ``empty-file``, ``unreadable``, ``ragged-row``, ``line-break``, ``empty-column``, ``text-column`` (on
-        reading), and what `choose_columns` raises.
+        reading), and those of `choose_columns`.
     """
 
     def __init__(self, paths: Sequence[Path], target: str | None, drop: Sequence[str], delimiter: str | None) -> None:
@@ -101,7 +101,7 @@ class CsvTable:
         return rows
 
     def _refuse_line_breaks(self, text: Any, first_row: int) -> None:
-        """A quote that is never closed makes a label of all lines up to the next quote."""
+        """Refuse labels with line breaks: an open quote makes one label of all lines up to the next quote."""
         broken = pc.fill_null(pc.match_substring(text, "\n"), False)
         if pc.any(broken).as_py():
             row = pc.index(broken, True).as_py()
@@ -149,8 +149,8 @@ class CsvTable:
 
         try:
             with _stream(self._paths[file]) as stream:
-                # pyarrow strips bytes off the end of a row that it takes for spaces, and fails to hand over what is
-                # left unless all is ASCII; then it complains on standard error.
+                # pyarrow strips bytes like spaces off the end of a row. A rest that is not ASCII may then not decode,
+                # and pyarrow writes an error to standard error instead of calling the handler.
                 plain = pa.PythonFile(codecs.EncodedFile(stream, "ascii", errors="replace"), mode="r")
                 read, parse, convert = self._options(file, {"0": pa.string()}, note)
                 read.column_names = [str(column) for column in range(self._widths[file])]

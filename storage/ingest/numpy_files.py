@@ -1,7 +1,7 @@
 """npy and npz files, read in slabs of rows.
 
-numpy itself decompresses a member of an npz file as a whole. Here the member is read as a stream; only one
-stored column by column is first copied to a temporary file, because its rows lie scattered.
+numpy itself decompresses a whole member of an npz file. Here a member is read as a stream. Only an array that is stored
+column by column is first copied to a temporary file, because its rows are not contiguous.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FAILURES = (
     *(NotImplementedError, RuntimeError, SyntaxError, OverflowError, RecursionError, struct.error),
     tokenize.TokenError,
 )
-"""What damaged archives and headers raise; numpy reads a header as a Python literal."""
+"""Errors of damaged archives and headers; numpy evaluates a header as a Python literal."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class StoredArray:
     header: NpyHeader
     """Shape, order and dtype."""
     opener: Callable[[], IO[bytes]]
-    """Opens a stream at the start of the npy data."""
+    """Function that opens a stream at the start of the npy data."""
 
     def slabs(self, rows: int) -> Iterator[NDArray[Any]]:
         """Yield the array `rows` rows at a time, the last slab shorter."""
@@ -148,15 +148,10 @@ def open_npy(paths: Sequence[Path], target: str | int | None) -> NumpyTable:
     target : str or int
         Number of the target column from 0, or the path of a npy file with y (for one file of X).
 
-    Returns
-    -------
-    NumpyTable
-        The rows.
-
     Raises
     ------
     DataError
-        ``target``, ``missing``, ``unreadable``, and what `NumpyTable` raises.
+        ``target``, ``missing``, ``unreadable``, and those of `NumpyTable`.
     """
     if target is None:
         raise DataError(
@@ -186,17 +181,12 @@ def open_npz(paths: Sequence[Path], target: str | None, part: str | None) -> Num
     target : str, optional
         Key of the target instead of y.
     part : {"train", "test"}, optional
-        Which part to read where there are several.
-
-    Returns
-    -------
-    NumpyTable
-        The rows.
+        The part to read where there are several.
 
     Raises
     ------
     DataError
-        ``unknown-key``, ``unreadable``, and what `NumpyTable` raises.
+        ``unknown-key``, ``unreadable``, and those of `NumpyTable`.
     JobError
         ``part``: the part must be named.
     """
@@ -222,8 +212,8 @@ def _choose_key(path: Path, keys: Sequence[str], name: str, part: str | None) ->
         return f"{name}_{part}"
     wanted = name if part is None else f"{name}_{part}"
     raise DataError(
-        f"{path} has no array {wanted!r}: its arrays are {', '.join(keys) or 'none'}; X and y are looked "
-        f"for, or X_train and so on with --part",
+        f"{path} has no array {wanted!r}: its arrays are {', '.join(keys) or 'none'}; name them X and y, or "
+        f"X_train and so on with --part",
         kind="unknown-key",
     )
 
@@ -257,7 +247,7 @@ def _stored(path: Path, name: str, opener: Callable[[], IO[bytes]], size: Callab
     try:
         with opener() as stream:
             header = read_npy_header(stream)
-            # A header may claim any size: nothing is allocated that the file does not hold.
+            # A damaged header may state any size: the file must be that long before anything is allocated.
             needed = stream.tell() + int(np.prod(header.shape, dtype=object)) * header.dtype.itemsize
         if size() < needed:
             raise EOFError("the file ends before the array does")

@@ -20,7 +20,7 @@ __all__ = ["ParquetTable"]
 
 
 class ParquetTable:
-    """Rows of Parquet files; columns are matched by name, the index column of pandas is left out.
+    """Rows of Parquet files; columns are matched by name, and the index column of pandas is left out.
 
     Features keep float32 or an integer type where all columns of all files share one, else become float64.
 
@@ -36,7 +36,7 @@ class ParquetTable:
     Raises
     ------
     DataError
-        ``unreadable``, ``text-column``, ``bad-target``, ``empty-file``, and what `choose_columns` raises.
+        ``unreadable``, ``text-column``, ``bad-target``, ``empty-file``, and those of `choose_columns`.
     """
 
     def __init__(self, paths: Sequence[Path], target: str | None, drop: Sequence[str]) -> None:

@@ -20,14 +20,13 @@ __all__ = ["SvmlightTable"]
 _RANGE_BYTES = 4 * 1024 * 1024
 _ANY_WIDTH = 2**31 - 1
 _LARGEST_WHOLE = 2.0**53
-"""Beyond, a float64 does not tell whole numbers apart."""
+"""Largest whole number up to which float64 holds every whole number."""
 
 
 class SvmlightTable:
-    """Rows of svmlight files; a first pass finds the number of features and where they are counted from.
+    """Rows of svmlight files; a first pass finds the number of features and the lowest feature number.
 
-    Features count from 1 unless a feature 0 occurs in any file. Labels are integers where all of them are
-    whole numbers.
+    Features are counted from 1 unless a file has a feature 0. Labels are integers where all of them are whole numbers.
 
     Parameters
     ----------
@@ -76,7 +75,7 @@ class SvmlightTable:
 
 
 def _ranges(path: Path, width: int) -> Iterator[tuple[Any, NDArray[np.float64]]]:
-    """Yield sparse rows and labels, indices as they stand in the file."""
+    """Yield sparse rows and labels, with the indices of the file."""
     size = path.stat().st_size
     for offset in range(0, size, _RANGE_BYTES):
         try:

@@ -1,4 +1,4 @@
-"""What every input format is read as: batches of rows, holes marked, that can be gone through twice."""
+"""Input tables: the protocol of all formats, batches of rows with missing values marked, and the choice of columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from distkern.text import did_you_mean
 __all__ = ["BATCH_BYTES", "Batch", "ChosenColumns", "InputTable", "choose_columns", "unreadable"]
 
 BATCH_BYTES = 4 * 1024 * 1024
-"""Bytes of features in one batch, about."""
+"""Approximate bytes of the features in one batch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class Batch:
     target: NDArray[Any]
     """Targets of shape (n,) or (n, n_targets)."""
     target_missing: NDArray[np.bool_] | None = None
-    """True where the target is missing, shape (n,); None where no target is."""
+    """True where the target is missing, shape (n,), default None: no target is."""
 
 
 class InputTable(Protocol):
@@ -59,7 +59,7 @@ class InputTable(Protocol):
 
 @dataclass(frozen=True)
 class ChosenColumns:
-    """The columns of a table with names."""
+    """Names of the columns that are read."""
 
     features: tuple[str, ...]
     """Names of the features in the order of the first file."""
@@ -70,7 +70,7 @@ class ChosenColumns:
 def choose_columns(
     headers: Sequence[tuple[Path, Sequence[str]]], target: str | None, drop: Sequence[str]
 ) -> ChosenColumns:
-    """Decide which columns are features, and hold all files to the columns of the first.
+    """Return the columns that are features and target, and refuse files without them.
 
     Parameters
     ----------
@@ -80,11 +80,6 @@ def choose_columns(
         Name of the target.
     drop : sequence of str
         Names of columns to leave out.
-
-    Returns
-    -------
-    ChosenColumns
-        The choice.
 
     Raises
     ------
@@ -133,7 +128,7 @@ def choose_columns(
 
 
 def unreadable(path: Path, why: object) -> DataError:
-    """Return the error for a file that is not what its name says, or is damaged."""
+    """Return the error for a file that is damaged, or not of the format of its extension."""
     return DataError(
         f"{path} cannot be read as a {''.join(path.suffixes[-2:])} file: {why}; the file is damaged or of another kind",
         kind="unreadable",
@@ -147,4 +142,4 @@ def _listed(names: Sequence[str]) -> str:
 
 def _delimiter_hint(names: Sequence[str]) -> str:
     found = [mark for mark in ";\t|," if len(names) == 1 and mark in names[0]]
-    return f"; if {found[0]!r} separates the columns, say so with --delimiter" if found else ""
+    return f"; if {found[0]!r} separates the columns, set --delimiter" if found else ""

@@ -1,7 +1,7 @@
-"""Blosc with its header checked before it decodes.
+"""Blosc codecs of zarr 2 and 3 that check the header of a chunk before they decode it.
 
-The C library believes the length that the header of a chunk states, and reads beyond the chunk where damage has changed
-it: the process ends with a segmentation fault. With a header that fits the chunk, its own checks hold.
+The C library trusts the length in the header. Where damage has changed it, the library reads beyond the chunk and the
+process ends with a segmentation fault. With a header that fits the chunk, the library's own checks hold.
 """
 
 from __future__ import annotations
@@ -21,13 +21,7 @@ _SLACK = 1 << 16
 
 
 def _check(chunk: Any, most_bytes: int | None = None) -> None:
-    """Refuse a chunk whose header does not fit its length.
-
-    Raises
-    ------
-    ValueError
-        It is too short, states another length, or would grow beyond `most_bytes`.
-    """
+    """Raise ValueError for a chunk that is too short, states another length, or would grow beyond `most_bytes`."""
     data = memoryview(chunk)
     data = data.cast("B") if data.contiguous else memoryview(data.tobytes())
     if len(data) < _HEADER_BYTES:
@@ -42,7 +36,7 @@ def _check(chunk: Any, most_bytes: int | None = None) -> None:
 
 
 class GuardedBlosc(BloscCodec):
-    """`BloscCodec` of zarr 3 that checks chunks before it decodes them."""
+    """`BloscCodec` of zarr 3 that checks a chunk before it decodes it."""
 
     async def _decode_single(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
         _check(chunk_bytes.as_numpy_array(), _most_bytes(chunk_spec.dtype.to_native_dtype(), chunk_spec.shape))
@@ -60,18 +54,18 @@ def _most_bytes(item: np.dtype[Any], shape: tuple[int, ...]) -> int | None:
 
 
 class GuardedBlosc2(Blosc):  # type: ignore[misc]
-    """Blosc as zarr 2 has it, which checks chunks before it decodes them."""
+    """Blosc codec of zarr 2 that checks a chunk before it decodes it."""
 
     _largest: int | None = None
 
     def decode(self, buf: Any, out: Any = None) -> Any:
-        """Decode a chunk."""
+        """Decode a chunk, into an optional buffer."""
         _check(buf, self._largest)
         return super().decode(buf, out)
 
 
 class GuardedSharding(ShardingCodec):
-    """`ShardingCodec` whose inner codecs are guarded, also after it was pickled."""
+    """`ShardingCodec` with guarded inner codecs, also after it was pickled."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -83,13 +77,7 @@ class GuardedSharding(ShardingCodec):
 
 
 def guarded(array: zarr.Array[Any]) -> zarr.Array[Any]:
-    """Return the same array, decoded with care.
-
-    Parameters
-    ----------
-    array : zarr.Array
-        Array of any format.
-    """
+    """Return the same array with guarded codecs; the array may have any format."""
     metadata = copy.copy(array.metadata)
     largest = _most_bytes(np.dtype(array.dtype), tuple(array.chunks))
     names = ("codecs",) if metadata.zarr_format == 3 else ("compressor", "filters")

@@ -1,4 +1,4 @@
-"""Where stores are written: local directories, which appear in one step, and URLs, whose marker is written last."""
+"""Destinations of stores: local directories, which appear in one step, and URLs, whose marker is written last."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check_place(path: str | os.PathLike[str], overwrite: bool, error: type[Distk
     error : type
         Class of the errors raised.
     kind : str
-        What will be written there: ``dataset``, ``predictions`` or ``model``.
+        Kind of the new store: ``dataset``, ``predictions`` or ``model``.
 
     Raises
     ------
@@ -56,13 +56,13 @@ def publish_place(
     ----------
     path, overwrite, error, kind
         As for `check_place`.
-    needed : callable
-        Returns the bytes that the body writes in all, as far as that is known.
+    needed : callable, optional
+        Returns the bytes that the body writes in all, or None where the number is not known, as it is by default.
 
     Yields
     ------
     pathlib.Path or RemoteFolder
-        The directory, or what lies under the URL; there the marker has to be written last.
+        The directory, or the objects under the URL; there the body writes the marker last.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Tells what lies at a path by its marker files, without opening it."""
+"""Kinds of stores, recognised at a path by their marker files, and the versions of their formats."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 ATTRIBUTE = "distkern"
-"""Name of the zarr attribute that holds everything distkern says about a store."""
+"""Name of the zarr attribute that holds distkern's description of a store."""
 
 _APPEARANCE = {
     "missing": "nothing",
@@ -53,18 +53,10 @@ def store_attributes(path: str | os.PathLike[str]) -> dict[str, Any] | None:
 
 
 def identify(path: str | os.PathLike[str]) -> str:
-    """Name the kind of what lies at a local path or under a URL.
+    """Return the kind of the store at a local path or under a URL.
 
-    Parameters
-    ----------
-    path : path-like
-        Place to look at.
-
-    Returns
-    -------
-    str
-        ``missing``, ``dataset``, ``predictions``, ``model``, ``run``, ``zarr-array``, ``zarr-group``,
-        ``directory`` or ``file``; under a URL also ``part-of-a-model``.
+    One of ``missing``, ``dataset``, ``predictions``, ``model``, ``run``, ``zarr-array``, ``zarr-group``, ``directory``
+    and ``file``; under a URL also ``part-of-a-model``.
     """
     if is_url(path):
         return RemoteFolder(os.fspath(path)).identify()
@@ -87,12 +79,12 @@ def identify(path: str | os.PathLike[str]) -> str:
 
 
 def has_kind(path: str | os.PathLike[str], kind: str) -> bool:
-    """Tell whether `identify` gives `kind` for a path."""
+    """Return whether `identify` returns `kind` for a path."""
     return identify(path) == kind
 
 
 def appearance(path: str | os.PathLike[str]) -> str:
-    """Say in words what lies at a place, for error messages."""
+    """Describe the store or file at a place for error messages."""
     kind = identify(path)
     suffix = Path(path).suffix
     if kind == "file" and suffix:
@@ -103,24 +95,7 @@ def appearance(path: str | os.PathLike[str]) -> str:
 def require_version(
     path: str | os.PathLike[str], facts: Mapping[str, Any], newest: int, error: type[DistkernError]
 ) -> None:
-    """Refuse a store written in a format this program does not know.
-
-    Parameters
-    ----------
-    path : path-like
-        The store, for the message.
-    facts : mapping
-        Its description.
-    newest : int
-        Newest known value of ``format_version``.
-    error : type
-        Class of the error.
-
-    Raises
-    ------
-    DistkernError
-        Of class `error`, kind ``newer-version``.
-    """
+    """Refuse a store whose ``format_version`` in `facts` is above `newest`: an error of kind ``newer-version``."""
     version = facts.get("format_version")
     if not isinstance(version, int) or version > newest:
         raise error(

@@ -1,4 +1,4 @@
-"""JSON text and files as the stores write them: sorted keys, numpy scalars allowed, replaced in one step."""
+"""JSON text and files of the stores: sorted keys, numpy scalars allowed, files replaced in one step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .publish import sync_file, sync_folder
 __all__ = ["MAX_JSON_BYTES", "dump_json", "read_json", "write_json"]
 
 MAX_JSON_BYTES = 32 << 20
-"""Longest JSON file that is read: parsed, it may take thirty times as much."""
+"""Longest JSON file that is read; the parsed values may take thirty times as much."""
 
 
 def dump_json(value: Any, *, indent: int | None = 2) -> str:
@@ -26,27 +26,14 @@ def dump_json(value: Any, *, indent: int | None = 2) -> str:
     value : object
         JSON types, numpy scalars and arrays, paths, tuples. Numbers that are not finite become the
         tokens ``NaN`` and ``Infinity``.
-    indent : int or None
+    indent : int or None, default 2
         Spaces a level, None for one line.
-
-    Returns
-    -------
-    str
-        Text without a final newline.
     """
     return json.dumps(value, sort_keys=True, indent=indent, default=_plain, ensure_ascii=False)
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write `value` to a file that holds the old text or the new, never a part.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        File to make or replace.
-    value : object
-        What `dump_json` takes.
-    """
+    """Write a value that `dump_json` takes to a file, which holds the old text or the new at any time, never a part."""
     aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         aside.write_text(dump_json(value) + "\n", encoding="utf-8")
@@ -58,18 +45,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Return the value a JSON file holds.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        File to read.
-
-    Returns
-    -------
-    object
-        The value, or None where the file is absent, unreadable, longer than `MAX_JSON_BYTES` or not JSON.
-    """
+    """Return the value of a JSON file, None where it is absent, unreadable, not JSON or above `MAX_JSON_BYTES`."""
     try:
         if not path.is_file() or path.stat().st_size > MAX_JSON_BYTES:
             return None

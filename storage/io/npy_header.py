@@ -1,4 +1,4 @@
-"""Reads what a npy stream says about its array, before the array itself."""
+"""Headers of npy streams: shape, memory order and dtype of an array before its data are read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _READERS: dict[tuple[int, int], tuple[int, Callable[[IO[bytes]], Any]]] = {
     (1, 0): (2, npy.read_array_header_1_0),
     (2, 0): (4, npy.read_array_header_2_0),
 }
-"""Bytes of the header's length, and what reads length and header, by version."""
+"""By version: the bytes of the header's length, and the function that reads length and header."""
 
 
 class NpyHeader(NamedTuple):
@@ -26,23 +26,13 @@ class NpyHeader(NamedTuple):
     shape: tuple[int, ...]
     """Shape of the array."""
     fortran_order: bool
-    """True where columns lie together, False where rows do."""
+    """True where columns are contiguous, False where rows are."""
     dtype: np.dtype[Any]
-    """dtype of the items; objects are refused before this is made."""
+    """dtype of the items, never of objects."""
 
 
 def read_npy_header(stream: IO[bytes]) -> NpyHeader:
-    """Read the header and leave the stream at the first byte of the data.
-
-    Parameters
-    ----------
-    stream : binary file
-        Stream at the start of a npy file.
-
-    Returns
-    -------
-    NpyHeader
-        What the header says.
+    """Read the header of a npy file, and leave the stream at the first byte of the data.
 
     Raises
     ------
@@ -56,10 +46,10 @@ def read_npy_header(stream: IO[bytes]) -> NpyHeader:
     prefix = stream.read(length_bytes)
     length = int.from_bytes(prefix, "little")
     if len(prefix) < length_bytes or length > _MAX_HEADER:
-        # A length may claim gigabytes, which would be allocated to be read.
+        # A damaged length may be gigabytes, which the read would allocate.
         raise ValueError(f"a header of {length} bytes is not known")
     with warnings.catch_warnings():
-        # Files that were written by Python 2 are read as well as others.
+        # numpy warns of files that Python 2 wrote, and reads them.
         warnings.simplefilter("ignore", UserWarning)
         shape, fortran_order, dtype = read(io.BytesIO(prefix + stream.read(length)))
     if min(shape, default=0) < 0:

@@ -1,7 +1,7 @@
-"""Write a directory aside, then rename it into place: what has its final name is complete.
+"""Directories and files that are written under another name, then renamed: under its final name, a store is complete.
 
-A process that dies while it writes leaves only a hidden sibling ``.NAME.partial-XXXXXXXX`` behind, which no
-reader looks at, and which the next writer of the same name removes.
+A process that dies while it writes leaves only a hidden sibling ``.NAME.partial-XXXXXXXX``. No reader opens it, and
+the next writer of the same name removes it.
 """
 
 from __future__ import annotations
@@ -47,28 +47,23 @@ def check_destination(
     Parameters
     ----------
     path : path-like
-        Where the directory shall be.
+        Final path of the directory; the function returns it as an absolute path.
     overwrite : bool
         Whether something of the same kind may be replaced.
     error : type
         Class of the errors raised.
     replaceable : callable
-        Tells whether what is at a path is of the kind that will be written there.
-
-    Returns
-    -------
-    pathlib.Path
-        The absolute path.
+        Returns whether the store at a path has the kind that will be written there.
 
     Raises
     ------
     DistkernError
-        Of class `error`: ``not-writable``, ``exists`` without `overwrite`, ``foreign`` where something of
-        another kind is in the way.
+        Of class `error`: ``not-writable``, ``exists`` without `overwrite`, ``foreign`` where the path holds something
+        of another kind.
     """
     if "://" in os.fspath(path):
         raise error(
-            f"{redact(os.fspath(path))} is a URL, where a local directory is wanted: name one",
+            f"{redact(os.fspath(path))} is a URL: name a local directory",
             kind="not-local",
         )
     absolute = Path(os.path.abspath(path))
@@ -90,7 +85,7 @@ def check_destination(
 
 
 def _require_writable(path: str | os.PathLike[str], absolute: Path, error: type[DistkernError]) -> None:
-    """Make and remove a folder where the destination's first missing parent would be."""
+    """Test the rights by making and removing a folder beside the destination's first missing parent."""
     ancestor = absolute.parent
     while not os.path.lexists(ancestor):
         ancestor = ancestor.parent
@@ -108,7 +103,7 @@ def publish_directory(
     replaceable: Callable[[Path], bool],
     needed: Callable[[], int | None] = lambda: None,
 ) -> Iterator[Path]:
-    """Yield an empty sibling directory; rename it to `path` if the body succeeds, remove it otherwise.
+    """Yield an empty sibling directory; rename it to `path` if the body succeeds, and remove it otherwise.
 
     Parameters
     ----------
@@ -116,19 +111,15 @@ def publish_directory(
         Final name; missing parent directories are made.
     overwrite, error, replaceable
         As for `check_destination`, which runs first.
-    needed : callable
-        Returns the bytes that the body writes in all, before compression, as far as that is known.
-
-    Yields
-    ------
-    pathlib.Path
-        The directory to write into.
+    needed : callable, optional
+        Returns the bytes that the body writes in all, before compression, or None where the number is not known, as it
+        is by default.
 
     Raises
     ------
     DistkernError
-        Of class `error`: what `check_destination` raises, ``not-writable`` where the directory cannot be
-        made, ``disk-full`` where the body or the rename runs out of space.
+        Of class `error`: those of `check_destination`; ``not-writable`` where the directory cannot be made;
+        ``disk-full`` where the body or the rename runs out of space.
     """
     final = check_destination(path, overwrite, error, replaceable)
     partial = final.with_name(f".{final.name}.partial-{secrets.token_hex(4)}")
@@ -161,24 +152,10 @@ def publish_text(
     error: type[DistkernError],
     replaceable: Callable[[Path], bool],
 ) -> Iterator[list[str]]:
-    """Yield a list of texts to fill; write them to a file in one step if the body succeeds.
+    """Yield a list of texts that the body fills; write them to a file in one step if the body succeeds.
 
-    Parameters
-    ----------
-    path : path-like
-        Name of the file; missing parent directories are made.
-    overwrite, error, replaceable
-        As for `check_destination`, which runs first.
-
-    Yields
-    ------
-    list of str
-        What is written, one after another.
-
-    Raises
-    ------
-    DistkernError
-        Of class `error`: what `check_destination` raises, ``not-writable`` or ``disk-full``.
+    Missing parent directories are made. The parameters are those of `check_destination`, which runs first; errors are
+    also ``not-writable`` and ``disk-full``.
     """
     final = check_destination(path, overwrite, error, replaceable)
     texts: list[str] = []
@@ -204,8 +181,8 @@ def publish_text(
 
 
 def is_disk_full(cause: OSError) -> bool:
-    """Tell whether an error of the system says that there is no room for more."""
-    # numpy says no more than how much of an array it could write.
+    """Return whether an error of the system means that the disk is full."""
+    # numpy reports only how much of an array it wrote.
     return cause.errno in _FULL or (cause.errno is None and bool(_SHORT_WRITE.search(str(cause))))
 
 
@@ -218,28 +195,28 @@ def disk_full(
     *,
     written: int = 0,
 ) -> DistkernError:
-    """Return the error for a disk that ran full.
+    """Return the error for a full disk.
 
     Parameters
     ----------
     error : type
         Class of the error.
     path : path-like
-        What was being written.
+        Store or file that was being written.
     folder : pathlib.Path
         A directory on the same disk.
     cause : OSError
-        What the system said.
+        Error of the system.
     needed : int or None
-        Bytes that were to be written in all; None where that is not known.
-    written : int
-        Bytes that were written, and are given back.
+        Bytes of the whole store; None where the number is not known.
+    written : int, default 0
+        Bytes that were written, and that the caller removes.
     """
     try:
         disk = os.statvfs(folder)
         free = f"{disk.f_bavail * disk.f_frsize} bytes are free"
     except OSError:
-        free = "how much is free cannot be told"
+        free = "an unknown number of bytes is free"
     share = f" beside {written} already written" if written else ""
     wanted = f"more than {written}" if needed is None else f"up to {needed}"
     return error(
@@ -259,7 +236,7 @@ def _size(folder: Path) -> int:
 
 
 def sync_file(path: Path) -> None:
-    """Make the content of a file survive a power cut."""
+    """Sync the content of a file to disk, so that it survives a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -268,11 +245,11 @@ def sync_file(path: Path) -> None:
 
 
 sync_folder = sync_file
-"""Make the names in a directory survive a power cut."""
+"""Sync the names in a directory to disk, so that they survive a power cut."""
 
 
 def _locked(folder: Path) -> int | None:
-    """Lock a directory until the descriptor is closed or the process dies; None where another has it."""
+    """Lock a directory until the descriptor is closed or the process ends; None where another process holds it."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -284,11 +261,11 @@ def _locked(folder: Path) -> int | None:
 
 def _remove_abandoned(final: Path) -> None:
     for sibling in final.parent.iterdir():
-        # What vanishes meanwhile has been published or removed by its own writer.
+        # A sibling that vanishes meanwhile was published or removed by its own writer.
         with suppress(FileNotFoundError):
-            # A young one may have been made this moment by a process that has not locked it yet.
-            named_so = sibling.name.startswith(f".{final.name}.partial-") and sibling.is_dir()
-            if not named_so or time() - sibling.stat().st_mtime < _YOUNG_SECONDS:
+            # The writer of a young one may not have locked it yet.
+            is_partial = sibling.name.startswith(f".{final.name}.partial-") and sibling.is_dir()
+            if not is_partial or time() - sibling.stat().st_mtime < _YOUNG_SECONDS:
                 continue
             lock = _locked(sibling)
             if lock is not None:
@@ -308,7 +285,7 @@ def _swap_in(partial: Path, final: Path) -> None:
         partial.rename(final)
         sync_folder(final.parent)
         return
-    # Two renames, so that at every moment either the old or the new content exists in full.
+    # Two renames: at every moment either the old or the new content exists in full.
     old = final.with_name(f".{final.name}.old-{secrets.token_hex(4)}")
     final.rename(old)
     try:

@@ -1,7 +1,7 @@
-"""What lies under a URL, object by object, and how a store appears there: its marker is written last.
+"""Objects under a URL, and the writing of a store there: its marker is written last.
 
-An object store has no rename. A store under a URL is complete once the object that describes it says so, and that
-object is written last and removed first; what a write that failed has left is removed as far as that is possible.
+An object store has no rename. A store under a URL is complete once the object that describes it is complete; that
+object is written last and removed first. Objects of a failed write are removed where possible.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from distkern.errors import DataError, DistkernError
 
 from .json_files import MAX_JSON_BYTES
 from .retries import RetryPolicy, is_transient, read_patiently
-from .urls import Refused, open_store, place_of, said, shown_cause
+from .urls import Refused, open_store, place_of, shown_cause, shown_line
 
 __all__ = ["RemoteFolder", "check_remote", "publish_remote"]
 
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MARKERS = ("model.json", "zarr.json", ".zarray", ".zgroup")
-"""Objects that say what a store is."""
+"""Objects that describe a store."""
 
 
 class RemoteFolder:
@@ -40,19 +40,19 @@ class RemoteFolder:
     Parameters
     ----------
     url : str
-        Where they are.
-    writable : bool
-        Whether to write.
-    error : type
+        The URL.
+    writable : bool, default False
+        Whether objects are written.
+    error : type, default DataError
         Class of the errors raised.
     store : zarr.abc.store.Store, optional
-        The store that is there, if it is open already.
+        The store under the URL, if it is open already.
 
     Raises
     ------
     DistkernError
-        Of class `error`, here and from every method: what `open_store` raises; ``denied``, ``missing`` for a bucket
-        that is not there, ``unreachable``.
+        Of class `error`, here and from every method: those of `open_store`; ``denied``; ``missing`` for a bucket that
+        does not exist; ``unreachable``.
     """
 
     def __init__(
@@ -63,18 +63,18 @@ class RemoteFolder:
         self.store = open_store(self.url, writable=writable, error=error) if store is None else store
 
     def read(self, name: str, most: int = MAX_JSON_BYTES) -> bytes | None:
-        """Return an object, None where it is absent or has more than `most` bytes."""
+        """Return an object; None where it is absent or has more than `most` bytes, default 33554432."""
         return self.read_all({name: most})[name]
 
     def read_all(self, most: dict[str, int]) -> dict[str, bytes | None]:
-        """Return objects by name, read side by side; None for those that are absent or longer than given."""
+        """Read objects concurrently and return them by name; None for those that are absent or longer than `most`."""
 
         async def one(name: str) -> bytes | None:
             try:
                 if await self.store.getsize(name) > most[name]:
                     return None
             except FileNotFoundError:
-                # The answer has no body; that of a read tells whether the whole bucket is missing.
+                # This response has no body; that of a read distinguishes a missing object from a missing bucket.
                 pass
             value = await self.store.get(name, buffer_prototype)
             return None if value is None else bytes(value.to_bytes())
@@ -85,7 +85,7 @@ class RemoteFolder:
         return dict(zip(most, self._patiently(lambda: sync(every()), "the objects"), strict=True))
 
     def read_json(self, name: str) -> Any:
-        """Return the value that a JSON object holds, None where there is none."""
+        """Return the value of a JSON object, None where there is none."""
         text = self.read(name)
         try:
             return None if text is None else json.loads(text)
@@ -93,7 +93,7 @@ class RemoteFolder:
             return None
 
     def names(self, most: int | None = None) -> list[str]:
-        """Return the names of all objects, or of the first few."""
+        """Return the names of all objects, or of the first `most` (optional)."""
 
         async def found() -> list[str]:
             names: list[str] = []
@@ -111,7 +111,7 @@ class RemoteFolder:
             sync(self.store.set(name, Buffer.from_bytes(value)))
 
     def delete(self, names: Sequence[str]) -> None:
-        """Remove objects side by side."""
+        """Remove objects concurrently."""
 
         async def every() -> None:
             await asyncio.gather(*(self.store.delete(name) for name in names))
@@ -120,14 +120,14 @@ class RemoteFolder:
             sync(every())
 
     def clear(self) -> None:
-        """Remove all objects, those first that make a store of them."""
+        """Remove all objects, the markers first."""
         names = self.names()
         markers = [name for name in names if name in MARKERS]
         self.delete(markers)
         self.delete([name for name in names if name not in MARKERS])
 
     def identify(self) -> str:
-        """Name the kind of what is there, as `distkern.storage.io.formats.identify` does for local paths."""
+        """Return the kind of the store under the URL, as `formats.identify` does for local paths."""
         metadata = self.read_json("zarr.json")
         if isinstance(metadata, dict):
             attributes = metadata.get("attributes")
@@ -157,7 +157,7 @@ class RemoteFolder:
 
     @contextmanager
     def explained(self, done: str) -> Iterator[None]:
-        """Turn what the storage refuses or fails to do into errors of distkern; others pass."""
+        """Replace errors of the storage by errors of distkern; others pass."""
         try:
             yield
         except DistkernError:
@@ -168,34 +168,29 @@ class RemoteFolder:
             if not is_transient(cause):
                 raise
             raise self._error(
-                f"{self.url} cannot be {done}: {said(cause, self.url)}", kind="unreachable"
+                f"{self.url} cannot be {done}: {shown_line(cause, self.url)}", kind="unreachable"
             ) from shown_cause(cause, self.url)
 
 
 def check_remote(url: str, overwrite: bool, error: type[DistkernError], kind: str) -> RemoteFolder:
-    """Refuse a URL that must not, or cannot, be written, before any work is done.
+    """Refuse a URL that must not, or cannot, be written, before any work is done; return it as a folder.
 
     Parameters
     ----------
     url : str
-        Where the store shall be.
+        URL of the store; its objects are not changed.
     overwrite : bool
         Whether something of the same kind may be replaced.
     error : type
         Class of the errors raised.
     kind : str
-        What will be written there.
-
-    Returns
-    -------
-    RemoteFolder
-        Open for writing; what is there still is.
+        Kind of the new store.
 
     Raises
     ------
     DistkernError
-        Of class `error`: ``exists`` without `overwrite`, ``foreign`` where something of another kind is in the way;
-        what `RemoteFolder` raises.
+        Of class `error`: ``exists`` without `overwrite`; ``foreign`` where the URL holds something of another kind;
+        those of `RemoteFolder`.
     """
     folder = RemoteFolder(url, writable=True, error=error)
     if folder.url.partition("://")[0].lower() in ("http", "https"):
@@ -215,7 +210,7 @@ def check_remote(url: str, overwrite: bool, error: type[DistkernError], kind: st
                 "overwritten: name another place, or remove it first",
                 kind="foreign",
             )
-    # Hours of work should not end on a right that is missing.
+    # Hours of work must not end on a missing right.
     probe = f".distkern-{secrets.token_hex(4)}"
     folder.write(probe, b"can this be written?")
     folder.delete([probe])
@@ -224,21 +219,14 @@ def check_remote(url: str, overwrite: bool, error: type[DistkernError], kind: st
 
 @contextmanager
 def publish_remote(url: str, overwrite: bool, error: type[DistkernError], kind: str) -> Iterator[RemoteFolder]:
-    """Yield the empty place of a store; the body writes its marker last, and leaves nothing if it fails.
+    """Yield the empty folder of a store; the body writes its marker last. All objects are removed if the body fails.
 
-    Parameters
-    ----------
-    url, overwrite, error, kind
-        As for `check_remote`, which runs first. What is replaced is gone before anything is written.
-
-    Yields
-    ------
-    RemoteFolder
+    The parameters are those of `check_remote`, which runs first. A replaced store is removed before the body writes.
 
     Raises
     ------
     DistkernError
-        Of class `error`: what `check_remote` raises, and ``denied`` or ``unreachable`` where a write fails.
+        Of class `error`: those of `check_remote`; ``denied`` or ``unreachable`` where a write fails.
     """
     folder = check_remote(url, overwrite, error, kind)
     if overwrite:
@@ -249,6 +237,6 @@ def publish_remote(url: str, overwrite: bool, error: type[DistkernError], kind: 
     except BaseException:
         try:
             folder.clear()
-        except DistkernError as trouble:
-            logger.warning("what was written of %s is left there, marked as incomplete: %s", folder.url, trouble)
+        except DistkernError as failure:
+            logger.warning("objects of %s remain there, marked as incomplete: %s", folder.url, failure)
         raise

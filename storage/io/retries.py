@@ -1,7 +1,7 @@
-"""Reads that try again: which errors pass by themselves, how long to wait, and what is told of it.
+"""Retries of failed reads: transient errors, waits between attempts, and reports of retries and absent chunks.
 
-Every read of a block goes through `read_patiently`. What it notes (retries, chunks that are absent) reaches the
-`ReadReport` of the `collect_report` around it, if there is one, and from there the driver's events.
+Every read of a block goes through `read_patiently`. The `ReadReport` of the `collect_report` around it, if there is
+one, counts retries and absent chunks; the driver emits them as events.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
 
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 ATTEMPTS = 5
-"""Times a read is tried."""
+"""Attempts of a read."""
 
 FIRST_WAIT_SECONDS = 0.5
 """Wait before the second attempt; every further one is twice as long."""
@@ -47,7 +47,7 @@ LONGEST_WAIT_SECONDS = 5.0
 """Longest wait between two attempts."""
 
 NAMED_CHUNKS = 5
-"""Absent chunks of an array that are named one by one."""
+"""Absent chunks of an array that a report names one by one."""
 
 _PERMANENT = {
     errno.ENOENT,
@@ -68,7 +68,7 @@ _PERMANENT = {
 _BUSY_STATUS = {408, 425, 429, 500, 502, 503, 504}
 _NETWORK_LIBRARIES = {"aiohttp", "azure", "botocore", "aiobotocore", "gcsfs", "google", "http", "httpx", "obstore"}
 _NETWORK_LIBRARIES |= {"requests", "s3fs", "ssl", "urllib3"}
-_NETWORK_TROUBLE = (
+_NETWORK_FAILURES = (
     "timeout",
     "timedout",
     "connect",
@@ -82,19 +82,19 @@ _NETWORK_TROUBLE = (
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How often and how soon a read that failed is tried again."""
+    """Number of attempts of a read, and the waits between them."""
 
     attempts: int = ATTEMPTS
-    """Times a read is tried; 1 for no retries."""
+    """Attempts of a read, default 5; 1 for no retries."""
     first_wait: float = FIRST_WAIT_SECONDS
-    """Seconds before the second attempt; every further wait is twice as long, with up to as much jitter as this."""
+    """Seconds before the second attempt, default 0.5; each later wait is twice as long, with up to as much jitter."""
 
     @classmethod
     def default(cls) -> RetryPolicy:
-        """Return the policy that the environment asks for.
+        """Return the policy that the environment sets.
 
-        ``DISTKERN_READ_ATTEMPTS`` is the number of attempts, ``DISTKERN_READ_WAIT`` the seconds before the second
-        one; what is not set, or not a sensible number, has its default.
+        ``DISTKERN_READ_ATTEMPTS`` is the number of attempts, ``DISTKERN_READ_WAIT`` the seconds before the second one.
+        A variable that is not set, or no usable number, has its default.
         """
         return cls(
             attempts=int(_from_environment("DISTKERN_READ_ATTEMPTS", ATTEMPTS, 1)),
@@ -102,7 +102,7 @@ class RetryPolicy:
         )
 
     def at_start(self) -> RetryPolicy:
-        """Return the policy for opening a store: a wrong name should not take as long to tell as a lost connection."""
+        """Return the policy for opening a store, of at most 3 attempts: a wrong name is to be reported soon."""
         return replace(self, attempts=min(self.attempts, 3))
 
 
@@ -116,12 +116,12 @@ def _from_environment(name: str, default: float, least: float) -> float:
 
 @dataclass
 class ReadReport:
-    """What is worth telling about reads that succeeded in the end."""
+    """Retries and absent chunks of reads that succeeded in the end."""
 
     retries: dict[str, int] = field(default_factory=dict)
-    """Attempts that failed, by the name of the array."""
+    """Failed attempts by the name of the array; none by default."""
     absent: dict[str, tuple[int, tuple[tuple[int, ...], ...]]] = field(default_factory=dict)
-    """By the name of the array, chunks that are absent and read as the fill value: how many, and the first of them."""
+    """Absent chunks by the name of the array, their number and the first of them; none by default."""
 
     def merge(self, other: ReadReport) -> ReadReport:
         """Add up the reports of disjoint sets of reads."""
@@ -140,7 +140,7 @@ _report: ContextVar[ReadReport | None] = ContextVar("distkern_read_report", defa
 
 @contextmanager
 def collect_report() -> Iterator[ReadReport]:
-    """Yield a report that everything read in the body, by this thread, is noted in."""
+    """Yield a report of all reads of the body in this thread."""
     report = ReadReport()
     token = _report.set(report)
     try:
@@ -150,17 +150,17 @@ def collect_report() -> Iterator[ReadReport]:
 
 
 def note_retry(what: str) -> None:
-    """Note an attempt that failed."""
+    """Record a failed attempt."""
     note_report(ReadReport(retries={what: 1}))
 
 
 def note_absent(what: str, chunks: list[tuple[int, ...]]) -> None:
-    """Note chunks that are absent from an array and read as its fill value."""
+    """Record chunks that are absent from an array and read as its fill value."""
     note_report(ReadReport(absent={what: (len(chunks), tuple(sorted(chunks)[:NAMED_CHUNKS]))}))
 
 
 def note_report(news: ReadReport) -> None:
-    """Note what an earlier report says."""
+    """Add an earlier report to the current one."""
     report = _report.get()
     if report is not None:
         merged = report.merge(news)
@@ -168,18 +168,10 @@ def note_report(news: ReadReport) -> None:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Tell whether the same read may succeed a moment later.
+    """Return whether the same read may succeed after an error of a store, a file system or a network library.
 
-    Parameters
-    ----------
-    error : BaseException
-        What a store, a file system or a network library raised.
-
-    Returns
-    -------
-    bool
-        True for timeouts, connections that broke, servers that are busy, and errors of the operating system other
-        than those about names, rights and space.
+    True for timeouts, broken connections, busy servers, and errors of the operating system other than those about
+    names, rights and space.
     """
     if isinstance(error, (DistkernError, MemoryError, gzip.BadGzipFile)):
         return False
@@ -188,7 +180,7 @@ def is_transient(error: BaseException) -> bool:
     if isinstance(error, OSError):
         cause = getattr(error, "os_error", error)  # aiohttp wraps
         if isinstance(cause, socket.gaierror):
-            return cause.errno == socket.EAI_AGAIN  # any other says that there is no such host
+            return cause.errno == socket.EAI_AGAIN  # any other error means that there is no such host
         return error.errno not in _PERMANENT
     library = type(error).__module__.partition(".")[0]
     if library not in _NETWORK_LIBRARIES:
@@ -196,7 +188,7 @@ def is_transient(error: BaseException) -> bool:
     if _status(error) is not None:
         return _status(error) in _BUSY_STATUS
     name = type(error).__name__.lower()
-    return any(trouble in name for trouble in _NETWORK_TROUBLE)
+    return any(failure in name for failure in _NETWORK_FAILURES)
 
 
 def _status(error: BaseException) -> int | None:
@@ -211,34 +203,29 @@ def _status(error: BaseException) -> int | None:
 
 
 def read_patiently(read: Callable[[], T], what: str, place: str, policy: RetryPolicy | None = None) -> T:
-    """Call a function that reads, again and again where the trouble may pass.
+    """Call `read` until it succeeds or fails for good, and return its result.
 
     Parameters
     ----------
     read : callable
-        Reads and returns; called once an attempt.
+        Function that reads; called once in each attempt.
     what : str
-        Name of the array and what of it is read, such as ``"X, rows 0 to 99"``; the name ends at the first comma.
+        Name of the array and its part, such as ``"X, rows 0 to 99"``; the name ends at the first comma.
     place : str
-        Where the array is, for the message.
+        Place of the array for the message.
     policy : RetryPolicy, optional
-        How patient to be; `RetryPolicy.default` if not given.
-
-    Returns
-    -------
-    object
-        What `read` returned.
+        Attempts and waits; `RetryPolicy.default` if not given.
 
     Raises
     ------
     DataError
-        ``unreachable``: the last attempt failed in a way that might pass. Other errors of `read` come as they are.
+        ``unreachable``: the last attempt failed with a transient error. Other errors of `read` pass.
     """
     policy = RetryPolicy.default() if policy is None else policy
     name = what.partition(",")[0]
     started = monotonic()
 
-    def tell(state: RetryCallState) -> None:
+    def report(state: RetryCallState) -> None:
         note_retry(name)
         error = None if state.outcome is None else state.outcome.exception()
         logger.info("reading %s of %s again: %s", what, redact(place), redact(repr(error)))
@@ -247,7 +234,7 @@ def read_patiently(read: Callable[[], T], what: str, place: str, policy: RetryPo
         stop=stop_after_attempt(policy.attempts),
         wait=wait_exponential(policy.first_wait, LONGEST_WAIT_SECONDS) + wait_random(0, policy.first_wait),
         retry=retry_if_exception(is_transient),
-        before_sleep=tell,
+        before_sleep=report,
         reraise=True,
     )
     try:
@@ -255,14 +242,10 @@ def read_patiently(read: Callable[[], T], what: str, place: str, policy: RetryPo
     except Exception as cause:
         if not is_transient(cause):
             raise
+        reason = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
         raise DataError(
-            f"{what} of {place} cannot be read: {_described(cause)}; tried {policy.attempts} times in "
+            f"{what} of {place} cannot be read: {reason}; tried {policy.attempts} times in "
             f"{monotonic() - started:.1f} s: check that the storage can be reached, or set DISTKERN_READ_ATTEMPTS to "
             "try more often",
             kind="unreachable",
         ) from displayed_cause(cause)
-
-
-def _described(error: Any) -> str:
-    text = str(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,7 +1,7 @@
 """Scratch space of one process: an unnamed file for arrays that do not fit in memory.
 
-The file is unlinked as soon as it is open, so that the system takes its space back when the process ends, however it
-ends. Bytes are reserved before they are written: a full disk is found when an array is made, not in the middle of one.
+The file is unlinked as soon as it is open: the system frees its space when the process ends, however it ends. Bytes are
+reserved before they are written: a full disk is detected when an array is made, not in the middle of a write.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["ScratchFile"]
 
 
 class ScratchFile:
-    """Regions of a file that nothing else can see.
+    """Regions of an unnamed file.
 
     Parameters
     ----------
     directory : str
-        Where the file goes; a local disk.
+        Directory of the file, on a local disk.
 
     Raises
     ------
@@ -77,7 +77,7 @@ class ScratchFile:
         return offset
 
     def _full(self, error: OSError, nbytes: int) -> OSError | RunError:
-        """Return what to raise for an error of the system: that there is no room, with figures, or the error itself."""
+        """Return the error to raise for one of the system: with sizes for a full disk, else the error itself."""
         if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
             return error
         free = os.statvfs(self._directory)
@@ -109,7 +109,7 @@ class ScratchFile:
         Raises
         ------
         RunError
-            ``scratch-full``: the disk is full although the space was reserved, as some file systems have it.
+            ``scratch-full``: the disk is full although the space was reserved, as on some file systems.
         """
         view = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data.cast("B")
         done = 0
@@ -120,12 +120,12 @@ class ScratchFile:
                 raise self._full(error, len(view) - done) from None
 
     def prefetch(self, offset: int, nbytes: int) -> None:
-        """Ask the system to read a range ahead."""
+        """Request that the system reads a range ahead."""
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._file.fileno(), offset, nbytes, os.POSIX_FADV_WILLNEED)
 
     def close(self) -> None:
-        """Give the space back."""
+        """Close the file, which frees its space."""
         self._file.close()
 
 

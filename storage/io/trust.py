@@ -1,7 +1,7 @@
-"""What a store may declare about itself: checked before anything is allocated, decoded or followed.
+"""Checks of the metadata of a store, before anything is allocated, decoded or followed.
 
-Metadata is text that anyone may have written. Decoders are taken from a list of known ones, none of which runs code
-that it finds in the data; sizes are held against what is really stored; names stay in their directory.
+Anyone may have written the metadata. Codecs must be in a list of known ones, none of which runs code from the data;
+sizes are compared with limits and with the stored bytes; names must stay in their directory.
 """
 
 from __future__ import annotations
@@ -51,37 +51,25 @@ CODECS = {
     "zlib",
     "zstd",
 }
-"""Names of codecs, filters and compressors of zarr 2 and 3 that decode numbers and text, and nothing else."""
+"""Names of codecs, filters and compressors of zarr 2 and 3 that only decode numbers and text."""
 
 MAX_BLOCKS = 1_000_000
-"""Most blocks of an array; more would take the driver longer than the data."""
+"""Most blocks of an array; the driver would need longer for more than the work on the data takes."""
 
 MAX_ARRAY_BYTES = 2**62
-"""Most bytes of an array: counts of rows and bytes stay whole numbers of 64 bits."""
+"""Most bytes of an array: counts of rows and bytes must fit 64-bit integers."""
 
 MAX_LABEL_BYTES = 64 << 20
 """Most bytes of the class labels of a store."""
 
 
 def trusted(array: zarr.Array[Any], what: str) -> zarr.Array[Any]:
-    """Return an array that decodes with care; refuse one that is decoded by anything but well-known codecs.
-
-    Parameters
-    ----------
-    array : zarr.Array
-        Array of any format.
-    what : str
-        Name of the array for the message.
-
-    Returns
-    -------
-    zarr.Array
-        The same array, whose damaged chunks raise errors.
+    """Return an array of any format with guarded codecs, so that damaged chunks raise errors.
 
     Raises
     ------
     DataError
-        ``codec``: a codec is not known, such as one that unpickles. ``too-large``: no machine has that many bytes.
+        ``codec``: a codec is not in `CODECS`, such as one that unpickles; ``too-large``: more than `MAX_ARRAY_BYTES`.
     """
     nbytes = math.prod(int(length) for length in array.shape) * max(1, array.dtype.itemsize)
     if nbytes > MAX_ARRAY_BYTES:
@@ -98,7 +86,7 @@ def trusted(array: zarr.Array[Any], what: str) -> zarr.Array[Any]:
     for name in _codec_names(stages):
         if name.removeprefix("numcodecs.") not in CODECS or name == "numcodecs.blosc":
             raise DataError(
-                f"{what} ({array.store_path}) is stored with the codec {name!r}, which is not one of those that are "
+                f"{what} ({array.store_path}) is stored with the codec {name!r}, which is not among those that are "
                 "known to do no more than decode: write the array again with blosc, zstd, gzip or no compression",
                 kind="codec",
             )
@@ -121,20 +109,7 @@ def _facts(stage: Any) -> dict[str, Any]:
 
 
 def require_plausible_blocks(n_rows: int, chunk_rows: int, block_rows: int, what: str) -> None:
-    """Refuse an array whose declared shape and chunks make more blocks than can be kept track of.
-
-    Parameters
-    ----------
-    n_rows, chunk_rows, block_rows : int
-        Rows of the array, of a chunk, and of a block.
-    what : str
-        Name of the array for the message.
-
-    Raises
-    ------
-    DataError
-        ``too-many-blocks``.
-    """
+    """Refuse an array of more than `MAX_BLOCKS` blocks: `DataError` ``too-many-blocks``."""
     n_blocks = -(-n_rows // max(1, block_rows))
     if n_blocks > MAX_BLOCKS:
         raise DataError(
@@ -145,24 +120,12 @@ def require_plausible_blocks(n_rows: int, chunk_rows: int, block_rows: int, what
 
 
 def labels_of(values: Any, dtype: Any) -> NDArray[Any]:
-    """Build class labels from the JSON values that describe them.
-
-    Parameters
-    ----------
-    values : object
-        Supposed to be a list of labels.
-    dtype : object
-        Supposed to be the name of their dtype.
-
-    Returns
-    -------
-    numpy.ndarray
-        One-dimensional labels: text, bools or real numbers.
+    """Build class labels, which are text, bools or real numbers, from JSON values: a list and the name of a dtype.
 
     Raises
     ------
     ValueError, TypeError
-        They are something else, or unreasonably large.
+        The values are something else, or take more than `MAX_LABEL_BYTES`.
     """
     if not isinstance(values, list) or not isinstance(dtype, str):
         raise TypeError("class labels are no list with the name of a dtype")
@@ -176,14 +139,6 @@ def labels_of(values: Any, dtype: Any) -> NDArray[Any]:
 
 
 def inside(root: str | os.PathLike[str], *names: str) -> bool:
-    """Tell whether entries of a directory, links followed, lie in it; absent ones do.
-
-    Parameters
-    ----------
-    root : path-like
-        The directory.
-    *names : str
-        Entries to look at.
-    """
-    home = os.path.realpath(root)
-    return all(Path(os.path.realpath(os.path.join(root, name))).is_relative_to(home) for name in names)
+    """Return whether named entries of a directory are in it after all links are followed; absent entries are."""
+    folder = os.path.realpath(root)
+    return all(Path(os.path.realpath(os.path.join(root, name))).is_relative_to(folder) for name in names)

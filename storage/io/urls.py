@@ -1,8 +1,8 @@
-"""Stores behind URLs: object stores and web servers, with errors in the words of the file system.
+"""Stores behind URLs: object stores and web servers, whose errors are those of a file system.
 
-Amazon's, Google's and Azure's object stores and plain HTTP go through obstore, whatever else fsspec knows through
-fsspec. Credentials and endpoints come from the environment of the process that opens a store; a store that travels to
-a worker is opened there anew, so that none of them travels along.
+obstore serves the object stores of Amazon, Google and Azure and plain HTTP; fsspec serves its other schemes.
+Credentials and endpoints come from the environment of the process that opens a store. A store that is sent to a worker
+is opened there again, so credentials are not sent with it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ __all__ = [
     "EXTRA",
     "Refused",
     "RemoteStore",
-    "is_far",
+    "is_remote",
     "is_url",
     "local_place",
     "open_store",
     "place_of",
-    "said",
     "shown_cause",
+    "shown_line",
 ]
 
 EXTRA = "distkern[remote]"
-"""What to install to read and write behind URLs."""
+"""The extra to install for reading and writing behind URLs."""
 
 _OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "adl", "http", "https"}
 
@@ -46,18 +46,18 @@ _CODE = re.compile(r"<Code>(\w+)</Code>")
 _NO_CREDENTIALS = re.compile(r"169\.254\.\d+\.\d+|metadata\.google|[Cc]redential")
 
 CLIENT_OPTIONS = {"allow_http": True, "connect_timeout": "10s", "timeout": "120s"}
-"""An endpoint of plain HTTP must be named as such to be used; a large chunk may take its time."""
+"""Options of the client: endpoints of plain HTTP are allowed, and a large chunk may take two minutes."""
 
 
 class Refused(PermissionError):
-    """The server answered, and will answer the same way again.
+    """A request that the server refused, and would refuse again.
 
     Parameters
     ----------
     message : str
-        What was refused, and what to set.
-    kind : str
-        For the error that is raised in its place.
+        The refused request, and the setting to change.
+    kind : str, default "denied"
+        Kind of the error that is raised in its place.
     """
 
     def __init__(self, message: str, kind: str = "denied") -> None:
@@ -66,13 +66,13 @@ class Refused(PermissionError):
 
 
 def is_url(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a place is a URL such as ``s3://bucket/name``; ``file://`` only names local paths otherwise."""
+    """Return whether a place is a URL such as ``s3://bucket/name``; ``file://`` is another form of a local path."""
     scheme, separator, _ = os.fspath(path).partition("://")
     return bool(separator) and scheme.lower() != "file"
 
 
 def local_place(path: str | os.PathLike[str]) -> str:
-    """Return the local path that a path or a ``file://`` URL names, as it was given."""
+    """Return the local path of a path or a ``file://`` URL, as it was given."""
     text = os.fspath(path)
     if not text.lower().startswith("file://"):
         return text
@@ -86,27 +86,27 @@ def local_place(path: str | os.PathLike[str]) -> str:
 
 
 def place_of(path: str | os.PathLike[str]) -> str:
-    """Return a URL as it is without trailing slashes, and an absolute local path for the rest."""
+    """Return a URL without trailing slashes, or a local path as an absolute one."""
     return os.fspath(path).rstrip("/") if is_url(path) else os.path.abspath(local_place(path))
 
 
-def said(cause: BaseException, place: str) -> str:
+def shown_line(cause: BaseException, place: str) -> str:
     """Return the first line of an error about a place; its type alone where the place holds credentials."""
-    # Libraries write places in forms of their own, in which credentials are not recognised.
+    # Libraries write places in forms of their own, where `redact` does not recognise credentials.
     return type(cause).__name__ if redact(place) != place else redact(str(cause).strip().partition("\n")[0])
 
 
 def shown_cause(cause: BaseException, place: str) -> BaseException | None:
-    """Return an error about a place to be shown as a cause; None where it may hold credentials."""
+    """Return an error about a place, to be shown as a cause; None where it may hold credentials."""
     return None if redact(place) != place else displayed_cause(cause)
 
 
-def is_far(store: Any) -> bool:
-    """Tell whether every request to a store waits, so that several should be under way at a time."""
-    if getattr(store, "far", False):
+def is_remote(store: Any) -> bool:
+    """Return whether every request to a store waits for a network, so that several should be in flight at a time."""
+    if getattr(store, "remote", False):
         return True
     if isinstance(store, WrapperStore):
-        return is_far(store._store)
+        return is_remote(store._store)
     if isinstance(store, FsspecStore):
         return type(store.fs).__name__ not in ("LocalFileSystem", "MemoryFileSystem", "AsyncFileSystemWrapper")
     if isinstance(store, ObjectStore):
@@ -121,23 +121,19 @@ def open_store(
     writable: bool = False,
     error: type[DistkernError] = DataError,
 ) -> Store:
-    """Return the store behind a URL; nothing is asked of it yet.
+    """Return the store behind a URL; no request is sent yet.
 
     Parameters
     ----------
     url : str
-        ``s3://bucket/name``, ``gs://``, ``az://``, ``https://``, or what fsspec knows.
+        ``s3://bucket/name``, ``gs://``, ``az://``, ``https://``, or a URL of fsspec.
     options : mapping, optional
         Settings that are not in the environment: those of obstore's stores, such as ``endpoint``, ``region`` and
         ``skip_signature``, or of the fsspec file system.
-    writable : bool
-        Whether to write; failed requests are then repeated here. A read is repeated by whoever reads.
-    error : type
+    writable : bool, default False
+        Whether to write. The client repeats failed requests of a writable store; the caller repeats reads of others.
+    error : type, default DataError
         Class of the errors raised.
-
-    Returns
-    -------
-    zarr.abc.store.Store
 
     Raises
     ------
@@ -150,7 +146,7 @@ def open_store(
     parts = urlsplit(url)
     if "@" in parts.netloc and scheme not in ("abfs", "abfss"):
         raise error(
-            f"{url} holds credentials, which would end up in logs and records: take them out, and set "
+            f"{url} holds credentials, which would get into logs and records: take them out, and set "
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or what your storage calls them, in the environment",
             kind="url",
         )
@@ -173,21 +169,21 @@ def open_store(
 
 
 class RemoteStore(ObjectStore[Any]):
-    """An object store whose errors are those of the file system, and whose copies are opened where they arrive.
+    """An object store that raises errors of the file system; an unpickled copy opens the URL again.
 
     Parameters
     ----------
     store : obstore.store.ObjectStore
         The client.
     url : str
-        What it was opened by.
+        URL of the store.
     options : mapping, optional
         As for `open_store`.
-    read_only : bool
+    read_only : bool, default False
         Whether writing is refused.
     """
 
-    far = True
+    remote = True
 
     def __init__(
         self, store: Any, url: str, options: Mapping[str, Any] | None = None, *, read_only: bool = False
@@ -197,7 +193,7 @@ class RemoteStore(ObjectStore[Any]):
         self._options = options
 
     def with_read_only(self, read_only: bool = False) -> Self:
-        """Return the same store for another access mode."""
+        """Return the same store for another access mode; `read_only` has the default False."""
         return type(self)(self.store, self.url, self._options, read_only=read_only)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -207,7 +203,7 @@ class RemoteStore(ObjectStore[Any]):
         return self.url
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
-        """Return an object, or None."""
+        """Return an object, or the bytes of an optional range; None where there is no object."""
         import obstore
 
         with _plain_errors(f"{self.url}/{key}"):
@@ -217,13 +213,13 @@ class RemoteStore(ObjectStore[Any]):
                 answer = await obstore.get_async(self.store, key)
                 return prototype.buffer.from_bytes(await answer.bytes_async())
             except FileNotFoundError as cause:
-                # An absent chunk is fill value, and nobody means a bucket that is not there.
+                # An absent chunk is fill value; an absent bucket is an error.
                 if (code := _CODE.search(str(cause))) and code[1] == "NoSuchBucket":
                     raise
                 return None
 
     async def exists(self, key: str) -> bool:
-        """Tell whether there is an object."""
+        """Return whether there is an object."""
         with _plain_errors(f"{self.url}/{key}"):
             return bool(await super().exists(key))
 
@@ -238,7 +234,7 @@ class RemoteStore(ObjectStore[Any]):
             await super().set(key, value)
 
     async def set_if_not_exists(self, key: str, value: Any) -> None:
-        """Write an object that is not there yet."""
+        """Write an object that does not exist yet."""
         with _plain_errors(f"{self.url}/{key}"):
             await super().set_if_not_exists(key, value)
 
@@ -248,7 +244,7 @@ class RemoteStore(ObjectStore[Any]):
             await super().delete(key)
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:  # type: ignore[override]
-        """Yield the keys that begin so."""
+        """Yield the keys that begin with a prefix."""
         with _plain_errors(f"{self.url}/{prefix}"):
             async for key in super().list_prefix(prefix):
                 yield key
@@ -260,7 +256,7 @@ def _reopened(url: str, options: Mapping[str, Any] | None, read_only: bool) -> S
 
 @contextmanager
 def _plain_errors(place: str) -> Iterator[None]:
-    """Replace the client's errors by those of the file system, in a line."""
+    """Replace the client's errors by one-line errors of the file system."""
     try:
         yield
     except OSError as cause:
@@ -294,8 +290,8 @@ def _plain_error(text: str, place: str) -> OSError:
         return kind(f"{place}: {line}")
     answer = " ".join(filter(None, [status[1], status[2].strip(), f"({code[1]})" if code else ""]))
     if int(status[1]) in _BUSY_STATUS:
-        return ConnectionError(f"{place}: the server answers {answer}")
-    return Refused(f"{place}: access is refused, the server answers {answer}: check the credentials and their rights")
+        return ConnectionError(f"{place}: the server returned {answer}")
+    return Refused(f"{place}: access is refused, the server returned {answer}: check the credentials and their rights")
 
 
 def _first_line(cause: object) -> str:
@@ -320,7 +316,7 @@ def _obstore(url: str, scheme: str, options: Mapping[str, Any] | None, writable:
 
 
 def _profile(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Credentials of a profile, where the environment holds none and boto3 can read it."""
+    """Return the credentials of a profile, where the environment has none and boto3 can read the profile."""
     named = ("AWS_ACCESS_KEY_ID", "AWS_SKIP_SIGNATURE", "AWS_WEB_IDENTITY_TOKEN_FILE")
     if any(os.environ.get(name) for name in named) or any("key" in name or "sign" in name for name in settings):
         return {}
@@ -341,14 +337,14 @@ def _fsspec_store(
         return FsspecStore.from_url(url, storage_options=dict(options or {}) or None, read_only=not writable)
     except ImportError as cause:
         raise error(
-            f"{url} needs a package of fsspec that is not installed ({said(cause, url)}): install it with pip",
+            f"{url} needs a package of fsspec that is not installed ({shown_line(cause, url)}): install it with pip",
             kind="missing-package",
         ) from shown_cause(cause, url)
     except (DistkernError, MemoryError):
         raise
     except Exception as cause:
         raise error(
-            f"{url} cannot be opened ({said(cause, url)}): the schemes are file, {', '.join(sorted(_OBJECT_STORES))} "
-            "and those of fsspec",
+            f"{url} cannot be opened ({shown_line(cause, url)}): the schemes are file, "
+            f"{', '.join(sorted(_OBJECT_STORES))} and those of fsspec",
             kind="url",
         ) from shown_cause(cause, url)

@@ -1,7 +1,7 @@
-"""Models on disk: ``NAME.npy`` files and ``model.json``, which describes each of them; no pickles.
+"""Model stores: ``NAME.npy`` files and ``model.json``, which describes each of them; no pickles.
 
-The description is written last and the directory appears in one step. Reading trusts nothing: names, sizes
-and headers are compared with the description before anything of that size is allocated.
+The description is written last, and the directory appears in one step. A reader compares names, sizes and headers with
+the description before it allocates anything of that size.
 """
 
 from __future__ import annotations
@@ -38,19 +38,9 @@ _TYPE = re.compile(r"[<>=|]?[biufU][0-9]{1,9}")
 
 
 def check_model_destination(path: str | os.PathLike[str], overwrite: bool = False) -> None:
-    """Refuse a place where `write_model` would fail, before the training that makes the model.
+    """Refuse a place where `write_model` would fail, before the training: `StoreError` ``exists`` or ``foreign``.
 
-    Parameters
-    ----------
-    path : path-like
-        Where the model shall be.
-    overwrite : bool
-        Whether a model there may be replaced.
-
-    Raises
-    ------
-    StoreError
-        ``exists`` or ``foreign``.
+    `overwrite`, default False, allows a model there to be replaced.
     """
     check_place(path, overwrite, StoreError, "model")
 
@@ -66,12 +56,12 @@ def write_model(
     Parameters
     ----------
     path : path-like
-        Directory or URL where the model shall be; appears only when it is complete.
+        Directory or URL of the model, which appears only when it is complete.
     meta : dict
         JSON values.
     arrays : dict of str to numpy.ndarray
         Arrays of bool, real numbers, text, or records of these, by name (letters, digits, underscores).
-    overwrite : bool
+    overwrite : bool, default False
         Whether to replace a model at `path`.
 
     Raises
@@ -98,7 +88,7 @@ def write_model(
             little_endian = np.asarray(array, dtype=dtype, order="C")
             file = folder / f"{name}.npy"
             with file.open("wb") as stream:
-                # numpy writes to a real file in a way that does not tell why it failed.
+                # To a real file numpy writes in a way that loses the reason of a failure.
                 npy.write_array(_Sink(stream), little_endian, allow_pickle=False)
             entries[name] = {
                 "shape": list(array.shape),
@@ -122,7 +112,7 @@ def _write_remote(url: str, meta: dict[str, Any], arrays: dict[str, NDArray[Any]
 
 
 class _Sink:
-    """The part of a file that numpy's writer needs."""
+    """The part of a file that numpy needs for writing."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.write = stream.write
@@ -155,7 +145,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
 
 
 def _fetched(url: str, here: Path) -> Path:
-    """Copy the objects of a model that its description names, none longer than it says, and return where they are."""
+    """Copy the objects that a model's description names, none longer than described, and return their folder."""
     there = RemoteFolder(url, error=StoreError)
     text = there.read(_DESCRIPTION)
     folder = here / "model"
@@ -189,7 +179,7 @@ def _read_folder(path: str | os.PathLike[str], folder: Path) -> tuple[dict[str, 
     if not (folder / _DESCRIPTION).is_file():
         if folder.is_dir() and any(folder.glob("*.npy")):
             raise StoreError(
-                f"{path} holds arrays but no {_DESCRIPTION}, so it is part of a model only: copy the whole "
+                f"{path} holds arrays but no {_DESCRIPTION}, so it is only a part of a model: copy the whole "
                 f"directory, or train again",
                 kind="incomplete",
             )
@@ -258,14 +248,14 @@ def _storable(dtype: np.dtype[Any]) -> bool:
 
 
 def _type_description(dtype: np.dtype[Any]) -> str | list[list[str]]:
-    """Name a dtype in JSON values: little-endian, records as pairs of field name and dtype, unpadded."""
+    """Return a dtype as JSON values: little-endian, records as pairs of field name and dtype, unpadded."""
     if dtype.names is not None:
         return [[name, dtype[name].newbyteorder("<").str] for name in dtype.names]
     return dtype.newbyteorder("<").str
 
 
 def _described_type(description: Any) -> np.dtype[Any]:
-    # Text that numpy would take for a record, a nested array or a Python type is none of ours.
+    # Text that numpy would read as a record, a nested array or a Python type is refused.
     for kind in [description] if isinstance(description, str) else [kind for _, kind in description]:
         if not isinstance(kind, str) or not _TYPE.fullmatch(kind):
             raise TypeError(f"dtype {kind!r}")

@@ -1,4 +1,4 @@
-"""Prediction stores: what ``distkern predict`` writes, block by block."""
+"""Prediction stores: written block by block, as by ``distkern predict``, and read back."""
 
 from __future__ import annotations
 
@@ -32,44 +32,34 @@ PREDICTIONS_VERSION = 1
 
 
 def check_prediction_destination(path: str | os.PathLike[str], overwrite: bool = False) -> None:
-    """Refuse a place where a `PredictionWriter` would fail, before anything is predicted.
+    """Refuse a place where a `PredictionWriter` would fail, before the work: `DataError` ``exists`` or ``foreign``.
 
-    Parameters
-    ----------
-    path : path-like
-        Where the predictions shall be.
-    overwrite : bool
-        Whether predictions there may be replaced.
-
-    Raises
-    ------
-    DataError
-        ``exists`` or ``foreign``.
+    `overwrite`, default False, allows predictions there to be replaced.
     """
     check_place(path, overwrite, DataError, "predictions")
 
 
 class PredictionWriter:
-    """Context manager that takes predictions in row order and leaves a complete store, or nothing.
+    """Context manager that writes predictions in row order; the store appears when it is complete, or not at all.
 
-    The store is a zarr group with an array ``prediction`` and, on request, ``probability``. Class labels are
-    kept as codes into the attribute ``class_labels``.
+    The store is a zarr group with an array ``prediction`` and, on request, ``probability``. Class labels are stored as
+    codes into the attribute ``class_labels``.
 
     Parameters
     ----------
     path : path-like
-        Local path or URL where the store shall be.
+        Local path or URL of the store.
     n_rows : int
-        Rows that will come.
+        Number of rows.
     n_targets : int, optional
         Columns of a regression with several targets; a one-dimensional prediction by default.
     class_labels : numpy.ndarray, optional
         Sorted labels of a classification.
-    probability : bool
-        Whether class probabilities come too, a column a class.
-    dtype : dtype-like
+    probability : bool, default False
+        Whether class probabilities are stored too, one column for each class.
+    dtype : dtype-like, default float64
         dtype of the numbers.
-    overwrite : bool
+    overwrite : bool, default False
         Whether to replace a prediction store at `path`.
 
     Raises
@@ -131,7 +121,7 @@ class PredictionWriter:
         prediction : array-like, shape (n,) or (n, n_targets)
             Numbers, or class labels.
         probability : array-like, shape (n, n_classes), optional
-            Class probabilities; given exactly where the store was made with them.
+            Class probabilities; required where the store has them, and refused elsewhere.
 
         Raises
         ------
@@ -157,7 +147,7 @@ class PredictionWriter:
     def _finish(self) -> None:
         if self._prediction.n_rows != self._n_rows:
             raise DataError(
-                f"{self._prediction.n_rows} rows were predicted, {self._n_rows} were to come",
+                f"{self._prediction.n_rows} rows were predicted, not {self._n_rows}",
                 kind="shape-mismatch",
             )
         self._prediction.finish()
@@ -203,16 +193,6 @@ class Predictions:
 def read_predictions(path: str | os.PathLike[str]) -> Predictions:
     """Read a prediction store.
 
-    Parameters
-    ----------
-    path : path-like
-        The store.
-
-    Returns
-    -------
-    Predictions
-        Its content.
-
     Raises
     ------
     DataError
@@ -233,7 +213,7 @@ def read_predictions(path: str | os.PathLike[str]) -> Predictions:
         return _read(path, facts)
     except DistkernError:
         raise
-    except Exception as cause:  # whatever nonsense in a description leads to
+    except Exception as cause:  # a damaged description may lead to any error
         raise DataError(
             f"{path} is a damaged prediction store ({cause!r}): run distkern predict again", kind="unreadable"
         ) from cause
@@ -252,7 +232,7 @@ def _read(path: str | os.PathLike[str], facts: Mapping[str, Any]) -> Predictions
     if classes is None:
         return Predictions(prediction, None, None)
     if prediction.size and not (prediction.min() >= 0 and prediction.max() < len(classes)):
-        raise ValueError("it holds codes that are no class")
+        raise ValueError("it holds codes without a class")
     return Predictions(classes[prediction], _read_array(group, "probability", facts["n_rows"]), classes)
 
 

@@ -1,4 +1,4 @@
-"""Reads the events of a run while they are recorded: each byte once, and only lines that are whole."""
+"""Reading of a run's events while a driver records them: each byte once, and only complete lines."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _LONGEST_LINE = 8 << 20
 
 
 class EventTail:
-    """Where a reader is in a growing file of JSON lines.
+    """A reader's position in a growing file of JSON lines.
 
-    A line that a killed process left unfinished is passed over once the next writer has closed it. A file that was
-    replaced, as by a run that was started anew, is read from its beginning.
+    A line that a killed process left incomplete is skipped once the next writer has ended it. A file that was replaced,
+    as by a run that was started again, is read from its beginning.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class EventTail:
     Attributes
     ----------
     replaced : int
-        How many times the file was replaced by another.
+        Number of times the file was replaced by another.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,7 +41,7 @@ class EventTail:
     def read(self) -> Iterator[dict[str, Any]]:
         """Yield the events that were recorded since the last call."""
         if self._stream is not None:
-            # What the old file still got before it was replaced comes first, and then counts no more.
+            # The last events of the old file come first, then the new file is read.
             yield from self._lines(self._stream)
             if not self._is_replaced(self._stream):
                 return
@@ -54,7 +54,7 @@ class EventTail:
         yield from self._lines(self._stream)
 
     def close(self) -> None:
-        """Give the file back; idempotent."""
+        """Close the file; idempotent."""
         if self._stream is not None:
             self._stream.close()
         self._stream, self._rest, self._overlong = None, b"", False
@@ -70,7 +70,7 @@ class EventTail:
         try:
             now = os.stat(self._path)
         except OSError:
-            # Between the two renames of a replacement; the next call finds the new one.
+            # The time is between the two renames of a replacement; the next call finds the new file.
             return False
         return (held.st_dev, held.st_ino) != (now.st_dev, now.st_ino) or now.st_size < stream.tell()
 

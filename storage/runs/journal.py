@@ -1,8 +1,8 @@
 """The record of a run's exchanges: checksummed records in append-only files, one file for each driver.
 
-A driver that starts or resumes a run claims the next number, which older drivers see before they write again. Its
-file says how many records of the files before it still count; so neither a torn record at the end of a file nor an
-older driver that goes on writing harms what a newer one has recorded. While a driver lives it holds a lock on its file.
+A driver that starts or resumes a run claims the next number, which older drivers see before they write again. The
+header of its file states how many earlier records are valid. So neither a torn record at the end of a file nor an older
+driver that still writes changes the records of a newer one. A driver locks its file until its process ends.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _MAX_HEADER = 4096
 
 @dataclass(frozen=True)
 class Place:
-    """Where one record lies."""
+    """Place of one record."""
 
     path: Path
     offset: int
-    """Of the payload, in bytes."""
+    """Offset of the payload in the file, in bytes."""
     size: int
     """Bytes of the payload."""
     digest: bytes
 
     def read(self) -> bytes | None:
-        """Return the payload, or None where it is not what was written."""
+        """Return the payload, or None where it differs from the written one."""
         try:
             with self.path.open("rb") as stream:
                 stream.seek(self.offset)
@@ -61,28 +61,22 @@ class Driver:
     """The process that drives a run, or drove it last."""
 
     host: str | None
-    """Name of its machine; None where it has recorded nothing yet."""
+    """Name of its machine; None before it has recorded anything."""
     pid: int | None
-    """Number of the process there."""
+    """Number of its process."""
     holds_lock: bool | None
     """Whether its file is locked; None where the file system has no locks."""
 
     @property
     def alive(self) -> bool | None:
-        """Whether it still runs; None where that cannot be told, since locks may not reach from machine to machine."""
+        """Whether it still runs; None where this is unknown, since locks may not work between machines."""
         if self.holds_lock or self.holds_lock is None:
             return self.holds_lock
         return False if self.host == socket.gethostname() else None
 
 
 def driver_of(folder: Path) -> Driver | None:
-    """Tell who drives the run in a directory, or drove it last; None before the first driver.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Directory of the run.
-    """
+    """Return the process that drives the run in a directory, or drove it last; None before the first driver."""
     number = max(_numbers(folder), default=0)
     try:
         stream = _file(folder, number).open("rb")
@@ -97,25 +91,13 @@ def driver_of(folder: Path) -> Driver | None:
         except OSError:
             holds_lock = None
     places = _scan(_file(folder, number), most=1)
-    said = (_header(places[0]) or {}).get("driver") if places else None
-    host, pid = (said.get("host"), said.get("pid")) if isinstance(said, dict) else (None, None)
+    found = (_header(places[0]) or {}).get("driver") if places else None
+    host, pid = (found.get("host"), found.get("pid")) if isinstance(found, dict) else (None, None)
     return Driver(host if isinstance(host, str) else None, pid if isinstance(pid, int) else None, holds_lock)
 
 
 def recorded(folder: Path) -> tuple[list[Place], list[dict[str, Any]]]:
-    """Return the records that count, oldest first, as far as their frames are whole.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Directory of the run.
-
-    Returns
-    -------
-    places : list of Place
-        The records.
-    notes : list of dict
-        What the drivers that wrote them said of themselves.
+    """Return the valid records of a run directory with complete frames, oldest first, and the notes of their drivers.
 
     Raises
     ------
@@ -128,8 +110,7 @@ def recorded(folder: Path) -> tuple[list[Place], list[dict[str, Any]]]:
         places = _scan(_file(folder, number))
         header = _header(places[0]) if places else None
         if header is None:
-            # Its driver recorded nothing.
-            continue
+            continue  # the driver recorded nothing
         require_version(folder, header, JOURNAL_VERSION, RunError)
         continues = header.get("continues")
         if not isinstance(continues, int) or not 0 <= continues <= len(found):
@@ -141,14 +122,7 @@ def recorded(folder: Path) -> tuple[list[Place], list[dict[str, Any]]]:
 
 
 class Journal:
-    """Where one driver writes; made by `claim`.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Directory of the run.
-    incarnation : int
-        Number of this driver, from 1.
+    """The file of one driver, made by `claim`.
 
     Attributes
     ----------
@@ -161,27 +135,16 @@ class Journal:
         self._folder = folder
         self._end = 0
         self._file = os.open(_file(folder, incarnation), os.O_WRONLY)
-        # Nothing but the end of this process gives it back, however that ends; a file system may have no locks.
+        # The lock ends with this process, however that ends; a file system may have no locks.
         with suppress(OSError):
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Syncing takes as long as an exchange of a small run, and another exchange can be under way meanwhile.
+        # Syncing takes as long as an exchange of a small run, so the next exchange runs meanwhile.
         self._syncer = ThreadPoolExecutor(1, thread_name_prefix="distkern-sync")
         self._syncing: Future[None] | None = None
 
     @classmethod
     def claim(cls, folder: Path) -> Journal:
-        """Take the run over from all drivers before.
-
-        Parameters
-        ----------
-        folder : pathlib.Path
-            Directory of the run.
-
-        Raises
-        ------
-        RunError
-            ``not-writable``.
-        """
+        """Take the run in a directory over from all earlier drivers; `RunError` ``not-writable`` where this fails."""
         while True:
             number = max(_numbers(folder), default=0) + 1
             try:
@@ -194,19 +157,14 @@ class Journal:
                 raise RunError(f"cannot write into {folder}: {cause.strerror}", kind="not-writable") from cause
 
     def begin(self, continues: int, note: dict[str, Any]) -> None:
-        """Say how many of the records before still count; comes before the first record.
+        """Write the header, before the first record; errors are those of `append`.
 
         Parameters
         ----------
         continues : int
-            Records, from the first.
+            Number of earlier records that are valid, from the first.
         note : dict
-            Short JSON values that whoever resumes the run wants to know of this driver.
-
-        Raises
-        ------
-        RunError
-            As for `append`.
+            Short JSON values about this driver, for those that resume the run.
         """
         driver = {"host": socket.gethostname(), "pid": os.getpid()}
         header = {"format_version": JOURNAL_VERSION, "continues": continues, "note": note, "driver": driver}
@@ -223,8 +181,8 @@ class Journal:
         Raises
         ------
         RunError
-            ``superseded``: another driver has taken the run over. ``disk-full``, ``not-writable``: nothing of the
-            record is kept, and all before it is.
+            ``superseded``: another driver has taken the run over. ``disk-full``, ``not-writable``: this record is
+            removed, and all earlier ones are kept.
         """
         if _file(self._folder, self.incarnation + 1).exists():
             raise RunError(
@@ -253,7 +211,7 @@ class Journal:
         self._syncing = self._syncer.submit(os.fdatasync, self._file)
 
     def close(self) -> None:
-        """Close the file, once what was written survives a power cut; idempotent."""
+        """Close the file after its records are synced to disk; idempotent."""
         if self._file < 0:
             return
         try:
@@ -281,7 +239,7 @@ def _numbers(folder: Path) -> list[int]:
 
 
 def _scan(path: Path, most: int | None = None) -> list[Place]:
-    """Find the frames of a file up to the first that is not whole, or as many as are wanted."""
+    """Find the complete frames of a file up to the first incomplete one, or the first `most`."""
     places: list[Place] = []
     try:
         size = path.stat().st_size

@@ -1,9 +1,9 @@
-"""Run directories: what was asked for, what happened, and how it ended.
+"""Run directories: the job of a run, its events and its summary.
 
-``job.json`` says what was asked for and ``training.json`` what decides the model, ``search.json`` what a search before
-it found, ``events.jsonl`` grows by a line an event, ``summary.json`` appears at the end;
+``job.json`` holds the job, ``training.json`` the settings that decide the model, ``search.json`` the results of a
+search before the training. ``events.jsonl`` has a line for each event, and ``summary.json`` appears at the end;
 `distkern.storage.runs.journal` keeps the exchanges. A process that is killed leaves at most one torn line, which
-readers skip and the next writer closes.
+readers skip and the next writer ends.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SEARCH = "search.json"
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a run directory is at a local path."""
+    """Return whether a run directory is at a local path."""
     return has_kind(run_place(path), "run")
 
 
@@ -42,8 +42,8 @@ def run_place(path: str | os.PathLike[str]) -> Path:
     Raises
     ------
     RunError
-        ``not-local``: a URL. The record is appended to and synced after every exchange, and names are claimed so that
-        only one driver has them; an object store can do none of these.
+        ``not-local``: a URL. A record is appended and synced after every exchange, and one driver claims a file name;
+        an object store can do none of these.
     """
     if is_url(path):
         raise RunError(
@@ -56,21 +56,14 @@ def run_place(path: str | os.PathLike[str]) -> Path:
 
 
 class RunDirectory:
-    """The directory of one training; made by `create` or `open`.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The directory.
-    job : dict
-        What was asked for.
+    """The directory of one training, made by `create` or `open`.
 
     Attributes
     ----------
     path : pathlib.Path
         The directory.
     job : dict
-        What was asked for.
+        JSON values that state what to train.
     """
 
     def __init__(self, path: Path, job: dict[str, Any]) -> None:
@@ -84,16 +77,11 @@ class RunDirectory:
         Parameters
         ----------
         path : path-like
-            Where it shall be.
+            Path of the directory.
         job : dict
-            JSON values that say what is asked for; credentials in them are not recorded.
-        overwrite : bool
+            JSON values that state what to train; credentials in them are not recorded.
+        overwrite : bool, default False
             Whether to replace a run directory at `path`.
-
-        Returns
-        -------
-        RunDirectory
-            The new run, without events.
 
         Raises
         ------
@@ -108,17 +96,7 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
-        """Open a run directory, to read it or to go on with it.
-
-        Parameters
-        ----------
-        path : path-like
-            The directory.
-
-        Returns
-        -------
-        RunDirectory
-            The run.
+        """Open a run directory, to read it or to resume the run.
 
         Raises
         ------
@@ -140,7 +118,7 @@ class RunDirectory:
         return cls(folder, description["job"])
 
     def restart(self) -> None:
-        """Note that the run goes on, with the job that `job` says now.
+        """Record that the run is resumed, with the present `job`.
 
         Raises
         ------
@@ -154,7 +132,7 @@ class RunDirectory:
         self._replace(_JOB, _description(self.job))
 
     def discard(self) -> bool:
-        """Remove the directory if no round of a training has ended in it; return whether it was removed."""
+        """Remove the directory if no round of its training has ended; return whether it was removed."""
         if any(event.get("event") == "RoundDone" for event in self.events()):
             return False
         shutil.rmtree(self.path, ignore_errors=True)
@@ -162,7 +140,7 @@ class RunDirectory:
 
     @property
     def training(self) -> dict[str, Any] | None:
-        """What decides the model, as the first driver wrote it; None where no training has begun."""
+        """Settings that decide the model, as the first driver wrote them; None before a training."""
         if not (self.path / _TRAINING).exists():
             return None
         training = read_json(self.path / _TRAINING)
@@ -174,58 +152,25 @@ class RunDirectory:
         return training
 
     def write_training(self, training: Mapping[str, Any]) -> None:
-        """Write what decides the model, in one step.
-
-        Parameters
-        ----------
-        training : mapping
-            JSON values.
-
-        Raises
-        ------
-        RunError
-            ``not-writable``.
-        """
+        """Write the settings that decide the model, in one step; `RunError` ``not-writable`` or ``disk-full``."""
         self._replace(_TRAINING, dict(training))
 
     @property
     def search(self) -> dict[str, Any] | None:
-        """What a search for settings found before the training; None where there was none, or it cannot be read."""
+        """Results of the search before the training; None where there was none, or the file cannot be read."""
         search = read_json(self.path / _SEARCH)
         return search if isinstance(search, dict) else None
 
     def write_search(self, search: Mapping[str, Any]) -> None:
-        """Write what a search found, in one step.
-
-        Parameters
-        ----------
-        search : mapping
-            JSON values, numpy arrays allowed.
-
-        Raises
-        ------
-        RunError
-            ``not-writable`` or ``disk-full``.
-        """
+        """Write the results of a search, numpy arrays allowed, in one step; errors as for `write_training`."""
         self._replace(_SEARCH, dict(search))
 
     def record(self, event: Mapping[str, Any]) -> None:
-        """Append one event as a line of JSON.
-
-        Parameters
-        ----------
-        event : mapping
-            JSON values, numpy scalars allowed.
-
-        Raises
-        ------
-        RunError
-            ``not-writable`` or ``disk-full``.
-        """
+        """Append one event, numpy scalars allowed, as a line of JSON; errors as for `write_training`."""
         line = dump_json(redact_values(dict(event)), indent=None) + "\n"
         try:
             with (self.path / _EVENTS).open("a+b") as stream:
-                # A torn last line of a killed process must not swallow this event.
+                # The event begins a line of its own after a torn last line of a killed process.
                 if stream.tell() and not _ends_line(stream):
                     line = "\n" + line
                 stream.write(line.encode())
@@ -248,27 +193,16 @@ class RunDirectory:
                     yield event
 
     def tail(self) -> EventTail:
-        """Return what reads the events now and those that are recorded later, each once."""
+        """Return a reader of the events so far and those that are recorded later, each once."""
         return EventTail(self.path / _EVENTS)
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
-        """Write how the run ended, in one step.
-
-        Parameters
-        ----------
-        summary : mapping
-            JSON values, numpy scalars allowed.
-
-        Raises
-        ------
-        RunError
-            ``not-writable`` or ``disk-full``.
-        """
+        """Write the summary of the ended run, numpy scalars allowed, in one step; errors as for `write_training`."""
         self._replace(_SUMMARY, redact_values(dict(summary)))
 
     @property
     def summary(self) -> dict[str, Any] | None:
-        """How the run ended; None while it runs or where it was cut short."""
+        """Summary of the ended run; None while it runs or where it was cut short."""
         summary = read_json(self.path / _SUMMARY)
         return summary if isinstance(summary, dict) else None
 
@@ -288,7 +222,7 @@ class RunDirectory:
 
 
 def _description(job: dict[str, Any]) -> dict[str, Any]:
-    # Credentials in URLs stay where they came from.
+    # Credentials in URLs are not recorded.
     return {"format_version": RUN_VERSION, "kind": "run", "job": redact_values(job)}
 
 

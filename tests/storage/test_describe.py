@@ -68,7 +68,7 @@ def test_room_does_not_import_dask() -> None:
     assert done.stdout.strip() == "set()"
 
 
-def test_the_state_of_a_run_is_told_where_it_can_be(tmp_path: Path) -> None:
+def test_the_state_of_a_run(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path / "r", {})
 
     def state() -> str:

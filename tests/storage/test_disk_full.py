@@ -1,4 +1,4 @@
-"""Disks that fill up: the error says how much is free and how much is needed, and nothing half-written stays."""
+"""Disks that fill up: the error names the free and the needed bytes, and incomplete stores are removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged and made-up files: ingest writes a store that is sound, or raises an error of ours and leaves nothing."""
+"""Damaged and made-up files: ingest writes a valid store, or raises an error of distkern and leaves nothing."""
 
 from __future__ import annotations
 

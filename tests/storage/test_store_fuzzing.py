@@ -209,7 +209,7 @@ def use_run(path: Path) -> None:
 
 
 def train_in(run: Path) -> Any:
-    """Train a small model, or go on with its run."""
+    """Train a small model, or resume its run."""
     X, y = rows(60)
     return distkern.OROLSClassifier(max_centers=6, panel=2, candidates=16, run_dir=run).fit(X, y > 0)
 
@@ -265,7 +265,7 @@ def test_resuming_mutated_runs(originals: dict[str, Path], changes: list[tuple[s
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=mutations)
 def test_training_on_mutated_stores(originals: dict[str, Path], changes: list[tuple[str, int]]) -> None:
-    """What opens trains, or says why not."""
+    """A store that opens can be trained on, or is refused with an error."""
 
     def train(path: Path) -> None:
         distkern.OROLSClassifier(max_centers=3, memory_limit="256MiB").fit(open_dataset(path))

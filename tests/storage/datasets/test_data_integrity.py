@@ -68,7 +68,7 @@ def test_a_rewritten_chunk_of_a_dataset(store: Dataset, name: str) -> None:
         store.verify()
 
 
-def test_damage_on_the_way(store: Dataset) -> None:
+def test_chunks_damaged_by_the_store(store: Dataset) -> None:
     for kind in ("truncated", "corrupted"):
         source = through(open_dataset(store.path), [Fault(kind, key="X/c/1/0", times=None)])  # type: ignore[arg-type]
         source.read_features(0)
@@ -131,7 +131,7 @@ def test_all_chunks_are_written(tmp_path: Path) -> None:
         open_dataset(place).verify()
 
 
-def test_absent_chunks_of_a_users_array_are_told_of(tmp_path: Path) -> None:
+def test_absent_chunks_of_a_users_array_are_reported(tmp_path: Path) -> None:
     X, y = rows(64, 4)
     X[16:48, 2:] = 0.0  # zarr does not write chunks that equal the fill value
     X[48:, :2] = 0.0
@@ -150,7 +150,7 @@ def test_absent_chunks_of_a_users_array_are_told_of(tmp_path: Path) -> None:
     }
 
 
-def test_zeros_that_were_written_are_no_news(tmp_path: Path) -> None:
+def test_zeros_that_were_written_are_not_reported(tmp_path: Path) -> None:
     X, y = rows(64, 4)
     X[16:32] = 0.0
     path = write_array(tmp_path / "X", X, (16, 4), config={"write_empty_chunks": True})

@@ -73,7 +73,7 @@ def test_existing_is_refused_before_the_body_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("obstacle", ["file", "directory", "symlink"])
-def test_overwrite_spares_what_is_of_another_kind(tmp_path: Path, obstacle: str) -> None:
+def test_overwrite_refuses_another_kind(tmp_path: Path, obstacle: str) -> None:
     place = tmp_path / "store"
     if obstacle == "file":
         place.write_text("precious")
@@ -90,13 +90,13 @@ def test_overwrite_spares_what_is_of_another_kind(tmp_path: Path, obstacle: str)
     assert place.exists()
 
 
-def test_what_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
-    def race() -> None:
+def test_a_store_that_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    def publish_second() -> None:
         with publish_directory(tmp_path / "store", False, StoreError, is_marked):
             publish(tmp_path / "store", "faster")
 
     with pytest.raises(StoreError, match="exists already"):
-        race()
+        publish_second()
     assert (tmp_path / "store" / "mark").read_text() == "faster"
 
 
@@ -123,7 +123,7 @@ def test_parent_that_is_a_file(tmp_path: Path) -> None:
     assert caught.value.kind == "not-writable"
 
 
-def test_disk_full_is_told(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
     def fill() -> None:
         with (
             publish_directory(tmp_path / "store", False, DataError, is_marked),

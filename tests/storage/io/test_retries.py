@@ -1,4 +1,4 @@
-"""Reads that fail and are tried again, and what is told of them."""
+"""Failed reads that are retried, and the report of the retries."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def foreign(module: str, name: str, **attributes: Any) -> Exception:
         (DataError("typed", kind="not-finite"), False),
     ],
 )
-def test_what_may_pass(error: Exception, transient: bool) -> None:
+def test_transient_errors(error: Exception, transient: bool) -> None:
     assert is_transient(error) is transient
 
 
@@ -166,7 +166,7 @@ def test_the_chunk_that_cannot_be_decoded_is_named(tmp_path: Path) -> None:
     assert caught.value.kind == "unreadable"
 
 
-def test_opening_is_patient_too(tmp_path: Path) -> None:
+def test_opening_is_retried_too(tmp_path: Path) -> None:
     import zarr
 
     from distkern.storage import FaultyStore

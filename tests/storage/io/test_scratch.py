@@ -1,4 +1,4 @@
-"""Scratch files: what is written comes back, nothing is ever visible, and no room is said before it is too late."""
+"""Scratch files: written values are read back, no file is visible, and a full disk is detected in time."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read(file: ScratchFile, offset: int, like: np.ndarray) -> np.ndarray:
 
 
 @given(st.lists(st.tuples(shapes, dtypes), min_size=1, max_size=6), st.integers(0, 999))
-def test_what_is_written_comes_back(parts: list[tuple[tuple[int, int], str]], seed: int) -> None:
+def test_written_values_are_read_back(parts: list[tuple[tuple[int, int], str]], seed: int) -> None:
     with closing(ScratchFile(gettempdir())) as file:
         arrays = [random_array(shape, dtype, seed + i) for i, (shape, dtype) in enumerate(parts)]
         offsets = [file.allocate(array.nbytes) for array in arrays]
@@ -136,7 +136,7 @@ def test_a_file_that_may_not_grow_is_a_run_error(tmp_path: Path) -> None:
         with largest_file(2 * MIB), pytest.raises(RunError) as error:
             file.allocate(5 * MIB)
         check_full(error.value, tmp_path, 5 * MIB)
-        # What was refused takes no space, and the file goes on.
+        # A refused region takes no space, and the file stays usable.
         assert file.nbytes == MIB
         assert os.fstat(file._file.fileno()).st_size == MIB
         second = file.allocate(MIB)
@@ -163,7 +163,7 @@ def test_a_full_disk_is_a_run_error(tmp_path: Path, code: int) -> None:
         check_full(error.value, tmp_path, 4096)
 
 
-def test_another_failure_of_the_disk_is_none_of_the_budget(tmp_path: Path) -> None:
+def test_another_failure_of_the_disk_is_no_budget_error(tmp_path: Path) -> None:
     with closing(FullDisk(str(tmp_path))) as file:
         file.code = errno.EIO
         with pytest.raises(OSError, match=os.strerror(errno.EIO)) as error:

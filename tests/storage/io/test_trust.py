@@ -1,4 +1,4 @@
-"""Stores that lie about themselves: refused before anything is allocated, run or followed."""
+"""Stores with false metadata: refused before anything is allocated, run or followed."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_a_dataset_of_a_million_million_rows(dataset: Path, chunk_rows: int) -> 
         refuses(lambda: open_dataset(dataset).source().read_features(0), "corrupt", "unreadable", "not-a-dataset")
 
 
-def test_chunks_that_are_too_short_for_what_they_shall_hold(dataset: Path) -> None:
+def test_chunks_that_are_too_short_for_their_rows(dataset: Path) -> None:
     """2 GB a chunk are declared and a few hundred bytes are there."""
     size = 80 * 10**6
     for name, tail in (("X", [3]), ("y", [])):
@@ -264,7 +264,7 @@ def test_arrays_that_do_not_fit(dataset: Path, change: Any) -> None:
     refuses(lambda: open_dataset(dataset), "corrupt", "missing")
 
 
-def test_codes_that_are_no_class(dataset: Path) -> None:
+def test_codes_without_a_class(dataset: Path) -> None:
     facts(dataset, lambda f: f.update(class_labels=["maybe", "no", "yes"], class_counts=[0, 30, 34]))
     open_dataset(dataset)
     y = zarr.open_array(LocalStore(dataset), path="y", mode="r+")
@@ -321,7 +321,7 @@ def test_a_link_to_a_dataset_is_followed(dataset: Path, tmp_path: Path) -> None:
     open_dataset(tmp_path / "link").verify()
 
 
-def test_consolidated_metadata_is_not_believed(dataset: Path) -> None:
+def test_consolidated_metadata_is_ignored(dataset: Path) -> None:
     with pytest.warns(UserWarning, match="Consolidated"):
         zarr.consolidate_metadata(LocalStore(dataset))
     edit(
@@ -353,7 +353,7 @@ def test_links_in_models_and_runs(tmp_path: Path) -> None:
     assert victim.read_text() == "precious\n"
 
 
-def test_predictions_that_lie(tmp_path: Path) -> None:
+def test_predictions_with_false_metadata(tmp_path: Path) -> None:
     def fresh(name: str) -> Path:
         with PredictionWriter(tmp_path / name, 4, class_labels=np.array(["a", "b"]), probability=True) as writer:
             writer.append(np.array(["a", "b", "a", "a"]), np.full((4, 2), 0.5))

@@ -44,7 +44,7 @@ from distkern.storage import (
 )
 from distkern.storage.arrays.shared_chunks import SharedChunks
 from distkern.storage.io.remote_folders import RemoteFolder
-from distkern.storage.io.urls import is_far, is_url, open_store, place_of, said
+from distkern.storage.io.urls import is_remote, is_url, open_store, place_of, shown_line
 from tests.faulty import SOON, rows, write_array
 from tests.s3_server import BUCKET, S3Server, leading_to, s3_server
 
@@ -102,7 +102,7 @@ def _asked_on_opening() -> list[str]:
     return ["zarr.json", ".zgroup", ".zattrs", ".zmetadata", "X/zarr.json", "y/zarr.json"]
 
 
-def test_a_source_is_opened_anew_where_it_arrives_and_carries_no_secret(s3: S3Server, local: Path) -> None:
+def test_a_source_is_opened_again_on_a_worker_and_sends_no_credentials(s3: S3Server, local: Path) -> None:
     source = open_dataset(s3.upload(local, "sent/rows")).source()
     parcel = pickle.dumps(source)
     assert b"very-secret" not in parcel
@@ -155,7 +155,7 @@ def test_arrays_of_a_user_that_are_cut_differently(s3: S3Server, tmp_path: Path,
     assert set(reads.values()) == {1}
 
 
-def test_trouble_that_passes_is_waited_for_and_told(s3: S3Server, local: Path) -> None:
+def test_transient_errors_are_retried_and_reported(s3: S3Server, local: Path) -> None:
     source = open_dataset(s3.upload(local, "trouble/rows")).source()
     s3.fail("trouble/rows/X/c/1/0", cut=0.5, times=2)
     s3.fail("trouble/rows/X/c/1/0", status=503, code="SlowDown")
@@ -176,7 +176,7 @@ Reading = Callable[[str], Any]
         ({"cut": 0.5}, "unreachable", "tried 5 times"),
     ],
 )
-def test_a_read_that_fails_says_what_and_why(
+def test_a_failed_read_names_the_rows_and_the_reason(
     s3: S3Server, local: Path, fault: dict[str, Any], kind: str, said: str
 ) -> None:
     source = open_dataset(s3.upload(local, "fails/rows")).source()
@@ -305,24 +305,24 @@ def test_files_behind_urls_are_not_ingested(url: str, tmp_path: Path) -> None:
     assert caught.value.kind == "url"
 
 
-def test_a_trouble_of_several_lines_is_said_in_one() -> None:
-    assert said(OSError("no library\nhere, nor\nthere"), "hdfs://host/rows") == "no library"
-    assert said(OSError(), "hdfs://host/rows") == ""
+def test_an_error_of_several_lines_is_shown_in_one() -> None:
+    assert shown_line(OSError("no library\nhere, nor\nthere"), "hdfs://host/rows") == "no library"
+    assert shown_line(OSError(), "hdfs://host/rows") == ""
 
 
-def test_far_and_near(tmp_path: Path, s3: S3Server) -> None:
-    assert is_far(open_store("s3://rows/x"))
-    assert is_far(CountingStore(open_store("s3://rows/x")))
+def test_remote_and_local_stores(tmp_path: Path, s3: S3Server) -> None:
+    assert is_remote(open_store("s3://rows/x"))
+    assert is_remote(CountingStore(open_store("s3://rows/x")))
     for url in ("gs://bucket/x", "gcs://bucket/x", "az://container/x", "https://host.invalid/x"):
         options = {"account_name": "someone"} if url.startswith("az") else None
-        assert is_far(pickle.loads(pickle.dumps(open_store(url, options))))
-    assert not is_far(LocalStore(tmp_path))
-    assert not is_far(CountingStore(LocalStore(tmp_path)))
-    assert not is_far(zarr.storage.MemoryStore())
-    assert not is_far(open_store("memory://x"))
+        assert is_remote(pickle.loads(pickle.dumps(open_store(url, options))))
+    assert not is_remote(LocalStore(tmp_path))
+    assert not is_remote(CountingStore(LocalStore(tmp_path)))
+    assert not is_remote(zarr.storage.MemoryStore())
+    assert not is_remote(open_store("memory://x"))
 
 
-def test_what_only_fsspec_knows() -> None:
+def test_schemes_of_fsspec() -> None:
     url = "memory://only-fsspec"
     X, y = rows(60, 2)
     assert_array_equal(write_dataset(f"{url}/rows", X, y, chunk_rows=20).source().read_features(2), X[40:])
@@ -352,11 +352,11 @@ def test_shared_chunks_are_read_once(
     path = write_array(tmp_path_factory.mktemp("shared") / "y", values, (size, *columns))
     store = CountingStore(LocalStore(path))
     shared = SharedChunks(zarr.open_array(store, mode="r"), boundaries, "y", SOON)
-    for turn in (1, 2):
+    for reading in (1, 2):
         parts = [shared.read(a, b) for a, b in pairwise(boundaries)]
         assert_array_equal(np.concatenate(parts), values)
         reads = {key: count for (_, key), count in store.keys.items() if key.startswith("c/")}
-        assert set(reads.values()) == {turn}
+        assert set(reads.values()) == {reading}
     assert not shared._kept
 
 
@@ -425,7 +425,7 @@ def test_a_write_that_ends_early_leaves_nothing(s3: S3Server) -> None:
     assert RemoteFolder(url).names() == []
 
 
-def test_what_a_failed_write_could_not_remove_is_incomplete_and_can_be_replaced(s3: S3Server) -> None:
+def test_objects_of_a_failed_write_are_incomplete_and_can_be_replaced(s3: S3Server) -> None:
     X, y = rows(100, 3)
     url = f"s3://{BUCKET}/left/rows"
     with pytest.raises(Stopped), DatasetWriter(url, n_rows=100, chunk_rows=10) as writer:  # noqa: PT012
@@ -476,7 +476,7 @@ def test_half_a_model(s3: S3Server) -> None:
     assert RemoteFolder(url).names() == []
     write_model(url, {}, {"values": np.ones(3), "more": np.ones(2)})
     RemoteFolder(url, writable=True).delete(["model.json"])
-    with pytest.raises(StoreError, match="part of a model only") as caught:
+    with pytest.raises(StoreError) as caught:
         read_model(url)
     assert caught.value.kind == "incomplete"
     write_model(url, {}, {"values": np.ones(3)}, overwrite=True)

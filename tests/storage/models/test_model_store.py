@@ -180,7 +180,7 @@ def test_symlink_is_not_followed(model: Path, tmp_path: Path) -> None:
     assert caught.value.kind == "incomplete"
 
 
-def test_what_is_no_model(tmp_path: Path) -> None:
+def test_stores_that_are_no_models(tmp_path: Path) -> None:
     (tmp_path / "file.txt").write_text("")
     (tmp_path / "folder").mkdir()
     for name, kind, part in [

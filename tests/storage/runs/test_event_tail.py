@@ -1,4 +1,4 @@
-"""Reading events while they are recorded: each once, whole lines only, whatever happens to the file."""
+"""Reading of events while they are recorded: each once, complete lines only, also where the file is replaced."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_nothing_is_read_twice(run: RunDirectory, run_tail: EventTail) -> None:
 
 
 def bytes_read() -> int | None:
-    """What this process has read from files so far, on systems that tell."""
+    """Return the bytes that this process has read from files; None on systems without the count."""
     try:
         with open("/proc/self/io") as stream:
             return next(int(line.split()[1]) for line in stream if line.startswith("rchar"))
@@ -88,7 +88,7 @@ def test_lines_that_come_in_pieces_are_put_together(texts: list[str], data: st.D
     assert found == texts
 
 
-def test_a_torn_line_is_passed_over_once_it_is_closed(run: RunDirectory, run_tail: EventTail) -> None:
+def test_a_torn_line_is_skipped_once_it_is_ended(run: RunDirectory, run_tail: EventTail) -> None:
     run.record({"n": 0})
     with (run.path / "events.jsonl").open("ab") as stream:
         stream.write(b'{"n": 1, "half')
@@ -98,7 +98,7 @@ def test_a_torn_line_is_passed_over_once_it_is_closed(run: RunDirectory, run_tai
     assert run_tail.replaced == 0
 
 
-def test_a_run_that_is_started_anew_is_read_from_its_beginning(run: RunDirectory, run_tail: EventTail) -> None:
+def test_a_run_that_is_started_again_is_read_from_its_beginning(run: RunDirectory, run_tail: EventTail) -> None:
     run.record({"n": 0})
     assert numbers(run_tail) == [0]
     run.record({"n": 1})
@@ -115,7 +115,7 @@ def test_a_file_that_was_cut_is_read_from_its_beginning(run: RunDirectory, run_t
     assert numbers(run_tail) == [7]
 
 
-def test_a_file_that_is_away_for_a_moment(run: RunDirectory, run_tail: EventTail) -> None:
+def test_a_file_that_is_absent_for_a_moment(run: RunDirectory, run_tail: EventTail) -> None:
     run.record({"n": 0})
     assert numbers(run_tail) == [0]
     os.rename(run.path, run.path.with_name("away"))

@@ -1,4 +1,4 @@
-"""The record of a run's exchanges: what is whole comes back, whatever happened to the rest."""
+"""The record of a run's exchanges: complete records are read back, whatever damaged the others."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_an_empty_directory_has_no_records(tmp_path: Path) -> None:
 
 
 def test_a_file_cut_anywhere_keeps_its_whole_records(tmp_path: Path) -> None:
-    """What a process leaves that is killed while it writes."""
+    """A process may be killed while it writes."""
     short = [b"one", b"two", b"three"]
     write(tmp_path, short).close()
     path = tmp_path / "log-0001.bin"
@@ -83,7 +83,7 @@ def test_a_changed_byte_ends_the_record(data: st.DataObject) -> None:
         assert len(found) >= sum(end <= position for end in ends[1 : len(found) + 1])
 
 
-def test_a_later_driver_goes_on_from_where_it_says(tmp_path: Path) -> None:
+def test_a_later_driver_continues_after_the_records_it_names(tmp_path: Path) -> None:
     older = write(tmp_path, FIRST)
     newer = write(tmp_path, [b"three'"], continues=2)
     assert newer.incarnation == older.incarnation + 1
@@ -108,7 +108,7 @@ def test_an_older_driver_is_refused(tmp_path: Path) -> None:
     newer.close()
 
 
-def test_what_an_older_driver_still_wrote_does_not_count(tmp_path: Path) -> None:
+def test_later_records_of_an_older_driver_are_invalid(tmp_path: Path) -> None:
     """It may have looked for newer ones just before there was one."""
     older = write(tmp_path, FIRST)
     later = (tmp_path / "log-0001.bin").read_bytes()
@@ -137,7 +137,7 @@ def test_a_gap_in_the_chain_ends_it(tmp_path: Path) -> None:
     assert read(tmp_path) == FIRST
 
 
-def test_a_full_disk_keeps_what_was_whole(tmp_path: Path) -> None:
+def test_a_full_disk_keeps_complete_records(tmp_path: Path) -> None:
     journal = write(tmp_path, FIRST)
     size = (tmp_path / "log-0001.bin").stat().st_size
     with largest_file(size + 100), pytest.raises(RunError, match=r"\d+ bytes are needed and \d+ are free") as caught:
@@ -192,11 +192,11 @@ def test_the_newest_driver_counts(tmp_path: Path) -> None:
     journal = Journal.claim(tmp_path)
     driver = driver_of(tmp_path)
     assert driver is not None
-    assert (driver.host, driver.alive) == (None, True)  # it has said nothing yet
+    assert (driver.host, driver.alive) == (None, True)  # it has recorded nothing yet
     journal.close()
 
 
-def test_of_a_driver_on_another_machine_only_a_lock_tells(tmp_path: Path) -> None:
+def test_only_a_lock_shows_that_a_driver_on_another_machine_is_alive(tmp_path: Path) -> None:
     write(tmp_path, []).close()
     path = tmp_path / "log-0001.bin"
     here = socket.gethostname().encode()

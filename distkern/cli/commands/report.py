@@ -65,7 +65,7 @@ def report(run: str, out: str | None, model_store: str | None, test_store: str |
             model=model,
             evaluation=evaluation,
             planned=None if trained is None else _planned(record, *trained),
-            feature_names=None if trained is None else _feature_names(trained[1]),
+            feature_names=None if trained is None else getattr(trained[1], "feature_names", None),
             missing=missing,
         )
         written.append(page)
@@ -86,17 +86,16 @@ def is_report(path: Path) -> bool:
 def _open_model(record: RunRecord, given: str | None, missing: list[str]) -> Any:
     from ...estimators import load_model
 
-    named = given if given is not None else _named(record, "output", "model")
-    if named is None:
+    place = _place(record, "output", "model") if given is None else given
+    if place is None:
         if record.state == "finished":
             missing.append("Predictions and centres: the job names no model; --model does.")
         return None
-    if given is not None:
-        return load_model(given)
-    place = locate(record, named)
     try:
         return load_model(place)
     except DistkernError as error:
+        if given is not None:
+            raise
         if record.state == "finished" or os.path.lexists(place):
             missing.append(f"Predictions and centres: {error}.")
         return None
@@ -107,13 +106,13 @@ def _open_test(record: RunRecord, model: Any, given: str | None, missing: list[s
 
     from ..job.data_section import PlainArrays
 
-    store, x, y = (_named(record, "data", name) for name in ("test", "test_x", "test_y"))
+    store, x, y = (_place(record, "data", name) for name in ("test", "test_x", "test_y"))
+    store = store if given is None else given
     try:
-        if given is not None or store is not None:
-            named = given if given is not None else locate(record, str(store))
-            rows: Dataset | PlainArrays = open_dataset(named)
+        if store is not None:
+            rows: Dataset | PlainArrays = open_dataset(store)
         elif x is not None and y is not None:
-            rows = PlainArrays(locate(record, x), locate(record, y))
+            rows = PlainArrays(x, y)
         else:
             missing.append("Predictions: the job names no test data; --test does.")
             return None
@@ -136,16 +135,13 @@ def _named(record: RunRecord, section: str, key: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def locate(record: RunRecord, named: str) -> str:
-    """Return where something lies that a job names: as seen from where the job ran, if that can be told, or from here.
+def _place(record: RunRecord, section: str, key: str) -> str | None:
+    named = _named(record, section, key)
+    return None if named is None else locate(record, named)
 
-    Parameters
-    ----------
-    record : RunRecord
-        Its job names the run itself too.
-    named : str
-        Path or URL.
-    """
+
+def locate(record: RunRecord, named: str) -> str:
+    """Return where something lies that a job names: as seen from where the job ran, if that is known, or from here."""
     if "://" in named or os.path.isabs(named):
         return named
     run = _named(record, "output", "run")
@@ -198,8 +194,3 @@ def _planned(record: RunRecord, job: Job, rows: Dataset | PlainArrays) -> dict[s
         return None
     names = ("rounds", "exchanges", "kernel_columns", "bytes_read")
     return {name: float(getattr(planned.course, name)) for name in names}
-
-
-def _feature_names(rows: Dataset | PlainArrays) -> list[str] | None:
-    names = getattr(rows, "feature_names", None)
-    return None if names is None else [str(name) for name in names]

@@ -79,7 +79,7 @@ class ClassificationScore:
         return self._squares / self.n_rows if self.n_rows else float("nan")
 
     def headline(self) -> dict[str, float]:
-        """Return the one figure that ``train --json`` reports."""
+        """Return the one number that ``train --json`` reports."""
         return {"error": self.error}
 
     def per_class(self) -> Iterator[dict[str, Any]]:
@@ -111,7 +111,7 @@ class ClassificationScore:
 class RegressionScore:
     """Root mean square error, mean absolute error and R² over blocks, in the units of y.
 
-    Several targets are averaged as scikit-learn averages them: each target's figure counts the same.
+    Several targets are averaged as scikit-learn averages them: each target's number counts the same.
     """
 
     def __init__(self) -> None:
@@ -167,7 +167,7 @@ class RegressionScore:
             }
 
     def headline(self) -> dict[str, float]:
-        """Return the one figure that ``train --json`` reports."""
+        """Return the one number that ``train --json`` reports."""
         return {"rmse": self.rmse}
 
     def as_record(self) -> dict[str, Any]:

@@ -151,9 +151,9 @@ class Page:
         first, second = ("gcv", "lambda_"), ("residual_max", "validation", "seconds")
         rows = [
             [self._choice] if len(self._listed) > 1 else [],
-            *([self._curves[name].figure for name in names if self._curves[name].any] for names in (first, second)),
-            [bars.figure for bars in (self._time, self._messages) if bars.any],
-            [self._memory.figure] if self._memory.any else [],
+            *([self._curves[name].plot for name in names if self._curves[name].any] for names in (first, second)),
+            [bars.plot for bars in (self._time, self._messages) if bars.any],
+            [self._memory.plot] if self._memory.any else [],
             [self._incidents] if self._incidents.text else [],
         ]
         if rows != self._laid_out:
@@ -193,7 +193,7 @@ class _Curve:
     def __init__(self, title: str, scale: str) -> None:
         self._scale = scale
         self.any = False
-        self.figure = figure(
+        self.plot = figure(
             title=title,
             x_axis_label="centres",
             y_axis_type=scale,
@@ -203,26 +203,26 @@ class _Curve:
             tools="pan,wheel_zoom,box_zoom,reset,save",
             active_drag="box_zoom",
         )
-        _plain(self.figure)
-        self.figure.yaxis.ticker.desired_num_ticks = 4
+        _plain(self.plot)
+        self.plot.yaxis.ticker.desired_num_ticks = 4
         self._lines = ColumnDataSource({"x": [], "y": [], "colour": [], "run": []})
         self._points = ColumnDataSource({"x": [], "y": [], "colour": [], "run": []})
-        self.figure.multi_line("x", "y", source=self._lines, color="colour", line_width=2, legend_field="run")
-        points = self.figure.scatter("x", "y", source=self._points, color="colour", size=5, alpha=0.0, hover_alpha=1.0)
-        self.figure.add_tools(
+        self.plot.multi_line("x", "y", source=self._lines, color="colour", line_width=2, legend_field="run")
+        points = self.plot.scatter("x", "y", source=self._points, color="colour", size=5, alpha=0.0, hover_alpha=1.0)
+        self.plot.add_tools(
             HoverTool(renderers=[points], tooltips=[("run", "@run"), ("centres", "@x"), (title, "@y{0.0000e+0}")])
         )
         self._marks: dict[str, ColumnDataSource] = {}
         for kind, (shape, colour, name) in MARKS.items():
             source = self._marks[kind] = ColumnDataSource({"x": [], "y": [], "what": []})
-            drawn = self.figure.scatter(
+            drawn = self.plot.scatter(
                 "x", "y", source=source, marker=shape, size=11, line_color=colour, fill_color=None, line_width=2
             )
-            self.figure.add_tools(HoverTool(renderers=[drawn], tooltips=[(name, "@what")]))
-        self.figure.legend.location = "top_left" if scale == "linear" else "top_right"
-        self.figure.legend.background_fill_alpha = 0.6
-        self.figure.legend.border_line_color = None
-        self.figure.legend.label_text_font_size = "11px"
+            self.plot.add_tools(HoverTool(renderers=[drawn], tooltips=[(name, "@what")]))
+        self.plot.legend.location = "top_left" if scale == "linear" else "top_right"
+        self.plot.legend.background_fill_alpha = 0.6
+        self.plot.legend.border_line_color = None
+        self.plot.legend.label_text_font_size = "11px"
 
     def draw(self, name: str, runs: Sequence[tuple[ShownRun, str, str]]) -> None:
         lines: dict[str, list[Any]] = {"x": [], "y": [], "colour": [], "run": []}
@@ -246,7 +246,7 @@ class _Curve:
             if data["x"] or self._marks[kind].data["x"]:
                 self._marks[kind].data = data
         self.any = bool(lines["x"])
-        self.figure.legend.visible = len(lines["x"]) > 1
+        self.plot.legend.visible = len(lines["x"]) > 1
 
     def _series(self, run: ShownRun, name: str) -> tuple[list[float], list[float]]:
         """Points of a curve, without those that the axis cannot show."""
@@ -270,7 +270,7 @@ class _Bars:
         self.any = False
         self._palette = itertools.cycle(RUN_COLOURS)
         self._parts = ColumnDataSource(_empty_bars())
-        self.figure = figure(
+        self.plot = figure(
             title=title,
             y_range=FactorRange(),
             height=150,
@@ -278,15 +278,15 @@ class _Bars:
             sizing_mode="stretch_width",
             tools="save",
         )
-        _plain(self.figure)
-        self.figure.x_range.start = 0
+        _plain(self.plot)
+        self.plot.x_range.start = 0
         if share:
-            self.figure.x_range.end = 1
-            self.figure.xaxis.formatter = NumeralTickFormatter(format="0 %")
+            self.plot.x_range.end = 1
+            self.plot.xaxis.formatter = NumeralTickFormatter(format="0 %")
         else:
-            self.figure.xaxis.axis_label = "seconds"
-        self.figure.ygrid.visible = False
-        bars = self.figure.hbar(
+            self.plot.xaxis.axis_label = "seconds"
+        self.plot.ygrid.visible = False
+        bars = self.plot.hbar(
             y="run",
             left="left",
             right="right",
@@ -297,11 +297,11 @@ class _Bars:
             source=self._parts,
             legend_field="what",
         )
-        self.figure.add_tools(
+        self.plot.add_tools(
             HoverTool(renderers=[bars], tooltips=[("run", "@run"), ("@what", "@seconds{0.00} s (@share{0.0 %})")])
         )
-        legend = self.figure.legend[0]
-        self.figure.add_layout(legend, "below")
+        legend = self.plot.legend[0]
+        self.plot.add_layout(legend, "below")
         legend.orientation, legend.ncols, legend.location = "horizontal", 6, "left"
         legend.border_line_color = None
         legend.label_text_font_size = "11px"
@@ -326,8 +326,8 @@ class _Bars:
                 for column_name, value in zip(data, values, strict=True):
                     data[column_name].append(value)
                 left = right
-        self.figure.y_range.factors = [name for name, _ in reversed(runs)]
-        self.figure.height = 150 + 34 * max(0, len(runs) - 1)
+        self.plot.y_range.factors = [name for name, _ in reversed(runs)]
+        self.plot.height = 150 + 34 * max(0, len(runs) - 1)
         self._parts.data = data
         self.any = bool(data["run"])
 
@@ -353,7 +353,7 @@ class _Memory:
     def __init__(self) -> None:
         self.any = False
         self._source = ColumnDataSource({name: [] for name in ("worker", "planned", *(k for k, _, _ in self.KINDS))})
-        self.figure = figure(
+        self.plot = figure(
             title="memory of the workers",
             y_range=FactorRange(),
             height=150,
@@ -361,14 +361,14 @@ class _Memory:
             sizing_mode="stretch_width",
             tools="save",
         )
-        _plain(self.figure)
-        self.figure.x_range.start = 0
-        self.figure.ygrid.visible = False
-        self.figure.xaxis.formatter = CustomJSTickFormatter(code=_BYTES)
-        self.figure.xaxis.ticker = AdaptiveTicker(base=1024, mantissas=[1, 2, 4, 8, 16, 32, 64, 128, 256, 512])
+        _plain(self.plot)
+        self.plot.x_range.start = 0
+        self.plot.ygrid.visible = False
+        self.plot.xaxis.formatter = CustomJSTickFormatter(code=_BYTES)
+        self.plot.xaxis.ticker = AdaptiveTicker(base=1024, mantissas=[1, 2, 4, 8, 16, 32, 64, 128, 256, 512])
         names = {"resident": "resident", "cache": "row matrices in memory", "scratch": "row matrices in scratch"}
         for kind, colour, height in self.KINDS:
-            self.figure.hbar(
+            self.plot.hbar(
                 y="worker",
                 left=0,
                 right=kind,
@@ -377,7 +377,7 @@ class _Memory:
                 source=self._source,
                 legend_label=names[kind],
             )
-        self.figure.scatter(
+        self.plot.scatter(
             "planned",
             "worker",
             source=self._source,
@@ -389,7 +389,7 @@ class _Memory:
             color="#c0392b",
             legend_label="planned peak",
         )
-        self.figure.add_tools(
+        self.plot.add_tools(
             HoverTool(
                 tooltips=[
                     ("worker", "@worker"),
@@ -400,8 +400,8 @@ class _Memory:
                 ]
             )
         )
-        legend = self.figure.legend[0]
-        self.figure.add_layout(legend, "below")
+        legend = self.plot.legend[0]
+        self.plot.add_layout(legend, "below")
         legend.orientation, legend.location = "horizontal", "left"
         legend.border_line_color = None
         legend.label_text_font_size = "11px"
@@ -416,8 +416,8 @@ class _Memory:
                 data["planned"].append(memory[worker].get("planned") or float("nan"))
                 for kind, _, _ in self.KINDS:
                     data[kind].append(memory[worker].get(kind, 0))
-        self.figure.y_range.factors = list(dict.fromkeys(reversed(data["worker"])))
-        self.figure.height = 110 + 26 * max(2, len(data["worker"]))
+        self.plot.y_range.factors = list(dict.fromkeys(reversed(data["worker"])))
+        self.plot.height = 110 + 26 * max(2, len(data["worker"]))
         self.any = bool(data["worker"])
         self._source.data = data
 

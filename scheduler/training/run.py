@@ -1,4 +1,4 @@
-"""One training from start to end: plan, executor, backend, loop, figures."""
+"""One training from start to end: plan, executor, backend, loop, summary."""
 
 from __future__ import annotations
 
@@ -111,14 +111,14 @@ def run_training(
     finally:
         if store is not None:
             store.close()
-    figures = {
+    costs = {
         "planned_peak_bytes": plan.peak,
         "planned_peak_driver": plan.driver_peak,
         "plan": plan.terms,
         "peak_rss_driver": peak_rss(),
         "peak_rss_worker": peak_worker,
     }
-    return replace(result, summary={**result.summary, **figures})
+    return replace(result, summary={**result.summary, **costs})
 
 
 def announce_dashboard(client: Any, events: EventBus) -> None:

@@ -366,12 +366,12 @@ class BlockEstimator(BaseEstimator, ABC):
         """Arrays of a model store beside those of the model itself."""
         return {}
 
-    def _stored_figures(self) -> dict[str, Any]:
+    def _stored_values(self) -> dict[str, Any]:
         """JSON values of a model store beside those that every estimator has."""
         return {}
 
-    def _restore(self, figures: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """Set the fitted attributes that `_stored_arrays` and `_stored_figures` keep."""
+    def _restore(self, stored: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        """Set the fitted attributes that `_stored_arrays` and `_stored_values` keep."""
 
 
 def _is_stored(X: Any) -> bool:

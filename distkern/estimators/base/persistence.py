@@ -58,7 +58,7 @@ def save_estimator(estimator: Any, path: str | os.PathLike[str], *, overwrite: b
         "parameters": _plain_parameters(estimator),
         "kernel": {"name": model.kernel.name, "parameters": kernel_parameters},
         "dtype": model.dtype,
-        **estimator._stored_figures(),
+        **estimator._stored_values(),
         "n_features": estimator.n_features_in_,
         "feature_names": None if names is None else [str(name) for name in names],
         "flat": bool(getattr(estimator, "_flat", False)),

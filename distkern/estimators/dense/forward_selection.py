@@ -74,13 +74,13 @@ class ForwardSelection(DenseKernelEstimator):
     def _stored_arrays(self) -> dict[str, NDArray[Any]]:
         return {"history": self.history_}
 
-    def _stored_figures(self) -> dict[str, Any]:
+    def _stored_values(self) -> dict[str, Any]:
         return {"stop_reason": str(self.stop_reason_)}
 
-    def _restore(self, figures: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    def _restore(self, stored: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         if arrays["history"].dtype.names is None:
             raise ValueError("history has no columns")
-        self._set_path(arrays["history"], StopReason(figures["stop_reason"]))
+        self._set_path(arrays["history"], StopReason(stored["stop_reason"]))
 
     def _set_path(self, history: NDArray[np.void], reason: StopReason) -> None:
         self.history_ = history

@@ -102,7 +102,7 @@ class KernelFisherDiscriminant(BlockClassifier, DenseKernelEstimator):
     def _stored_arrays(self) -> dict[str, NDArray[Any]]:
         return {name: getattr(self, f"{name}_") for name in _KEPT}
 
-    def _restore(self, figures: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    def _restore(self, stored: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         for name in _KEPT:
             if arrays[name].dtype.kind != "f" or not np.isfinite(arrays[name]).all():
                 raise ValueError(f"{name} holds no numbers")

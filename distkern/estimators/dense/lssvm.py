@@ -137,13 +137,13 @@ class LeastSquaresSVM(DenseKernelEstimator):
         fit.kernel_columns = len(factor) + found.products * n
         return DenseSolution(*eliminate_border(found.solution[:, 0], found.solution[:, 1:]))
 
-    def _stored_figures(self) -> dict[str, Any]:
+    def _stored_values(self) -> dict[str, Any]:
         return {"solver": self.solver_, "n_iter": self.n_iter_, "residual": self.residual_}
 
-    def _restore(self, figures: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        self.solver_ = str(figures["solver"])
-        self.n_iter_ = int(figures["n_iter"])
-        self.residual_ = float(figures["residual"])
+    def _restore(self, stored: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        self.solver_ = str(stored["solver"])
+        self.n_iter_ = int(stored["n_iter"])
+        self.residual_ = float(stored["residual"])
 
 
 @described(_PARAMETERS, LSSVM_ATTRIBUTES)

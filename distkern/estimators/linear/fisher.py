@@ -113,8 +113,8 @@ class FisherDiscriminant(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Line
             "ratios": self.ratios_,
         }
 
-    def _restore(self, figures: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore(figures, arrays)
+    def _restore(self, stored: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        super()._restore(stored, arrays)
         d, c = len(self.coef_), len(arrays["ratios"])
         n_classes = len(arrays["priors"])
         shapes = {"priors": (n_classes,), "means": (n_classes, d), "directions": (c, d), "origin": (c,), "ratios": (c,)}

@@ -113,10 +113,10 @@ class HoKashyapClassifier(LinearClassifier):
     def _probabilities(self) -> OutputFunction[Array]:
         return partial(shares_of_sides, margin=float(self.b_min))
 
-    def _stored_figures(self) -> dict[str, Any]:
-        return {**super()._stored_figures(), "separable": self.separable_classes_, "iterations": self.n_iter_}
+    def _stored_values(self) -> dict[str, Any]:
+        return {**super()._stored_values(), "separable": self.separable_classes_, "iterations": self.n_iter_}
 
-    def _restore(self, figures: dict[str, Any], arrays: dict[str, Any]) -> None:
-        super()._restore(figures, arrays)
-        self._set_verdicts([None if verdict is None else bool(verdict) for verdict in figures["separable"]])
-        self.n_iter_ = int(figures["iterations"])
+    def _restore(self, stored: dict[str, Any], arrays: dict[str, Any]) -> None:
+        super()._restore(stored, arrays)
+        self._set_verdicts([None if verdict is None else bool(verdict) for verdict in stored["separable"]])
+        self.n_iter_ = int(stored["iterations"])

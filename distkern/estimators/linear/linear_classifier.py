@@ -125,9 +125,9 @@ class LinearClassifier(BlockClassifier):
         """
         return super().decision_function(X)
 
-    def _stored_figures(self) -> dict[str, Any]:
+    def _stored_values(self) -> dict[str, Any]:
         return {"rank": getattr(self, "rank_", None)}
 
-    def _restore(self, figures: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        if figures["rank"] is not None:
-            self.rank_ = int(figures["rank"])
+    def _restore(self, stored: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        if stored["rank"] is not None:
+            self.rank_ = int(stored["rank"])

@@ -196,14 +196,14 @@ class WidrowHoffClassifier(LinearClassifier):
     def _probabilities(self) -> OutputFunction[Array]:
         return partial(shares_of_indicators, margin=float(self.margin))
 
-    def _stored_figures(self) -> dict[str, Any]:
+    def _stored_values(self) -> dict[str, Any]:
         counts = {"learning_rate": self.learning_rate_, "passes": self.passes_, "seen": self.seen_}
-        return {**super()._stored_figures(), **counts}
+        return {**super()._stored_values(), **counts}
 
-    def _restore(self, figures: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore(figures, arrays)
-        self.learning_rate_, self.seen_ = float(figures["learning_rate"]), float(figures["seen"])
-        self.passes_ = int(figures["passes"])
+    def _restore(self, stored: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        super()._restore(stored, arrays)
+        self.learning_rate_, self.seen_ = float(stored["learning_rate"]), float(stored["seen"])
+        self.passes_ = int(stored["passes"])
 
 
 def _all_classes(given: Any, before: NDArray[Any] | None) -> NDArray[Any]:

@@ -341,10 +341,10 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
         arrays = {"lambda": np.atleast_1d(np.asarray(self.lambda_, dtype=np.float64)), "history": self.history_}
         return {**arrays, **projection_arrays(self)}
 
-    def _stored_figures(self) -> dict[str, Any]:
+    def _stored_values(self) -> dict[str, Any]:
         return {"gcv": self.gcv_, "stop_reason": str(self.stop_reason_)}
 
-    def _restore(self, figures: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    def _restore(self, stored: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         lambdas = arrays["lambda"]
         if lambdas.ndim != 1 or not len(lambdas) or lambdas.dtype.kind != "f" or not np.isfinite(lambdas).all():
             raise ValueError("lambda is no vector of numbers")
@@ -352,9 +352,9 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
             raise ValueError("history has no columns")
         restore_projections(self, arrays)
         self.lambda_ = float(lambdas[0]) if len(lambdas) == 1 else lambdas
-        self.gcv_ = float("nan") if figures["gcv"] is None else figures["gcv"]
+        self.gcv_ = float("nan") if stored["gcv"] is None else stored["gcv"]
         self.history_ = arrays["history"]
-        self.stop_reason_ = StopReason(figures["stop_reason"])
+        self.stop_reason_ = StopReason(stored["stop_reason"])
 
     def truncate(self, n_centers: int) -> Self:
         """Return the model of the first `n_centers` centres; the path is nested, so nothing is trained again.

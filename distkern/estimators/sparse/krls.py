@@ -203,11 +203,11 @@ class KernelRecursiveLeastSquares(BlockEstimator):
         sums = self._stored_sums[0] if self._recursion is None else self._recursion.sums
         return {"reduced_gram": sums.gram, "reduced_products": sums.products}
 
-    def _stored_figures(self) -> dict[str, Any]:
+    def _stored_values(self) -> dict[str, Any]:
         sums, n_rows = self._stored_sums if self._recursion is None else (self._recursion.sums, self._recursion.n_rows)
         return {"n_rows_seen": n_rows, "largest_delta": sums.largest}
 
-    def _restore(self, figures: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    def _restore(self, stored: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         gram, products = arrays["reduced_gram"], arrays["reduced_products"]
         for name, array, shape in (
             ("reduced_gram", gram, (packed_size(self.n_centers_),)),
@@ -215,10 +215,10 @@ class KernelRecursiveLeastSquares(BlockEstimator):
         ):
             if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
                 raise ValueError(f"{name} does not fit the centres")
-        if not isinstance(figures["n_rows_seen"], int) or figures["n_rows_seen"] < self.n_centers_:
+        if not isinstance(stored["n_rows_seen"], int) or stored["n_rows_seen"] < self.n_centers_:
             raise ValueError("n_rows_seen is no count of rows")
         self._recursion = None
-        self._stored_sums = (ReducedSums(gram, products, float(figures["largest_delta"])), figures["n_rows_seen"])
+        self._stored_sums = (ReducedSums(gram, products, float(stored["largest_delta"])), stored["n_rows_seen"])
 
 
 def _added(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def test_long_names_leave_room_in_plots_and_are_told_apart() -> None:
     assert max(map(len, labels)) <= LONGEST_NAME + 3
     assert all(title in text_of(page) for title in titles), "the cards have room"
     assert set(page._curves["gcv"]._lines.data["run"]) <= set(labels)
-    assert set(page._time.figure.y_range.factors) <= set(labels)
+    assert set(page._time.plot.y_range.factors) <= set(labels)
 
 
 def test_a_run_whose_driver_is_gone_is_over() -> None:

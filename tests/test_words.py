@@ -28,14 +28,12 @@ NOT_YET = (
     "distkern/report",
     "docs/reports.md",
     "docs/resuming.md",
-    "scheduler/blocks",
     "scheduler/clusters",
     "scheduler/dashboard",
     "scheduler/execution",
     "scheduler/passes",
     "scheduler/planning",
     "scheduler/prediction",
-    "scheduler/protocol",
     "scheduler/rows",
     "scheduler/search",
     "scheduler/selectors",
@@ -46,19 +44,25 @@ NOT_YET = (
     "tests/estimators",
     "tests/monitoring",
     "tests/report",
-    "tests/scheduler/blocks",
     "tests/scheduler/clusters",
     "tests/scheduler/dashboard",
     "tests/scheduler/execution",
     "tests/scheduler/passes",
     "tests/scheduler/planning",
     "tests/scheduler/prediction",
-    "tests/scheduler/protocol",
     "tests/scheduler/search",
     "tests/scheduler/selectors",
     "tests/scheduler/training",
 )
 """Folders, and pages with their messages, whose words are not changed yet."""
+
+RECORDED = {
+    "scheduler/dashboard/colours.py": {"judge-candidates"},
+    "scheduler/protocol/answers.py": {"race"},
+    "scheduler/protocol/messages.py": {"Judge", "judge", "judge-candidates", "judged"},
+    "scheduler/protocol/problems.py": {"n_race"},
+}
+"""Files to names of version 0.1 in runs and on dashboards, which resumed runs must use too."""
 
 TEXT = {
     r"bef[ae]ll?s?": "incident, event",
@@ -196,8 +200,11 @@ def test_code_has_none_of_the_old_words() -> None:
     for file in code_files():
         name, source = file.relative_to(ROOT).as_posix(), file.read_text()
         wrong += [f"{name}: name {word}" for word in old_names(file.stem)]
-        wrong += [f"{name}:{line} {word}" for line, text in texts_of(source) for word in old_words(text)]
-        wrong += [f"{name}:{line} {found}: {word}" for line, found in names_of(source) for word in old_names(found)]
+        kept, texts, names = RECORDED.get(name, ()), texts_of(source), names_of(source)
+        wrong += [f"{name}:{line} {word}" for line, text in texts if text not in kept for word in old_words(text)]
+        wrong += [
+            f"{name}:{line} {found}: {word}" for line, found in names if found not in kept for word in old_names(found)
+        ]
     assert wrong == []
 
 

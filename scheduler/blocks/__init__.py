@@ -1,1 +1,1 @@
-"""The state of a block on a worker, and what messages do to it."""
+"""State of blocks on a worker, and the effects and answers of messages."""

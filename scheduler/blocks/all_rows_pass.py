@@ -1,8 +1,8 @@
-"""One block's share of the final pass: sums over all its rows that fit given centres.
+"""The final pass over one block: sums over all its rows that determine the weights of given centres.
 
-A block reads its rows once more, goes through its tiles in order and forgets the rows; all problems share the
-read. Blocks run beside each other on the tile pool. Rows that were outside the selection sample, or held out for the
-validation stop rule, are rows like any other here.
+A block reads its rows once more, adds up its tiles in order and drops the rows; all problems share the read. Blocks run
+concurrently on the tile pool. Rows outside the selection sample, and rows held out for the validation stop rule, take
+part like all others. The weights are solved in `..training.refit`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from .block import Block
 
 
 def accumulate(block: Block, message: Accumulate, take: Callable[[int], BlockRows]) -> Answer:
-    """Sums of one block over all its rows.
+    """Compute the sums of one block over all its rows.
 
     Parameters
     ----------
     block : Block
-        Has seen `Begin`; its state is not touched.
+        A block after `Begin`; its state does not change.
     message : Accumulate
         Centres and target means.
     take : callable
@@ -49,7 +49,7 @@ def accumulate(block: Block, message: Accumulate, take: Callable[[int], BlockRow
     Raises
     ------
     DataError
-        ``changed``: the rows are not those that were loaded.
+        ``changed``: the rows differ from those that were loaded.
     """
     begin, source, number = block.begin, block.source, block.number
     assert begin is not None
@@ -101,7 +101,7 @@ class _Sums:
             scaling=begin.scaling,
             kernel=problem.kernel,
             dtype=np.dtype(begin.dtype),
-            width=max(m, 2),  # nothing is multiplied one column wide
+            width=max(m, 2),  # numpy rounds products of one column differently
         )
         self._gram = empty_gram(m + 1)
         self._products = np.zeros((m + 1, max(n_targets, 2)))

@@ -1,7 +1,8 @@
-"""One block of one run: what it holds, and how messages change it.
+"""One block of one run: its arrays, and the effects of messages on them.
 
-A block knows nothing of workers, versions or logs; `distkern.scheduler.blocks.block_registry` keeps those. It loads
-its rows once, then follows the run's messages; all that it holds can be rebuilt by applying the same messages again.
+A block loads its rows once and then applies the messages of the run; applying the same messages again rebuilds it.
+Covers no workers, versions or logs, see `block_registry`; the arithmetic of tiles is in `pool_tiles` and
+`lookahead_tiles`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from ..runtime.spillable_matrix import MemoryBudget, RowMatrix
 from ..runtime.timings import DRAW, PROJECTION, UPDATE, busy
 from . import lookahead_tiles
 from . import pool_tiles as tiles
-from .loo_rows import JudgedRows
+from .loo_rows import LooRows
 from .pool_tiles import SLAB, ProblemState, Subtraction
 
 
@@ -68,7 +69,7 @@ def prepare_columns(columns: Columns | None, begin: Begin, kernel: Kernel, n_row
 
 
 def prepare_step(step: Step, begin: Begin, n_rows: int, *, with_candidates: bool = True) -> PreparedStep:
-    """Cast and scale once what every tile needs; the data has `n_rows` rows."""
+    """Cast the arrays of a step and scale its candidates, once for all tiles; the data has `n_rows` rows."""
     dtype = np.dtype(begin.dtype)
     problems = tuple(None if p is None else _cast(p, dtype) for p in step.problems)
     candidates = tuple(
@@ -83,15 +84,16 @@ def _cast(step: ProblemStep | LookaheadStep, dtype: np.dtype[Any]) -> ProblemSte
     if dtype == np.float64:
         return step
     changes: dict[str, Any] = {}
-    for part in ("append", "eliminate", "project", "form", "judge", "trial", "commit"):
-        message = getattr(step, part, None)
-        if message is not None:
+    for part in fields(step):
+        message = getattr(step, part.name)
+        # Raw features of new candidates keep their precision; they are scaled first.
+        if message and not isinstance(message, (bool, Columns)):
             arrays = {
                 f.name: value.astype(dtype)
                 for f in fields(message)
                 if isinstance(value := getattr(message, f.name), np.ndarray) and value.dtype == np.float64
             }
-            changes[part] = replace(message, **arrays)
+            changes[part.name] = replace(message, **arrays)
     return replace(step, **changes)
 
 
@@ -101,17 +103,17 @@ class Block:
     Parameters
     ----------
     source : BlockSource
-        Where the rows come from.
+        Source of the rows.
     number : int
         Block number.
     with_features : bool
-        Whether this process computes kernel columns; without, they are handed in (`factors="driver"`).
+        Whether this process computes kernel columns (default); otherwise they are handed in (`factors="driver"`).
     with_factors : bool
-        Whether this process holds Q and E; without, it answers queries for kernel columns only.
+        Whether this process holds Q and E (default); otherwise it answers queries of kernel columns only.
     budget : MemoryBudget, optional
-        What the blocks of a run may keep in memory here; everything if not given.
+        Memory for the row matrices of a run in this process; unlimited by default.
     checksum : int, optional
-        Of what the block read when the run was young; it must read the same again.
+        Checksum of an earlier read of the block, which this read must equal; any by default.
     """
 
     def __init__(
@@ -145,14 +147,14 @@ class Block:
         self._report = ReadReport()
 
     def load(self, message: Load, take: Callable[[int], BlockRows] | None = None) -> None:
-        """Read the block, keep the rows that select, and separate the held-out ones among them.
+        """Read the block, keep the rows that select, training rows first and held-out rows after them.
 
         Parameters
         ----------
         message : Load
-            What is asked for.
+            Holdout, selection sample and folds.
         take : callable, optional
-            Gives the rows of a block that were read ahead.
+            Returns the rows of a block that were read ahead; by default the block is read here.
         """
         self._keeps_targets = message.folds is not None
         first = self.source.boundaries[self.number]
@@ -185,7 +187,7 @@ class Block:
         fit_rows, held_rows = np.flatnonzero(present & ~held), np.flatnonzero(present & held)
         self._n_fit = len(fit_rows)
         if message.classification:
-            # A class whose rows are all held out still is a class.
+            # A class whose rows are all held out is still a class, of weight 0.
             mass = np.where(held, 0.0, 1.0 if weights is None else weights)
             self._labels = Labels.count(targets[present], mass[present])
         order = np.concatenate([fit_rows, held_rows])
@@ -205,7 +207,7 @@ class Block:
         self._targets = targets
 
     def load_answer(self, message: Load) -> Answer:
-        """Statistics of the rows that were read."""
+        """Return the statistics of the rows."""
         fit = slice(0, self._n_fit)
         loaded = row_statistics(
             message if self._all_rows is None else replace(message, sample_rows=0),
@@ -224,7 +226,7 @@ class Block:
         return Answer(load=found, report=self._report)
 
     def _fold_statistics(self, message: Load, folds: Folds) -> list[LoadAnswer]:
-        """Statistics of the training rows of every fold."""
+        """Return the statistics of the training rows of every fold."""
         numbers = self.data.rows[: self._n_fit]
         weights = None if self.data.weights is None else self.data.weights[: self._n_fit]
         fold_of = folds_of(folds, numbers)
@@ -236,7 +238,7 @@ class Block:
                 row_statistics(
                     replace(message, sample_rows=0),
                     numbers[rows],
-                    # Only their number is wanted of the features.
+                    # Statistics of a fold have no moments of features: models of all folds share one scaling.
                     np.empty((len(rows), 0)),
                     self._targets[rows],
                     own,
@@ -289,14 +291,14 @@ class Block:
             state.slabs[0].put_columns(tile.rows, 0, roots[None].astype(dtype))
         if message.judged:
             share = 1 / problem.weight_sum if message.intercept else 0.0
-            state.judged = JudgedRows(labels, data.weights, data.roots, 1.0 - share)
+            state.loo = LooRows(labels, data.weights, data.roots, 1.0 - share)
         return state
 
     def _matrix(self, rows: int, width: int, dtype: np.dtype[Any], role: str) -> RowMatrix:
         return RowMatrix(rows, width, dtype, self._budget, self._scratch, role)
 
     def _widen(self, state: ProblemState, columns: int) -> None:
-        """Make room in Q."""
+        """Allocate slabs of Q for that many columns."""
         assert self.begin is not None
         while len(state.slabs) * SLAB < columns:
             width = min(SLAB, self.begin.columns - len(state.slabs) * SLAB)
@@ -309,7 +311,7 @@ class Block:
         return ahead_of(self.source) if planned is None else planned
 
     def prefetch(self, problem: int, strip: Strip) -> None:
-        """Have the rows of a strip read ahead where they are in scratch."""
+        """Let the system read the rows of a strip ahead where they are in scratch."""
         rows, features = joined(strip), self.views[problem].data.features
         if self.problems:
             self.problems[problem].prefetch(rows)
@@ -317,7 +319,7 @@ class Block:
             features.prefetch(rows.rows)
 
     def start_answer(self, problem: int, strip: Strip) -> ProblemAnswer:
-        """Target norms and first draw of a strip."""
+        """Return the target norms and the first draw of a strip."""
         tile = joined(strip)
         if not self._with_factors or tile.held_out:
             return ProblemAnswer()
@@ -329,7 +331,7 @@ class Block:
         return ProblemAnswer({"target_norms": norms}, drawn)
 
     def prepare(self, step: PreparedStep) -> None:
-        """Make room in Q and mark drawn and released rows, before the tiles run."""
+        """Allocate columns of Q and mark drawn and released rows, before the tiles run."""
         for view, state, op in zip(self.views, self.problems, step.problems, strict=True):
             if op is None:
                 continue
@@ -407,12 +409,12 @@ class Block:
         return tiles.answer(state, tile, op, self.begin, n_targets)
 
     def kept_rows(self) -> tuple[TileData, NDArray[Any]]:
-        """Return all rows that the block keeps, and their targets, with `Load.folds`."""
+        """Return all rows of a block that was loaded with folds, and their targets."""
         assert self._keeps_targets
         return self.data, self._targets
 
     def columns(self, message: tuple[Columns | None, ...]) -> list[NDArray[Any] | None]:
-        """Kernel columns of each problem over the whole block (`KernelColumns`)."""
+        """Return the kernel columns of each problem over the whole block (`KernelColumns`)."""
         assert self.begin is not None
         result: list[NDArray[Any] | None] = []
         for view, columns in zip(self.views, message, strict=True):
@@ -428,7 +430,7 @@ class Block:
         return result
 
     def fetch(self, message: FetchRows) -> dict[int, NDArray[Any]]:
-        """Raw features of those of the rows that this block trains on (`FetchRows`)."""
+        """Return the raw features of the rows that are training rows of this block (`FetchRows`)."""
         assert self._features is not None
         own = self.data.rows[: self._n_fit]
         where = np.searchsorted(own, message.rows)

@@ -1,12 +1,11 @@
-"""What a process remembers of the runs it works for: blocks with a version, behind a fence.
+"""Registry of the blocks of a worker, by run: each block with its version, behind a fence.
 
-State is keyed by (worker address, run), since one process may host several workers, and within it by block. A block
-at version v has seen v messages and its hash names which. A task carries a token (incarnation, placement epoch):
-a lower one is refused, a higher one makes the worker drop the blocks it shall not keep. A message task never
-loads or replays; it refuses what is not at the right version, and the driver sends catch-up tasks.
+State is keyed by (worker address, run), since one process may host several workers, and within it by block. A block at
+version v has applied v messages, and its hash names them. A task carries a token (incarnation, placement epoch). The
+worker refuses a lower token than before; with a higher one it drops the blocks that it no longer owns. A message task
+neither loads nor replays: it refuses blocks at another version, and the driver sends catch-up tasks.
 
-Out of scope: where blocks go and when (`distkern.scheduler.execution.dask_executor`), what messages mean (`block`,
-`tiles`).
+Covers no placement, see `..execution.dask_executor`, and no effects of messages, see `message_handler` and `block`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ..runtime.spillable_matrix import MemoryBudget
 from ..runtime.threads import follow_worker
 from ..runtime.timings import Costs, MemoryProbe
 from ..runtime.tree_reducer import Node
-from . import message_handler as rounds
+from . import message_handler as handler
 from .block import Block
 
 Token = tuple[int, int]
@@ -33,26 +32,26 @@ Token = tuple[int, int]
 
 @dataclass(frozen=True)
 class Fence:
-    """What every task carries."""
+    """The run, worker and token of a task."""
 
     run_id: str
     worker: str
-    """Address of the worker the task was sent to."""
+    """Address of the worker of the task."""
     token: Token
     keep: tuple[int, ...]
-    """All blocks this worker looks after."""
+    """All blocks that this worker owns."""
     n_blocks: int
     """Blocks of the run."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A task that did nothing, and why."""
+    """The reason for which a task changed nothing."""
 
     versions: dict[int, int] = field(default_factory=dict)
-    """Version of each block that is not where it should be; -1 if it is absent or on another chain."""
+    """Version of each block at another version than the task needs; -1 if it is absent or on another chain."""
     stale: bool = False
-    """The token was lower than one seen before."""
+    """Whether the token was lower than an earlier one."""
 
 
 @dataclass
@@ -70,12 +69,12 @@ class _RunMemory:
         self.token: Token = (-1, -1)
         self.held: dict[int, _Held] = {}
         self.budget: MemoryBudget | None = None
-        self.untold = Costs()
-        """Of replays, for the next answer to carry."""
+        self.unreported = Costs()
+        """Costs of replays, to send with the next answer."""
         self._probe = MemoryProbe()
 
     def admit(self, fence: Fence) -> bool:
-        """Check the token; a higher one drops the blocks that are not to be kept."""
+        """Check the token; on a higher one drop the blocks that the worker no longer owns."""
         if fence.token < self.token:
             return False
         if fence.token > self.token:
@@ -83,16 +82,16 @@ class _RunMemory:
             self.held = {b: h for b, h in self.held.items() if b in fence.keep}
         return True
 
-    def tell(self, worker: str) -> Costs:
-        """Return what is still untold, and the memory now."""
-        told, self.untold = self.untold, Costs()
+    def report(self, worker: str) -> Costs:
+        """Return the costs that were not sent yet, with the memory now."""
+        costs, self.unreported = self.unreported, Costs()
         budget = self.budget or MemoryBudget()
-        return told.merge(Costs(memory=self._probe.look(worker, budget.used, budget.spilled)))
+        return costs.merge(Costs(memory=self._probe.look(worker, budget.used, budget.spilled)))
 
     def not_at(self, numbers: Sequence[int], state: bytes, version: int) -> dict[int, int]:
-        """Versions of the blocks that are not in the state named `state` at `version`.
+        """Return the versions of the blocks that are not in the state named `state` at `version`.
 
-        -1 stands for absent, and for a block that has seen as many messages, but others.
+        -1 stands for an absent block, and for a block after as many, but other messages.
         """
         held = {number: self.held.get(number) for number in numbers}
         return {
@@ -103,11 +102,12 @@ class _RunMemory:
 
 
 _memory: dict[tuple[str, str], _RunMemory] = {}
-_memory_lock = threading.RLock()  # a lease may be collected, and finalised, while it is held
+# Reentrant: a lease may be collected, and drop its run, while this thread holds the lock.
+_memory_lock = threading.RLock()
 
 
 def _run_memory(fence: Fence, *, new: bool = False) -> _RunMemory:
-    """Memory of a run; only placing blocks makes one, lest a late task leaves one behind after the run was dropped."""
+    """Return the memory of a run; a late task of a run that was dropped gets an empty one, which nothing keeps."""
     with _memory_lock:
         if new:
             return _memory.setdefault((fence.worker, fence.run_id), _RunMemory())
@@ -123,7 +123,7 @@ def place_blocks(
     read_ahead: int | None = None,
     checksums: Mapping[int, int] | None = None,
 ) -> Refusal | None:
-    """Create blocks at version 0; those that are already held in any state are replaced.
+    """Create blocks at version 0; blocks that the worker already holds are replaced.
 
     All blocks of a run share the `room` in memory of those that were placed first, and the worker's folder for what is
     beyond it. What a block reads must have its checksum, where one is given.
@@ -144,10 +144,10 @@ def place_blocks(
 def run_message(
     fence: Fence, numbers: Sequence[int], version: int, previous: bytes, message: Message
 ) -> dict[Node, Answer] | Refusal:
-    """Apply message number `version` of the log, whose prefix hashes to `previous`, and answer for `numbers`.
+    """Apply message number `version` of the log, after the state named `previous`, and answer for `numbers`.
 
-    A block that has the message already answers again without a change. An exception inside an effect drops the
-    blocks it may have torn.
+    A block that has already applied the message answers again and does not change. After an exception in an effect,
+    blocks that may be half changed are dropped.
     """
     message = canonical(message)
     after = chain(previous, digest(message))
@@ -166,7 +166,7 @@ def run_message(
         if wrong:
             return Refusal(versions=wrong)
         try:
-            nodes = rounds.apply_message(
+            nodes = handler.apply_message(
                 [memory.held[n].block for n in numbers], message, frozenset(fresh), fence.n_blocks
             )
         except BaseException:
@@ -178,7 +178,7 @@ def run_message(
             memory.held[number].hash = after
         if nodes:
             first = next(iter(nodes.values()))
-            first.costs = first.costs.merge(memory.tell(fence.worker))
+            first.costs = first.costs.merge(memory.report(fence.worker))
         return nodes
 
 
@@ -198,8 +198,8 @@ def replay_messages(
         if wrong:
             return Refusal(versions=wrong)
         try:
-            took = rounds.replay([memory.held[n].block for n in numbers], messages)
-            memory.untold = memory.untold.merge(took)
+            costs = handler.replay([memory.held[n].block for n in numbers], messages)
+            memory.unreported = memory.unreported.merge(costs)
         except BaseException:
             for number in numbers:
                 del memory.held[number]
@@ -211,7 +211,7 @@ def replay_messages(
 
 
 def answer_query(fence: Fence, numbers: Sequence[int], version: int, at: bytes, query: Query) -> Answer | Refusal:
-    """Answer a question at the state named `at`, after `version` messages."""
+    """Answer a query in the state named `at`, after `version` messages."""
     query = canonical(query)
     memory = _run_memory(fence)
     with memory.lock:
@@ -220,13 +220,13 @@ def answer_query(fence: Fence, numbers: Sequence[int], version: int, at: bytes, 
         wrong = memory.not_at(numbers, at, version)
         if wrong:
             return Refusal(versions=wrong)
-        answer = rounds.ask([memory.held[n].block for n in numbers], query)
-        answer.costs = answer.costs.merge(memory.tell(fence.worker))
+        answer = handler.ask([memory.held[n].block for n in numbers], query)
+        answer.costs = answer.costs.merge(memory.report(fence.worker))
         return answer
 
 
 def drop_run(worker: str, run_id: str, incarnation: int | None = None) -> None:
-    """Forget a run on a worker, unless a driver newer than `incarnation` uses it."""
+    """Drop a run on a worker, unless a driver newer than `incarnation` uses it."""
     with _memory_lock:
         memory = _memory.get((worker, run_id))
         if memory is not None and incarnation is not None and memory.token[0] > incarnation:
@@ -235,13 +235,13 @@ def drop_run(worker: str, run_id: str, incarnation: int | None = None) -> None:
 
 
 def held_runs() -> list[tuple[str, str]]:
-    """(worker, run) pairs this process remembers."""
+    """Return the (worker, run) pairs of this process."""
     with _memory_lock:
         return list(_memory)
 
 
 class Lease:
-    """Kept by dask as a task's result; when dask lets go of it, the run's memory on the worker is freed."""
+    """The result of a task that dask keeps; when dask releases it, the worker drops the run."""
 
     def __init__(self, worker: str, run_id: str, incarnation: int) -> None:
         weakref.finalize(self, drop_run, worker, run_id, incarnation)

@@ -1,4 +1,4 @@
-"""One block's share of a cross-validation's errors: models on the rows of the fold that they have not seen."""
+"""Errors of a cross-validation on one block: each model predicts the rows of the fold that it was not trained on."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from .block import Block
 
 
 def score(block: Block, message: Score) -> Answer:
-    """Errors of every model on its fold's rows of one block.
+    """Compute the error of every model on the rows of its fold in one block.
 
     Parameters
     ----------
     block : Block
-        Was loaded with folds, and holds features; its state is not touched.
+        A block that was loaded with folds and holds features; its state does not change.
     message : Score
         The models.
 
     Returns
     -------
     Answer
-        A `ProblemAnswer` a model: ``error``, the weight of the wrong labels or the weighted squared error, and
+        A `ProblemAnswer` for each model: ``error``, the weight of the wrong labels or the weighted squared error, and
         ``weight``, the weight of the rows.
     """
     begin = block.begin
@@ -63,7 +63,7 @@ def _model(model: FoldModel, begin: Begin) -> KernelModel:
 
 
 def _losses(outputs: NDArray[np.float64], expected: NDArray[Any], begin: Begin, multiclass: str) -> NDArray[np.float64]:
-    """Loss of each row: 0 or 1 for labels, else the squared error summed over targets."""
+    """Return the loss of each row: 0 or 1 for labels, else the squared error summed over targets."""
     if begin.classes is None:
         losses: NDArray[np.float64] = np.square(outputs - expected).sum(axis=1)
         return losses

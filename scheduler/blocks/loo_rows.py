@@ -1,8 +1,9 @@
-"""What the rows of a problem keep to count leave-one-out misclassifications (Hong, Chen and Harris, 2006).
+"""Leave-one-out misclassifications of the rows of a problem on one block (Hong, Chen and Harris, 2006).
 
-Left out, row i is predicted y_i - e_i / beta_i with its residual e_i and beta_i = 1 - sum_j q_ij^2 / (lambda + s_j).
-The slides' alpha_i is beta_i - y_i e_i, and alpha_i / beta_i <= 0 an error. With one target a class the largest
-prediction decides. A row of weight r is r rows, one of which is left out.
+Without row i the model predicts y_i - e_i / beta_i for it, with its residual e_i and
+beta_i = 1 - sum_j q_ij^2 / (lambda + s_j). The alpha_i of the slides is beta_i - y_i e_i, and alpha_i / beta_i <= 0 is
+an error. With one target for each class the largest prediction decides. A row of weight r is r rows, one of which is
+left out. `..selectors.loo_selector` selects by the counts.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ CANDIDATES_AT_ONCE = 16
 """Candidates whose effect on a tile is computed together, with one target."""
 
 
-class JudgedRows:
+class LooRows:
     """Classes and shares beta of the rows of a problem on one block.
 
     Parameters
@@ -38,7 +39,7 @@ class JudgedRows:
         self._shares = np.full(len(labels), share)
 
     def lower_shares(self, rows: slice, new: NDArray[Any], inverse: NDArray[Any]) -> None:
-        """Take new columns of Q, shape (k, rows of the tile), into beta; `inverse` is 1 / (lambda + s) of each."""
+        """Subtract new columns of Q, shape (k, rows of the tile), from beta; `inverse` is 1 / (lambda + s) of each."""
         columns = self._unweighted(rows, new)
         self._shares[rows] -= inverse.astype(np.float64) @ np.square(columns)
 
@@ -51,7 +52,7 @@ class JudgedRows:
         steps: NDArray[Any],
         inverse: NDArray[Any],
     ) -> Array:
-        """Weight of the rows that the model with each of some candidates gets wrong when they are left out, shape (n,).
+        """Return the leave-one-out errors of the model with each of some candidates, as weights of rows, shape (n,).
 
         Parameters
         ----------
@@ -62,7 +63,7 @@ class JudgedRows:
         residual : array, shape (rows of the tile, 2 or more)
             E.
         slots : array, shape (n,)
-            Candidates to judge.
+            Candidates to score.
         steps : array, shape (n, T)
             Weight of each.
         inverse : array, shape (n,)
@@ -82,7 +83,8 @@ class JudgedRows:
             left = shares - inverse[i] * np.square(column)
             mine = after[own]
             after[own] = np.inf
-            # The best of the others, -1 - e / beta, against the row's own class, 1 - e / beta.
+            # The row's class has the prediction 1 - e / beta, the best of the others -1 - e / beta. The comparison is
+            # multiplied by beta, which may be 0.
             counts[i] = weights @ ((mine - after.min(axis=0) >= 2 * left) | (left <= 0))
         return counts
 
@@ -111,7 +113,7 @@ class JudgedRows:
         return counts
 
     def _unweighted(self, rows: slice, columns: NDArray[Any]) -> Array:
-        """Columns without the root weights, a float64 copy."""
+        """Return a float64 copy of columns without the root weights."""
         copied = columns.astype(np.float64)
         if self._roots is not None:
             copied /= self._roots[rows]

@@ -1,9 +1,8 @@
-"""What a look-ahead does to one row tile, and what the tile answers.
+"""Effects and answers of a look-ahead step on one row tile.
 
-The pool holds the kernel columns of the candidates as they are, and the work matrix the columns that were formed
-or tried last; within a tile both are kept one column after another. The rules of
-`distkern.scheduler.blocks.pool_tiles` hold: shapes depend on the message and the tile only, and nothing is ever one
-column wide.
+The pool holds the kernel columns of the candidates, the work matrix the columns that were formed or tried last; within
+a tile both are stored column after column. As in `pool_tiles`, shapes depend on the message and the tile only, and no
+product is one column wide. `..selectors.lookahead_selector` is the counterpart in the driver.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def apply(
     candidates: Candidates | None,
     handed_in: NDArray[Any] | None,
 ) -> None:
-    """Change a tile as `step` says; kernel columns as for `tiles.compute`."""
+    """Apply the effect of `step` to a tile; kernel columns as in `tiles.compute`."""
     with busy(PROJECTION):
         if step.form is not None:
             _form(state, tile, step.form)
@@ -83,7 +82,10 @@ def _commit(state: ProblemState, tile: Tile, message: Commit) -> None:
 
 
 def _residuals(state: ProblemState, tile: Tile, columns: NDArray[Any], steps: NDArray[Any]) -> NDArray[Any]:
-    """E before and after each step, shape (k + 1, T, rows); the same additions for a trial and its commit."""
+    """Return E before and after each step, shape (k + 1, T, rows).
+
+    A trial and its commit subtract in the same order, so that they have the same bits.
+    """
     n_steps, n_targets = steps.shape
     path = workspace.array("residuals", (n_steps + 1, n_targets, columns.shape[1]), columns.dtype)
     path[0] = state.residual[tile.rows, :n_targets].T
@@ -94,7 +96,7 @@ def _residuals(state: ProblemState, tile: Tile, columns: NDArray[Any], steps: ND
 
 
 def answer(data: TileData, state: ProblemState, tile: Tile, step: LookaheadStep, n_targets: int) -> ProblemAnswer:
-    """Answer of one tile after the effect of `step`."""
+    """Return the answer of one tile after the effect of `step`."""
     result = ProblemAnswer()
     if tile.held_out:
         if step.commit is not None:
@@ -117,7 +119,7 @@ def answer(data: TileData, state: ProblemState, tile: Tile, step: LookaheadStep,
 def _leaders(data: TileData, state: ProblemState, tile: Tile, message: Trial) -> Leaders:
     path = _residuals(state, tile, tiles.borrow_columns(state.work, tile), message.steps)[1:]
     if path.shape[1] == 1 and data.weights is None:
-        norms = np.abs(path[:, 0], dtype=np.float64)  # what the root of the square is
+        norms = np.abs(path[:, 0], dtype=np.float64)  # exactly the root of the square, and faster
     else:
         norms = np.square(path, dtype=np.float64).sum(axis=1)
         if data.weights is not None:
@@ -129,7 +131,7 @@ def _leaders(data: TileData, state: ProblemState, tile: Tile, message: Trial) ->
     where, own = _positions(rows, message.rows)
     for step, position in zip(own, where, strict=True):
         norms[step:, position] = -1.0
-    # Only few rows are worth the work of `select`.
+    # `select` sorts; most rows cannot lead and are left out first.
     few = norms.max(axis=0) >= message.floor
     few[norms.argmax(axis=1)] = True
     kept = np.flatnonzero(few)
@@ -146,7 +148,7 @@ def _enter(
     n_targets: int,
     result: ProblemAnswer,
 ) -> None:
-    """Products of the appended columns, the new candidates and E with Q and the pool, and values at rows."""
+    """Add the products of the appended columns, new candidates and E with Q and the pool, and values at rows."""
     pool, residual = tiles.borrow_columns(state.pool, tile), state.residual[tile.rows]
     keep = np.empty(0, dtype=np.int64) if commit is None else commit.keep
     n_old, n_new = len(keep), len(message.slots)
@@ -172,14 +174,14 @@ def _enter(
 
 
 def _some(columns: NDArray[Any], which: NDArray[np.int64]) -> NDArray[Any]:
-    """Rows of an array, without a copy where they follow one another, as they mostly do."""
+    """Return rows of an array, as a view where they are consecutive."""
     if len(which) and which[-1] - which[0] + 1 == len(which):
         return columns[which[0] : which[-1] + 1]
     return columns[which]
 
 
 def _positions(rows: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Where ascending `rows` hold some of the wanted rows: (positions in `rows`, positions in `wanted`)."""
+    """Return the positions in ascending `rows` of the wanted rows that are there, and their positions in `wanted`."""
     where = np.searchsorted(rows, wanted)
     inside = where < len(rows)
     own = np.flatnonzero(inside & (rows[np.where(inside, where, 0)] == wanted))

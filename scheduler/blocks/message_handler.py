@@ -1,7 +1,8 @@
-"""Running one message over many blocks in this process, the same way in every executor.
+"""Application of one message to many blocks of this process, the same for every executor.
 
-The unit of work is a strip of tiles, whose answers are added in order; strips are summed by a fixed tree within their
-block, and blocks by a fixed tree over the run, so neither threads nor placement change a bit.
+The unit of work is a strip of tiles, whose answers are added in order. Strips are summed by a fixed tree within their
+block, and blocks by a fixed tree over the run, so neither threads nor placement change a bit. Covers no versions, see
+`block_registry`; effects and answers are those of `block`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ HandedIn = dict[int, list[NDArray[Any] | None]]
 
 
 def _overflow_ignored() -> np.errstate:
-    """Overflow is found in the sums, and named there; a warning per tile would only repeat it."""
+    """Ignore overflow in tiles: the driver finds it in the sums and raises one error."""
     return np.errstate(over="ignore", invalid="ignore")
 
 
@@ -39,18 +40,18 @@ def apply_message(
     n_blocks: int,
     handed_in: HandedIn | None = None,
 ) -> dict[Node, Answer]:
-    """Apply `message` to the blocks that have not seen it and answer for all of them.
+    """Apply `message` to the blocks that have not applied it, and answer for all of them.
 
     Parameters
     ----------
     blocks : sequence of Block
         In ascending order of their numbers.
     fresh : collection of int
-        Numbers of the blocks whose state the message still has to change.
+        Numbers of the blocks that have not applied the message.
     n_blocks : int
         Blocks of the whole run.
     handed_in : dict, optional
-        Kernel columns computed elsewhere, by block and problem.
+        Kernel columns computed in another process, by block and problem; none by default.
 
     Returns
     -------
@@ -111,7 +112,7 @@ def _apply(
         for block in blocks:
             parts = []
             for problem, view in enumerate(block.views):
-                # A problem without rows here, or with nothing to do, answers nothing.
+                # A problem without rows here, or without a part in the step, has an empty answer.
                 count = len(view.strips) if _has_part(step, problem) else 0
                 within: TreeReducer[ProblemAnswer] = TreeReducer(max(count, 1), merge_problems)
                 for index in range(count):
@@ -131,7 +132,7 @@ def _has_part(step: PreparedStep | None, problem: int) -> bool:
 
 
 def _strips(blocks: Sequence[Block], step: PreparedStep | None) -> list[Work]:
-    """Strips of all problems that have a part in a step, in the order of blocks and problems."""
+    """Return the strips of all problems that have a part in a step, in the order of blocks and problems."""
     return [
         (block, problem, strip)
         for block in blocks
@@ -142,7 +143,7 @@ def _strips(blocks: Sequence[Block], step: PreparedStep | None) -> list[Work]:
 
 
 def _read_ahead(work: Sequence[Work]) -> Iterator[Work]:
-    """Yield strips, having the next one's rows read meanwhile."""
+    """Yield strips, while the system reads the rows of the next one."""
     for item, (block, problem, strip) in zip(work, [*work[1:], *work[-1:]], strict=True):
         block.prefetch(problem, strip)
         yield item
@@ -152,7 +153,7 @@ RowReader = ReadAhead[BlockRows]
 
 
 def _reader(blocks: Sequence[Block], classification: bool) -> RowReader:
-    """Return what reads the rows of some blocks, which a pass will ask for in their order."""
+    """Return the reader of some blocks for one pass in their order."""
     known = {block.number: block for block in blocks}
 
     def read(number: int) -> BlockRows:
@@ -210,7 +211,7 @@ def _columns_of(query: KernelColumns) -> Any:
 
 
 def replay(blocks: Sequence[Block], messages: Sequence[Message]) -> Costs:
-    """Apply the effects of consecutive log messages to blocks that are all in the same state; return what it took."""
+    """Apply the effects of consecutive log messages to blocks in one state; return the costs."""
     watch = Stopwatch()
     _replay(blocks, messages, watch)
     return Costs(watch.seconds)
@@ -254,7 +255,7 @@ def _replay(blocks: Sequence[Block], messages: Sequence[Message], watch: Stopwat
 
 
 def ask(blocks: Sequence[Block], query: Query) -> Answer:
-    """Answer a question that changes nothing."""
+    """Answer a query."""
     answer, watch = Answer(), Stopwatch()
     with single_threaded_blas():
         if isinstance(query, KernelColumns):

@@ -1,8 +1,9 @@
-"""What a step does to one row tile, and what the tile answers.
+"""Effects and answers of a step on one row tile.
 
-Everything is row-local given the message, so tiles of a block run in any order on any thread. Shapes of the
-products depend on the message and the tile only, never on which candidates are real: short batches are padded
-with zero columns, and nothing is ever one column wide.
+Given the message, each row depends on no other row, so the tiles of a block run in any order on any thread. BLAS rounds
+products of different shapes differently. So shapes depend on the message and the tile only, not on the number of
+candidates: short batches are padded with zero columns, and no product is one column wide. The steps of
+`criterion="residual"` are in `lookahead_tiles`; which columns are formed is decided in `..selectors.pool_selector`.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from ..rows.tiles import Tile, TileData
 from ..runtime.spillable_matrix import RowMatrix
 from ..runtime.threads import workspace
 from ..runtime.timings import DRAW, KERNEL_COLUMNS, PROJECTION, busy
-from .loo_rows import JudgedRows
+from .loo_rows import LooRows
 
 SLAB = 256
-"""Columns of Q that are stored, and multiplied, together."""
+"""Columns of Q that are stored and multiplied together."""
 
 ELIMINATED = 32
-"""Columns of the pool that the panel is taken out of at a time, so that what they lose stays in cache."""
+"""Columns of the pool that are orthogonalised against the panel at a time, so that the products stay in cache."""
 
 
 @dataclass
 class ProblemState:
-    """Arrays of one problem on one block; rows that train come first, held-out rows after them."""
+    """Arrays of one problem on one block; training rows come first, held-out rows after them."""
 
     work: RowMatrix
     """(rows, panel + batch): the formed panel, then the batch of candidates; see `borrow_columns`."""
@@ -43,25 +44,25 @@ class ProblemState:
     residual: NDArray[Any]
     """(rows, max(T, 2)): E, zero-padded to two columns."""
     taken: NDArray[np.bool_]
-    """(widths x rows,): candidates that must not be drawn, those of one width after those of another."""
+    """(widths x rows,): mask of candidates that must not be drawn, width after width."""
     n_widths: int = 1
-    """Widths that a candidate may have."""
+    """Number of widths that a candidate may have."""
     slabs: list[RowMatrix] = field(default_factory=list)
-    """Q in slabs of (rows, SLAB) columns, the last one as wide as the path can fill."""
+    """Q in slabs of shape (rows, SLAB); the last one is as wide as the longest path needs."""
     n_columns: int = 1
-    """Columns of Q."""
-    judged: JudgedRows | None = None
-    """What counting leave-one-out errors takes, where it is asked for."""
+    """Number of columns of Q."""
+    loo: LooRows | None = None
+    """Shares for counting leave-one-out errors, where the criterion needs them."""
     validation: dict[int, NDArray[np.float64]] = field(default_factory=dict)
     """Tile start to squared held-out residual after each step of the last panel."""
 
     @property
     def taken_by_width(self) -> NDArray[np.bool_]:
-        """`taken` as (widths, rows), a view."""
+        """Return a view of `taken` of shape (widths, rows)."""
         return self.taken.reshape(self.n_widths, len(self.residual))
 
     def prefetch(self, tile: Tile) -> None:
-        """Have a tile's rows read ahead."""
+        """Let the system read the rows of a tile ahead."""
         for matrix in (self.work, self.pool):
             matrix.prefetch(tile.rows)
         for slab, columns in zip(self.slabs, slab_slices(self.n_columns), strict=False):
@@ -70,16 +71,16 @@ class ProblemState:
 
 @dataclass(frozen=True)
 class Subtraction:
-    """What a step takes from the panel and from the batch, with the products against Q's old columns side by side."""
+    """Coefficients of Q's old columns to subtract from the panel and from the batch, in one product."""
 
     coefficients: NDArray[Any]
-    """(columns of Q before the step, w): of the panel's second pass, then of the batch."""
+    """(columns of Q before the step, w): those of the panel's second pass, then those of the batch."""
     n_panel: int
-    """Columns that belong to the panel."""
+    """Number of columns of the panel."""
 
     @classmethod
     def of(cls, append: Append | None, project: Project | None) -> Subtraction | None:
-        """Join the coefficients of both, None where there are none."""
+        """Join the coefficients of both; None where there are none."""
         parts = []
         correct = None if append is None else append.correct
         if correct is not None:
@@ -93,31 +94,34 @@ class Subtraction:
 
 
 def slab_slices(n_columns: int) -> list[slice]:
-    """Column ranges of Q's slabs."""
+    """Return the column ranges of Q's slabs."""
     return [slice(start, min(start + SLAB, n_columns)) for start in range(0, n_columns, SLAB)]
 
 
 def borrow_columns(matrix: RowMatrix, tile: Tile) -> NDArray[Any]:
-    """Borrow a tile's part of the work matrix or the pool as (width, rows).
+    """Borrow the rows of a tile from the work matrix or the pool, shape (width, rows).
 
-    Both, and the slabs of Q, are kept column after column within a tile: columns are what is picked from them and put
-    into them, and the products of few columns with many are faster in this order.
+    Within a tile both, and the slabs of Q, are stored column after column: steps read and write whole columns, and
+    products of few columns with many are faster in this order.
     """
     return matrix.borrow_columns(tile.rows)
 
 
 def keep_columns(matrix: RowMatrix, tile: Tile, columns: NDArray[Any]) -> None:
-    """Give back what `borrow_columns` borrowed."""
+    """Give the columns of `borrow_columns` back."""
     matrix.give_back(tile.rows, columns.reshape(-1, matrix.shape[1]))
 
 
 def borrow_q(state: ProblemState, tile: Tile, number: int, columns: slice) -> NDArray[Any]:
-    """Borrow the columns of Q that `slab_slices` names for a slab, shape (w, rows)."""
+    """Borrow the columns of a slab of Q, as in `slab_slices`, shape (w, rows)."""
     return state.slabs[number].borrow_columns(tile.rows, 0, columns.stop - columns.start)
 
 
 def times_q(state: ProblemState, tile: Tile, coefficients: NDArray[Any]) -> NDArray[Any]:
-    """(Q[tile] @ coefficients)' for Q's first columns, shape (w, rows), in a buffer of this thread."""
+    """Return (Q[tile] @ coefficients)' for Q's first columns, shape (w, rows), in a buffer of this thread.
+
+    Slabs are added in their order, so the rounding is the same in memory and in scratch.
+    """
     shape = (coefficients.shape[1], tile.stop - tile.start)
     total = workspace.array("total", shape, coefficients.dtype)
     product = workspace.array("product", shape, coefficients.dtype)
@@ -130,7 +134,7 @@ def times_q(state: ProblemState, tile: Tile, coefficients: NDArray[Any]) -> NDAr
 
 
 def products_with_q(state: ProblemState, tile: Tile, columns: NDArray[Any]) -> NDArray[np.float64]:
-    """Products of columns, shape (w, rows), with Q on a tile, shape (w, m + 1)."""
+    """Return the products of columns, shape (w, rows), with Q on a tile, shape (w, m + 1)."""
     products = workspace.array("cross", (len(columns), state.n_columns), columns.dtype)
     for number, part in enumerate(slab_slices(state.n_columns)):
         q = borrow_q(state, tile, number, part)
@@ -139,7 +143,7 @@ def products_with_q(state: ProblemState, tile: Tile, columns: NDArray[Any]) -> N
 
 
 def finish(state: ProblemState, tile: Tile, step: ProblemStep, subtraction: Subtraction | None, panel: int) -> None:
-    """Append the formed panel to Q, take it out of the pool, update E and project the batch into the pool."""
+    """Append the formed panel to Q, orthogonalise the pool against it, update E and project the batch into the pool."""
     append, project = step.append, step.project
     work = borrow_columns(state.work, tile)
     formed, batch = work[:panel], work[panel:]
@@ -192,8 +196,8 @@ def _update_residual(state: ProblemState, tile: Tile, message: Append, new: NDAr
     residual = state.residual[tile.rows, : message.steps.shape[1]]
     if not tile.held_out:
         residual -= new.T @ message.steps
-        if state.judged is not None and message.inverse is not None:
-            state.judged.lower_shares(tile.rows, new, message.inverse)
+        if state.loo is not None and message.inverse is not None:
+            state.loo.lower_shares(tile.rows, new, message.inverse)
         return
     squares = np.empty(len(new))
     for j in range(len(new)):
@@ -211,14 +215,14 @@ def compute(
     candidates: Candidates | None,
     handed_in: NDArray[Any] | None,
 ) -> None:
-    """Form a panel from the pool and put the batch of kernel columns beside it.
+    """Form a panel from the pool, and write it and the batch of kernel columns into the work matrix.
 
     Parameters
     ----------
     candidates : Candidates or None
-        None where `handed_in` holds their columns.
+        New candidates; None where `handed_in` holds their columns.
     handed_in : array, shape (rows of the block, batch), or None
-        Kernel columns computed elsewhere.
+        Kernel columns computed in another process.
     """
     panel = begin.panel
     work = state.work.blank(tile.rows).reshape(state.work.shape[1], -1)
@@ -238,7 +242,7 @@ def compute(
 
 
 def kernel_columns(data: TileData, tile: Tile, begin: Begin, candidates: Candidates) -> NDArray[Any]:
-    """Kernel columns of a batch on a tile, shape (batch, rows), in a buffer of this thread."""
+    """Return the kernel columns of a batch on a tile, shape (batch, rows), in a buffer of this thread."""
     assert data.features is not None
     roots = None if data.roots is None else data.roots[tile.rows]
     features, rows = data.features.borrow(tile.rows), data.rows[tile.rows]
@@ -252,9 +256,9 @@ def columns_of(
     begin: Begin,
     candidates: Candidates,
 ) -> NDArray[Any]:
-    """Kernel columns on some rows, times the root weights, shape (w, n), in a buffer of this thread.
+    """Return kernel columns on some rows, times the root weights, shape (w, n), in a buffer of this thread.
 
-    A few centres by many rows are much faster than the other way round.
+    The kernel is computed as (few centres, many rows), which is much faster than the transpose.
 
     Parameters
     ----------
@@ -265,7 +269,7 @@ def columns_of(
     roots : array, shape (n,), or None
         Root weights.
     begin : Begin
-        For scaling and epsilon.
+        Scaling and epsilon.
     candidates : Candidates
         The centres.
     """
@@ -298,7 +302,7 @@ def _columns_of(
 
 
 def answer(state: ProblemState, tile: Tile, step: ProblemStep, begin: Begin, n_targets: int) -> ProblemAnswer:
-    """Sums of one tile after the effect of `step`."""
+    """Return the sums of one tile after the effect of `step`."""
     rows = tile.rows
     result = ProblemAnswer()
     sums = result.sums
@@ -311,7 +315,7 @@ def answer(state: ProblemState, tile: Tile, step: ProblemStep, begin: Begin, n_t
     if step.form is not None or step.columns is not None:
         work = borrow_columns(state.work, tile)
         if step.columns is None:
-            # Without new candidates the batch is empty, and its share of the products would be all zeros.
+            # Without new candidates the batch is empty, and its products would be zeros.
             work = work[:panel]
         formed, batch = work[:panel], work[panel:]
         sums["cross"] = products_with_q(state, tile, work)
@@ -322,10 +326,10 @@ def answer(state: ProblemState, tile: Tile, step: ProblemStep, begin: Begin, n_t
         batch = borrow_columns(state.work, tile)[panel:]
         sums["pool_gram"] = _float64((batch @ borrow_columns(state.pool, tile).T).T)
         sums["pool_products"] = _float64((batch @ residual)[:, :n_targets])
-    if step.judge is not None and state.judged is not None:
-        pool, judge = borrow_columns(state.pool, tile), step.judge
+    if step.judge is not None and state.loo is not None:
+        pool, tried = borrow_columns(state.pool, tile), step.judge
         with busy(DRAW):
-            counts = state.judged.misclassified(rows, pool, residual, judge.slots, judge.steps, judge.inverse)
+            counts = state.loo.misclassified(rows, pool, residual, tried.slots, tried.steps, tried.inverse)
         sums["misclassified"] = counts
     if step.refresh:
         pool = borrow_columns(state.pool, tile)
@@ -335,7 +339,7 @@ def answer(state: ProblemState, tile: Tile, step: ProblemStep, begin: Begin, n_t
 
 
 def draw(data: TileData, state: ProblemState, tile: Tile, message: Draw, n_rows: int) -> Drawn:
-    """Shortlists of what is worth being a candidate; the data has `n_rows` rows."""
+    """Return the shortlists of the best candidates of a tile; the data has `n_rows` rows."""
     rows = tile.rows
     numbers = data.rows[rows]
     squares = np.square(state.residual[rows], dtype=np.float64).sum(axis=1)
@@ -349,17 +353,17 @@ def draw(data: TileData, state: ProblemState, tile: Tile, message: Draw, n_rows:
         norms, squares, weights = norms[where], squares[where], weights[where]
         free = np.ones(len(names), dtype=bool)
     top = Shortlist.top(np.where(free, residual_keys(norms), np.inf), names, norms, message.n_top)
-    race = Shortlist.empty()
+    weighted = Shortlist.empty()
     if message.n_race:
         uniforms = uniforms_for_rows(message.seed, message.round, numbers)
         uniforms = uniforms if where is None else uniforms[where]
         keys = draw_keys(uniforms, np.where(free, squares if message.by_residual else weights, 0.0))
-        race = Shortlist.top(keys, names, norms, message.n_race)
-    named = np.union1d(top.rows, race.rows)
+        weighted = Shortlist.top(keys, names, norms, message.n_race)
+    named = np.union1d(top.rows, weighted.rows)
     features = None
     if data.features is not None:
         features = data.features.borrow(rows)[np.searchsorted(numbers, named % n_rows)]
-    return Drawn(top, race, named, features, (message.n_top, message.n_race), largest)
+    return Drawn(top, weighted, named, features, (message.n_top, message.n_race), largest)
 
 
 def _float64(array: NDArray[Any]) -> NDArray[np.float64]:

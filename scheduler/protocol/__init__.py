@@ -1,1 +1,1 @@
-"""The messages of the driver, the answers of blocks, and the log of a run."""
+"""Messages of the driver, answers of blocks, and the log of a run."""

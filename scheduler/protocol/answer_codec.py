@@ -1,7 +1,8 @@
-"""Answers as bytes and back: a JSON tree with the arrays behind it, and nothing that could run.
+"""Answers as bytes and back: a JSON tree followed by the arrays, without any code.
 
-Only the dataclasses named here are made, from fields they have. Arrays come back as fresh, aligned ones with the bits
-that went in.
+Only the dataclasses named here are made, and only from their own fields. Decoded arrays are new and aligned, with the
+same bits. Covers one record; the file of records is `distkern.storage.runs.journal`, its use in
+`..training.run_record`. Runs of version 0.1 hold these names of classes and fields, so they must not change.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ _LENGTH_BYTES = 8
 
 @dataclass(frozen=True)
 class Record:
-    """One exchange as it is kept."""
+    """One exchange as it is recorded."""
 
     message: bytes
-    """Names the message by content."""
+    """Digest of the message."""
     answer: Answer
     exchanges: int
     """Driver-workers-driver exchanges up to this one."""
@@ -117,7 +118,7 @@ def _array_tree(array: NDArray[Any], arrays: list[NDArray[Any]]) -> dict[str, An
 
 
 class _Reader:
-    """Takes arrays off the end of a record in the order in which they were put there."""
+    """Reads the arrays behind the tree, in the order in which they were written."""
 
     def __init__(self, rest: memoryview) -> None:
         self._rest = rest

@@ -1,7 +1,8 @@
-"""What blocks answer, and how two answers become one.
+"""Answers of blocks to messages, and their merge.
 
-Everything here merges associatively up to rounding; the fixed tree of `distkern.scheduler.runtime.tree_reducer` makes
-the rounding the same every time.
+Every merge here is associative up to rounding; the fixed tree of `..runtime.tree_reducer` makes the rounding the same
+every time. Covers no computation of answers, see `..blocks`, and no bytes, see `answer_codec`. Records of version 0.1
+hold the names of these classes and fields, so they must not change.
 """
 
 from __future__ import annotations
@@ -22,16 +23,18 @@ from ..runtime.timings import Costs
 
 @dataclass
 class Drawn:
-    """The best rows so far, with their raw features where the block has them."""
+    """The best rows so far as candidates, with their raw features where the block has them."""
 
     top: Shortlist
+    """Rows with the largest residual."""
     race: Shortlist
+    """Rows of a weighted draw without replacement."""
     rows: Rows
     """(n,): ascending, the rows of both shortlists."""
     features: NDArray[Any] | None
     """(n, d): raw features of `rows`."""
     sizes: tuple[int, int]
-    """Most rows of `top` and of `race`."""
+    """Most rows of either shortlist, in the order of the fields."""
     largest: float
     """Largest absolute residual of any row, drawn or not."""
 
@@ -39,16 +42,16 @@ class Drawn:
     def select(
         cls,
         top: Shortlist,
-        race: Shortlist,
+        weighted: Shortlist,
         rows: Rows,
         features: NDArray[Any] | None,
         sizes: tuple[int, int],
         largest: float,
     ) -> Drawn:
-        """Keep of `rows` (ascending, unique) and `features` what the shortlists name."""
-        named = np.union1d(top.rows, race.rows)
+        """Keep those of `rows` (ascending, unique) and `features` that the shortlists name."""
+        named = np.union1d(top.rows, weighted.rows)
         where = np.searchsorted(rows, named)
-        return cls(top, race, named, None if features is None else features[where], sizes, largest)
+        return cls(top, weighted, named, None if features is None else features[where], sizes, largest)
 
     def merge(self, other: Drawn) -> Drawn:
         """Merge the draws of disjoint sets of rows."""
@@ -94,7 +97,7 @@ class Sample:
 
 @dataclass
 class Labels:
-    """Labels seen and the row weight of each."""
+    """Labels of the rows and the row weight of each."""
 
     values: NDArray[Any]
     """Sorted distinct labels."""
@@ -127,10 +130,10 @@ class Labels:
 
 @dataclass
 class LoadAnswer:
-    """Statistics of the rows that were read."""
+    """Statistics of the rows of a block."""
 
     features: Moments
-    """Moments of the raw features over the rows that train."""
+    """Moments of the raw features over the training rows."""
     targets: Moments | None
     """Moments of the target columns, for regression."""
     labels: Labels | None
@@ -138,17 +141,17 @@ class LoadAnswer:
     sample: Sample | None
     """Rows drawn uniformly by weight."""
     n_fit: int
-    """Rows that train."""
+    """Number of training rows."""
     n_held: int
-    """Rows held out."""
+    """Number of held-out rows."""
     bytes_read: int
     """Bytes of the arrays that were read."""
     checksums: dict[int, int] = field(default_factory=dict)
-    """Block number to the checksum of what was read (`rows_checksum`)."""
+    """Block number to the checksum of the arrays that were read (`rows_checksum`)."""
     all_rows: LoadAnswer | None = None
-    """The same of all rows with a positive weight, where the rest is of a selection sample."""
+    """The same of all rows with a positive weight, where the other fields are of a selection sample."""
     folds: list[LoadAnswer] = field(default_factory=list)
-    """The same of the rows of every fold that train, for cross-validation."""
+    """The same of the training rows of every fold, for cross-validation."""
 
     def merge(self, other: LoadAnswer) -> LoadAnswer:
         """Merge the statistics of disjoint sets of rows."""
@@ -170,21 +173,21 @@ class LoadAnswer:
 class Leaders:
     """The rows with the largest residuals after each of n tried steps.
 
-    The leader of every step is among them, and so are rows that may lead later.
+    They include the leader of every step, and rows that may lead later.
     """
 
     largest: Array
-    """(n,): largest residual of any row, taken or not."""
+    """(n,): largest residual of all rows, taken ones included."""
     rows: Rows
-    """(k,): rows that are not taken."""
+    """(k,): rows not yet taken by the path."""
     norms: Array
     """(k, n): their residual after each step; -1 from the step that takes the row."""
     features: NDArray[Any] | None
     """(k, d): their raw features, where the block has them."""
     floor: float
-    """Rows that never reach this are kept only if they lead,"""
+    """A row whose residual never reaches this is kept only if it leads."""
     most: int
-    """and this many of the others."""
+    """Most rows that are kept without leading."""
 
     @classmethod
     def select(
@@ -204,13 +207,13 @@ class Leaders:
             wanted[:] = False
             wanted[order[:most]] = True
         if len(rows):
-            # Rows ascend, so that the first of several maxima is the lowest row.
+            # Rows ascend, so the first of several maxima is the lowest row.
             wanted[norms.argmax(axis=0)] = True
         kept = np.flatnonzero(wanted & (peaks >= 0.0))
         return cls(largest, rows[kept], norms[kept], None if features is None else features[kept], floor, most)
 
     def leader(self, step: int) -> int:
-        """The row with the largest residual after a step, the lowest of several; -1 if every row is taken."""
+        """Return the row with the largest residual after a step, the lowest of several; -1 if every row is taken."""
         if not len(self.rows):
             return -1
         best = int(self.norms[:, step].argmax())
@@ -257,10 +260,9 @@ class ProblemAnswer:
 
     sums: dict[str, Array] = field(default_factory=dict)
     """``cross`` (w, m + 1), ``gram`` (p, w), ``products`` (p, T), ``norms`` (n,), ``pool_gram`` (B, n),
-    ``pool_products`` (n, T), ``target_norms`` (T,), ``validation`` (k,), ``misclassified`` (n,): only
-    those a step asks for; for `Accumulate`
-    ``refit_gram``, packed, ``refit_products`` (m + 1, T) and ``target_norms``; for `Score` ``error``
-    (1,) and ``weight`` (1,), an answer a model."""
+    ``pool_products`` (n, T), ``target_norms`` (T,), ``validation`` (k,), ``misclassified`` (n,): those that a step
+    needs. For `Accumulate` ``refit_gram``, packed, ``refit_products`` (m + 1, T) and ``target_norms``. For `Score`
+    ``error`` (1,) and ``weight`` (1,), one answer for each model."""
     drawn: Drawn | None = None
     leaders: Leaders | None = None
     candidates: CandidateRows | None = None
@@ -298,14 +300,14 @@ class Answer:
     rows: dict[int, NDArray[Any]] = field(default_factory=dict)
     """Global row to raw features (`FetchRows`)."""
     bytes_read: int = 0
-    """Bytes that were read from the source (`Accumulate`)."""
+    """Bytes read from the source (`Accumulate`)."""
     report: ReadReport = field(default_factory=ReadReport)
-    """Retries and absent chunks of what was read (`Load`, `Accumulate`)."""
+    """Retries and absent chunks of the reads (`Load`, `Accumulate`)."""
     costs: Costs = field(default_factory=Costs, compare=False, metadata={"recorded": False})
-    """Time and memory of the workers; no part of what they answer."""
+    """Time and memory of the workers; not recorded."""
 
     def copy(self) -> Answer:
-        """Copy what `merge` would change, with aligned, C-contiguous sums."""
+        """Copy the parts that `merge` changes, with aligned, C-contiguous sums."""
         problems = [
             ProblemAnswer(
                 {name: np.array(value, order="C") for name, value in p.sums.items()}, p.drawn, p.leaders, p.candidates

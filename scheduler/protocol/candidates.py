@@ -1,7 +1,8 @@
-"""What may become a centre: a row, with one of the widths that the kernel may have there.
+"""Candidates: a row with one of the widths that the kernel may have there.
 
-Wherever the identity of a candidate is kept (draws, the pool, marks, paths in the making), it is one number: that of
-the row, plus the number of rows of the data for every width before its own. With one width that is the row.
+Draws, pool, marks and unfinished paths name a candidate by one number: the row number, plus the number of rows of the
+data for every width before its own. With one width this is the row number. Covers names and kernel-space features;
+which candidates are drawn is decided in `..blocks.pool_tiles`, which are accepted in `..selectors`.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ class Candidates:
     """Candidates in kernel space, ready for the kernel columns of any block."""
 
     rows: Numbers
-    """(n,): global row of each."""
+    """(n,): global row of each candidate."""
     features: NDArray[Any]
-    """(w, d): zero-padded to w >= n."""
+    """(w, d): zero-padded to w >= n rows, so that products have the same shapes for any number of candidates."""
     kernel: Kernel
-    """Takes w centres; only the columns of the first n mean anything."""
+    """Kernel of w centres; only the columns of the first n are used."""
 
     @classmethod
     def prepare(
@@ -71,11 +72,11 @@ class Candidates:
         n_rows : int
             Rows of the data.
         scaling : FeatureScaling
-            From raw features to the kernel's.
+            From raw features to kernel space.
         kernel : Kernel
-            Of the problem.
+            Kernel of the problem.
         dtype : dtype
-            Of the kernel columns.
+            Dtype of the kernel columns.
         width : int
             Columns to pad to.
         """
@@ -88,7 +89,7 @@ class Candidates:
 
 
 def drawable(taken: NDArray[np.bool_], rows: Numbers, n_rows: int) -> tuple[Numbers, NDArray[np.intp]]:
-    """Return the candidates that may be drawn of some rows, and the position of each one's row.
+    """Return the candidates of some rows that may be drawn, and the position of each one's row.
 
     Parameters
     ----------

@@ -1,8 +1,10 @@
-"""The driver's messages: what every block does, in order, and what it answers.
+"""Messages of the driver to all blocks, and the digests that name them.
 
-A message is a frozen tree of dataclasses, numbers and arrays. Its effect changes a block's state once; its answer is a
-function of the state after the effect, so a repeat is answered again. `digest` names a message by content;
-chained digests name a state.
+A message is a frozen tree of dataclasses, numbers and arrays. Its effect changes the state of a block once. Its answer
+is a function of the state after the effect, so a block can answer a repeated message. `digest` names a message by its
+content; chained digests name a state. Covers no effects, see `..blocks`, and no sending, see `..execution`.
+
+Digests contain the names of classes and fields, and runs of version 0.1 must resume, so these names must not change.
 """
 
 from __future__ import annotations
@@ -27,22 +29,22 @@ class Load:
     """Read the block and answer with its statistics."""
 
     classification: bool
-    """Whether targets are labels; the answer then counts them."""
+    """Whether targets are labels; the answer then holds their counts."""
     sample_rows: int
     """Rows to draw, for the median distance; 0 for none."""
     seed: int
     """Key of the row draws."""
     holdout: float
-    """Fraction of rows held out for the validation stop rule; they take no part in any sum of the selection."""
+    """Fraction of rows held out for the validation stop rule; they enter no sum of the selection."""
     selection_rows: int = 0
-    """Rows to draw, which alone take part in the selection; 0 for all."""
+    """Rows of the selection sample to draw; 0 to select on all rows."""
     folds: Folds | None = None
-    """For cross-validation: answer with the statistics of every fold, and keep the targets."""
+    """For cross-validation: the answer holds statistics of every fold, and blocks keep the targets."""
 
 
 @dataclass(frozen=True)
 class Begin:
-    """Fix everything the steps need and start with E = Y and Q = 1."""
+    """Set everything that steps need and start with E = Y and Q = 1."""
 
     scaling: FeatureScaling
     """Raw features to kernel space."""
@@ -53,7 +55,7 @@ class Begin:
     classes: NDArray[Any] | None
     """Sorted labels for classification."""
     problems: tuple[Problem, ...]
-    """Each has its own factors."""
+    """Each problem has its own factors."""
     columns: int
     """Most columns of Q."""
     pool: int
@@ -65,19 +67,19 @@ class Begin:
     intercept: bool = True
     """Whether column 0 of Q is ones; zeros otherwise."""
     judged: bool = False
-    """Whether rows keep what counting leave-one-out errors takes."""
+    """Whether rows keep the shares for counting leave-one-out errors."""
 
 
 @dataclass(frozen=True)
 class Append:
-    """Finish the formed panel and add it to Q; E follows (thesis 3.82)."""
+    """Finish the formed panel, add it to Q and update E (thesis 3.82)."""
 
     start: int
     """Columns of Q so far."""
     combine: Array
     """(panel, k)."""
     correct: Array | None
-    """(start, k): second orthogonalisation pass; None where the first was good enough."""
+    """(start, k): second orthogonalisation pass; None where the columns were orthogonal after the first."""
     steps: Array
     """(k, T): z / (lambda + s) of each step."""
     inverse: Array | None = None
@@ -86,10 +88,10 @@ class Append:
 
 @dataclass(frozen=True)
 class Eliminate:
-    """Take the formed panel out of the candidates that stay in the pool."""
+    """Orthogonalise the remaining candidates of the pool against the formed panel."""
 
     multipliers: Array
-    """(panel, B): what each pool column loses of each formed column."""
+    """(panel, B): multiple of each formed column to subtract from each pool column."""
 
 
 @dataclass(frozen=True)
@@ -126,19 +128,19 @@ class Columns:
 
 @dataclass(frozen=True)
 class Judge:
-    """Answer with the leave-one-out misclassifications of the model with each of some candidates."""
+    """Answer with the leave-one-out misclassifications of the model extended by each of some candidates."""
 
     slots: Rows
     """(n,): pool slots of the candidates."""
     steps: Array
-    """(n, T): weight that each would get."""
+    """(n, T): weights of each candidate in the extended model."""
     inverse: Array
     """(n,): 1 / (lambda + s) of each."""
 
 
 @dataclass(frozen=True)
 class ProblemStep:
-    """What one problem does in a step, in the order of the fields."""
+    """The part of one problem in a step; its fields take effect in their order."""
 
     append: Append | None = None
     eliminate: Eliminate | None = None
@@ -156,7 +158,7 @@ WIDTH_UNIT = 4
 
 
 def padded_width(n: int) -> int:
-    """Width of a batch of `n` columns."""
+    """Return the width of a batch of `n` columns."""
     return max(1, -(-n // WIDTH_UNIT)) * WIDTH_UNIT
 
 
@@ -176,67 +178,67 @@ class FormAhead:
 
 @dataclass(frozen=True)
 class Trial:
-    """Finish the formed columns, Q_new = F W - Q C, and go through the steps one at a time without keeping E."""
+    """Finish the formed columns, Q_new = F W - Q C, and compute E after each step without keeping it."""
 
     combine: Array
     """(w, w): W; the column of a candidate that depends on the others is zero."""
     correct: Array | None
-    """(m + 1, w): C, the second orthogonalisation pass; None where the first was good enough."""
+    """(m + 1, w): C, second orthogonalisation pass; None where the columns were orthogonal after the first."""
     steps: Array
     """(n, T): z / (lambda + s) of each step."""
     rows: Rows
-    """(n,): the row that each step takes."""
+    """(n,): row of each step."""
     floor: float
-    """Answer with the rows whose residual is at least this after any step,"""
+    """The answer holds rows whose residual is at least this after any step."""
     most: int
-    """and with this many at most."""
+    """Most such rows in the answer."""
 
 
 @dataclass(frozen=True)
 class Commit:
-    """Add tried columns to Q; E follows (thesis 3.82)."""
+    """Add tried columns to Q and update E (thesis 3.82)."""
 
     start: int
     """Columns of Q so far."""
     keep: Rows
-    """(k,): which of the tried columns."""
+    """(k,): positions among the tried columns."""
     steps: Array
     """(k, T): z / (lambda + s) of each step."""
     rows: Rows
-    """Rows that were chosen, with those whose columns depend on the others."""
+    """Rows that were chosen, including those whose columns depend on the others."""
 
 
 @dataclass(frozen=True)
 class Enter:
-    """Put the new kernel columns into slots, and answer with what a simulation needs."""
+    """Put the new kernel columns into slots, and answer with the products that a simulation needs."""
 
     slots: Rows
     """(n,): slot of each new candidate."""
     rows: Rows
-    """(R,): rows to answer with values of E, K and Q for."""
+    """(R,): rows whose values of E, K and Q the answer holds."""
 
 
 @dataclass(frozen=True)
 class LookaheadStep:
-    """What one problem does in a step with `criterion="residual"`, in the order of the fields."""
+    """The part of one problem in a step with `criterion="residual"`; its fields take effect in their order."""
 
     form: FormAhead | None = None
     trial: Trial | None = None
     commit: Commit | None = None
     columns: Columns | None = None
-    """Kernel columns of new candidates; comes with `enter`."""
+    """Kernel columns of new candidates, together with `enter`."""
     enter: Enter | None = None
 
 
 @dataclass(frozen=True)
 class Step:
-    """One exchange: a step of every problem that is still running."""
+    """One exchange: a step of every problem that has not ended."""
 
     problems: tuple[ProblemStep | LookaheadStep | None, ...]
 
     @property
     def name(self) -> str:
-        """Return what the dashboard calls the tasks of this step."""
+        """Return the name of the tasks of this step on the dashboard."""
         for field, name in (
             ("columns", "kernel-columns"),
             ("form", "form-panel"),
@@ -255,21 +257,21 @@ class Centers:
     """Centres to fit over all rows."""
 
     rows: Rows
-    """(m,): numbers of the candidates that were chosen, in the order of selection."""
+    """(m,): numbers of the selected candidates, in the order of selection."""
     features: NDArray[Any]
     """(m, d): raw features of those rows."""
     preconditioner: Array | None
-    """(m + 1, m + 1): U; sums are of [1 K] inv(U). None for sums of [1 K]."""
+    """(m + 1, m + 1): U, for sums of [1 K] inv(U); None for sums of [1 K]."""
     target_means: Array
     """(len(columns),): subtracted from the encoded targets."""
 
 
 @dataclass(frozen=True)
 class Accumulate:
-    """Read all rows again and answer with the sums that fit given centres; the state does not change."""
+    """Read all rows again and answer with the sums that determine the weights of given centres; changes no state."""
 
     problems: tuple[Centers | None, ...]
-    """Of each problem; None where no sums are wanted."""
+    """Centres of each problem; None for no sums."""
 
 
 @dataclass(frozen=True)
@@ -278,7 +280,6 @@ class FoldModel:
 
     fold: OtherFolds
     kernel: Kernel
-    """The kernel."""
     features: NDArray[Any]
     """(m, d): raw features of the centres."""
     coef: Array
@@ -286,12 +287,12 @@ class FoldModel:
     intercept: Array
     """(n_outputs,)."""
     multiclass: str
-    """How the outputs are decided on."""
+    """Decision rule of the outputs, see `distkern.probability.decisions.decide`."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """Apply models to the folds that they have not seen and answer with their errors; the state does not change."""
+    """Predict each model's own fold and answer with the errors; changes no state."""
 
     models: tuple[FoldModel, ...]
 
@@ -304,14 +305,14 @@ PASSIVE = (Accumulate, Score)
 
 @dataclass(frozen=True)
 class KernelColumns:
-    """Question without effect: the kernel columns themselves, block by block (`factors="driver"`)."""
+    """Query of the kernel columns themselves, block by block (`factors="driver"`)."""
 
     problems: tuple[Columns | None, ...]
 
 
 @dataclass(frozen=True)
 class FetchRows:
-    """Question without effect: raw features of some rows."""
+    """Query of the raw features of some rows."""
 
     rows: Rows
     """Ascending global rows."""
@@ -321,7 +322,7 @@ Query = KernelColumns | FetchRows
 
 
 def message_name(message: Message | Query) -> str:
-    """Return what the dashboard calls the tasks of `message`."""
+    """Return the name of the tasks of `message` on the dashboard."""
     if isinstance(message, Step):
         return message.name
     return _NAMES[type(message)]
@@ -379,8 +380,8 @@ def _pieces(value: Any) -> Iterator[bytes]:
 def canonical(message: Any) -> Any:
     """Return `message` with every array C-contiguous and aligned.
 
-    dask delivers unaligned arrays and memory order changes small products, so both executors pass what they
-    receive through here.
+    dask delivers unaligned arrays, and memory order changes the rounding of small products, so both executors call this
+    on what they receive.
     """
     if isinstance(message, Kernel):
         return message

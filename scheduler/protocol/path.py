@@ -1,4 +1,4 @@
-"""The path of one problem: what selection leaves behind."""
+"""The path of one problem, the result of selection."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .candidates import candidate_numbers
 
 @dataclass(frozen=True)
 class Path:
-    """The nested path of one problem and the prefix that is kept."""
+    """The nested path of one problem, and the length of the prefix that the model keeps."""
 
     n_centers: int
     """Centres to keep."""
     rows: NDArray[np.int64]
-    """(m,): row of every centre of the path."""
+    """(m,): row of every centre."""
     widths: NDArray[np.int64]
-    """(m,): number of its width, among those that the kernel may have."""
+    """(m,): number of its width, among the widths of the kernel."""
     features: NDArray[Any]
     """(m, d): their raw features."""
     u: Array
@@ -42,10 +42,10 @@ class Path:
     reason: StopReason
 
     def candidates(self, n_rows: int) -> NDArray[np.int64]:
-        """Return the number of every centre as a candidate of data of `n_rows` rows, shape (m,)."""
+        """Return the candidate number of every centre in data of `n_rows` rows, shape (m,)."""
         return candidate_numbers(self.rows, self.widths, n_rows)
 
     def weights(self, count: int) -> Array:
-        """Weights of the first `count` centres, shape (count + 1, T), the intercept on centred targets first."""
+        """Return the first `count` centres' weights, shape (count + 1, T), the intercept on centred targets first."""
         k = count + 1
         return kernel_weights(self.u[:k, :k], self.s[:k], self.z[:k], self.lambdas[count])

@@ -1,7 +1,8 @@
-"""What a set of factors is about: some target columns, some of the rows, a kernel.
+"""Problems: target columns, rows and a kernel that share one set of factors.
 
-All problems of a training share the reads of the rows and the exchanges. One problem of all targets is the default;
-one a class, one a pair of classes, and one a fold and a setting are the same mechanism.
+All problems of a training share the reads of the rows and the exchanges. By default there is one problem of all
+targets; it may also be one for each class, pair of classes, or fold and setting. Covers the rows and draws of a
+problem; `..selectors.problem_setup` sets problems up. Messages contain these classes, and digests contain their names.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ FOLD_STREAM = (1 << 40) + 3
 
 @dataclass(frozen=True)
 class Draw:
-    """Answer with the rows most worth being candidates; with every width, where there are several."""
+    """Answer with the rows that are the best candidates; with every width, where there are several."""
 
     seed: int
     """Key of the row draws."""
     round: int
     """Stream of the row draws."""
     n_top: int
-    """Candidates of the rows with the largest residual."""
+    """Number of candidates of the rows with the largest residual."""
     n_race: int
-    """Candidates of the rows of a weighted draw without replacement."""
+    """Number of candidates of a weighted draw without replacement."""
     by_residual: bool
-    """Race with probability proportional to the squared residual; else to the row weight."""
+    """Whether the probability of the weighted draw is proportional to the squared residual; else to the row weight."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +41,15 @@ class Folds:
     """A partition of the rows into folds of equal size."""
 
     count: int
-    """Folds."""
+    """Number of folds."""
     seed: int
     """Key of the row draws."""
 
     def numbers(self, first: int, n_rows: int) -> NDArray[np.int64]:
-        """Fold of each of `n_rows` rows from row `first` on.
+        """Return the fold of each of `n_rows` rows from row `first` on.
 
-        Every run of `count` consecutive rows is spread over all folds in an order of its own, so that rows that are
-        sorted by class or by value are spread evenly too. The fold of a row depends on its number alone.
+        Of every `count` consecutive rows each fold gets one, in an order that is drawn anew, so rows sorted by class or
+        value are spread evenly too. The fold of a row depends on its number alone.
         """
         start = first // self.count
         groups = -(-(first + n_rows) // self.count) - start
@@ -83,17 +84,17 @@ class Problem:
     columns: tuple[int, ...]
     """Encoded target columns."""
     target_means: Array
-    """(len(columns),): subtracted from them."""
+    """(len(columns),): subtracted from the target columns."""
     weight_sum: float
-    """Of the rows that take part."""
+    """Sum of the weights of the rows that take part."""
     kernel: Kernel
     within: tuple[OtherFolds | ClassPair, ...]
-    """What a row must be of to take part."""
+    """Sets that all hold the rows that take part."""
     draw: Draw | None
     """First draw of candidates."""
 
     def takes(self, numbers: NDArray[np.int64], codes: NDArray[np.int64] | None) -> NDArray[np.bool_] | None:
-        """Tell which rows take part, None for all.
+        """Return a mask of the rows that take part, None for all.
 
         Parameters
         ----------
@@ -115,7 +116,7 @@ class Problem:
 
 
 def folds_of(folds: Folds, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Fold of each of some rows of one block, shape (n,)."""
+    """Return the fold of each of some rows of one block, shape (n,)."""
     if not len(numbers):
         return np.empty(0, dtype=np.int64)
     first = int(numbers.min())

@@ -1,4 +1,7 @@
-"""The run log: the driver's messages in order, and the chain of hashes that names each prefix."""
+"""The log of a run: the messages of the driver in order, and the chain of hashes that names each prefix.
+
+It is in the memory of the driver, for the replay of blocks; the record on disk is in `..training.run_record`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How centres are selected: widths, rules and limits, shared by all problems of a training."""
+"""Settings of the selection: batch widths, rules, tolerances and limits, shared by all problems of a training.
+
+Covers numbers only; the rules themselves are in `distkern.selection` and `..selectors`.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,13 @@ LOOKAHEAD_PANEL = 24
 """Most steps of a panel with `criterion="residual"`."""
 
 LOOKAHEAD_NEW = 16
-"""Most new candidates a panel with `criterion="residual"`, after the first."""
+"""Most new candidates in a panel with `criterion="residual"`, after the first panel."""
 
 LOOKAHEAD_WATCHED = 128
-"""Most rows that are watched without being candidates."""
+"""Most rows whose residual is followed without being candidates."""
 
 LOOKAHEAD_STEPS = 4
-"""Steps of a panel with `criterion="residual"` that memory is planned for; 7 to 30 were seen."""
+"""Steps of a panel with `criterion="residual"` for which memory is planned; panels had 7 to 30 in trainings."""
 
 _MINIMUM = {
     "gcv": StopReason.GCV_RISEN,
@@ -29,12 +32,12 @@ _MINIMUM = {
     "mdl": StopReason.MDL,
     "validation": StopReason.VALIDATION_RISEN,
 }
-"""Reasons of the stop rules that look for the minimum of a number along the path."""
+"""Reasons of the stop rules that find the minimum of a number along the path."""
 
 
 @dataclass(frozen=True)
 class SelectionSettings:
-    """How centres are chosen and when that ends; widths are already fitted to the number of rows."""
+    """Rules and limits of a selection; the widths of batches fit the number of rows."""
 
     max_centers: int
     criterion: str
@@ -42,13 +45,13 @@ class SelectionSettings:
     pool: int
     """Pool slots B."""
     accept: int
-    """Most centres accepted a round."""
+    """Most centres accepted in a round."""
     panel: int
-    """Width of a formed panel, 2 at least: nothing is multiplied one column wide."""
+    """Width of a formed panel, 2 at least: for one column numpy calls gemv, which rounds differently from gemm."""
     batch: int
     """Width of a batch of new candidates."""
     all_rows: bool
-    """Every row is a candidate from the start, with every width, nothing is drawn."""
+    """Whether every row is a candidate from the start, with every width, without draws."""
     regularization: str | float
     stop: str | None
     tol: float | None
@@ -56,7 +59,7 @@ class SelectionSettings:
     seed: int
     single_precision: bool
     n_widths: int = 1
-    """Widths that a candidate may have."""
+    """Number of widths that a candidate may have."""
 
     @property
     def dependent(self) -> float:
@@ -65,7 +68,7 @@ class SelectionSettings:
 
     @property
     def reliable(self) -> float:
-        """A candidate's squared norm below this times its last exact value is not trusted."""
+        """A candidate's squared norm below this times its last exact value is dominated by rounding."""
         return 1e-3 if self.single_precision else 1e-8
 
     @property
@@ -75,7 +78,7 @@ class SelectionSettings:
 
     @property
     def one_pass(self) -> float:
-        """A column that keeps this share of its squared norm is orthogonal enough after one pass."""
+        """A column that keeps this share of its squared norm is sufficiently orthogonal after one pass."""
         return float("inf") if self.single_precision else 1e-8
 
     @property
@@ -89,7 +92,7 @@ class SelectionSettings:
         return 1e6 if self.single_precision else 1e10
 
     def stop_rule(self) -> StopRule:
-        """Make a fresh stop rule for one problem."""
+        """Return a new stop rule for one problem."""
         if self.stop in _MINIMUM:
             return MinimumPassed(_MINIMUM[self.stop], self.patience)
         if self.stop == "lambda":
@@ -104,5 +107,5 @@ class SelectionSettings:
         if self.all_rows:
             return Draw(self.seed, round_, self.pool if round_ == 0 else 0, 0, True)
         n_top = {"top-residual": size, "mixture": size // 2}.get(self.sampler, 0)
-        n_race = 0 if self.sampler == "top-residual" else size
-        return Draw(self.seed, round_, n_top, n_race, self.sampler != "uniform")
+        n_weighted = 0 if self.sampler == "top-residual" else size
+        return Draw(self.seed, round_, n_top, n_weighted, self.sampler != "uniform")

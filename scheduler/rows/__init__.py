@@ -1,1 +1,1 @@
-"""Rows of blocks as they are read, checked and numbered."""
+"""Rows of blocks: reading, checks, encoding of targets, and tiles."""

@@ -1,7 +1,8 @@
-"""What a block notes when it reads its rows: which of them select centres, and the statistics of a set of rows.
+"""Reading of a block: its rows, those that select centres, and the statistics of a set of rows.
 
-With `selection_rows`, centres are chosen on a sample of the rows. Every block draws its share in proportion to its
-length, so that no block has to know of another; statistics are of all rows all the same.
+With `selection_rows`, centres are selected on a sample of the rows. Every block draws a share in proportion to its
+length, so the draw needs no other block; the statistics are of all rows. Covers one block; `data_checks` checks
+the merged statistics, `distkern.storage` reads arrays and retries.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ SELECTION_STREAM = HOLDOUT_STREAM + 2
 
 
 class BlockRows(NamedTuple):
-    """Rows of a block as its source has them; unpack it, so that nothing keeps what is replaced."""
+    """Rows of a block as read from its source; unpack it, so that arrays that are replaced can be freed."""
 
     rows: NDArray[np.int64]
     """(n,): global row numbers."""
     features: NDArray[Any] | None
-    """(n, d): raw features; None where they were not asked for."""
+    """(n, d): raw features; None where they were not read."""
     targets: NDArray[Any]
     """(n,) or (n, T): numbers, or labels."""
     weights: NDArray[np.float64] | None
@@ -44,12 +45,12 @@ class BlockRows(NamedTuple):
     nbytes: int
     """Bytes that were read."""
     checksum: int
-    """Of everything that was read, as `rows_checksum` makes it."""
+    """Checksum of all arrays that were read (`rows_checksum`)."""
     report: ReadReport
-    """Retries, and absent chunks."""
+    """Retries and absent chunks."""
 
     def present(self) -> BlockRows:
-        """Return the block without the rows of weight zero; itself where it has none."""
+        """Return the rows with a weight above zero."""
         if self.weights is None or (kept := self.weights > 0).all():
             return self
         return self._replace(
@@ -66,18 +67,18 @@ def read_block(source: BlockSource, number: int, classification: bool, *, with_f
     Parameters
     ----------
     source : BlockSource
-        Where the rows come from.
+        Source of the rows.
     number : int
         Block number.
     classification : bool
         Whether targets are labels.
     with_features : bool
-        Whether to read features.
+        Whether to read features; True by default.
 
     Raises
     ------
     DataError
-        The targets are not what they must be.
+        The targets are not numbers, or not labels.
     """
     first, last = source.boundaries[number : number + 2]
     with collect_report() as report:
@@ -90,18 +91,18 @@ def read_block(source: BlockSource, number: int, classification: bool, *, with_f
 
 
 def require_unchanged(source: BlockSource, number: int, expected: int | None, found: int) -> None:
-    """Refuse a block that reads other than it did before.
+    """Refuse a block whose data changed since an earlier read.
 
     Parameters
     ----------
     source : BlockSource
-        Where the rows come from.
+        Source of the rows.
     number : int
         Block number.
     expected : int or None
-        Checksum of what was read before; None where that is not known.
+        Checksum of the earlier read; None where unknown.
     found : int
-        Checksum of what was read now.
+        Checksum of this read.
 
     Raises
     ------
@@ -120,7 +121,7 @@ def require_unchanged(source: BlockSource, number: int, expected: int | None, fo
 
 
 def flat_labels(targets: NDArray[Any]) -> NDArray[Any]:
-    """Labels as one dimension; a single column is taken as such.
+    """Return labels of shape (n,), also from a single column of shape (n, 1).
 
     Raises
     ------
@@ -140,7 +141,7 @@ def selecting_rows(message: Load, present: NDArray[np.bool_], first_row: int, n_
     Parameters
     ----------
     message : Load
-        Size of the sample, and the key of the draw.
+        Size of the sample, and key of the draw.
     present : array, shape (rows of the block,)
         Rows that may be drawn.
     first_row : int
@@ -151,8 +152,8 @@ def selecting_rows(message: Load, present: NDArray[np.bool_], first_row: int, n_
     Returns
     -------
     array, shape (rows of the block,)
-        The rows that are drawn: the share is a function of the block's boundaries, and blocks' shares add up to
-        the sample. Where fewer are present, all of those.
+        Mask of the drawn rows. Their number is a function of the block's boundaries, and the numbers of all blocks add
+        up to the sample; where fewer rows are present, all of them are drawn.
     """
     share = _up_to(message, first_row + len(present), n_rows) - _up_to(message, first_row, n_rows)
     uniforms = row_uniforms(message.seed, SELECTION_STREAM, first_row, len(present))
@@ -163,7 +164,7 @@ def selecting_rows(message: Load, present: NDArray[np.bool_], first_row: int, n_
 
 
 def _up_to(message: Load, row: int, n_rows: int) -> int:
-    """Sample rows before `row`, rounded."""
+    """Return the number of sample rows before `row`, rounded to the nearest integer."""
     return (2 * message.selection_rows * row + n_rows) // (2 * n_rows)
 
 
@@ -184,17 +185,17 @@ def row_statistics(
     Parameters
     ----------
     message : Load
-        What is asked for.
+        Size and key of the sample, and whether targets are labels.
     rows : array, shape (n,)
         Ascending global row numbers.
     features : array, shape (n, d), or None
-        Raw features; None where another process has them.
+        Raw features; None where another process holds them.
     targets : array, shape (n,) or (n, T)
         Numbers, or labels.
     weights : array, shape (n,), or None
-        Row weights; a row of weight zero counts as absent.
+        Row weights; a row of weight zero is ignored.
     labels, n_fit, n_held, bytes_read
-        As `LoadAnswer` has them.
+        Fields of `LoadAnswer`.
     """
     sample = None
     if message.sample_rows and features is not None:

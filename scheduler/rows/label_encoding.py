@@ -1,4 +1,4 @@
-"""From targets as a source has them to columns of numbers. Which labels there are is decided in `data_checks`."""
+"""Encoding of targets as columns of numbers. `data_checks` decides which labels there are."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ..protocol.answers import LoadAnswer
 
 @dataclass(frozen=True)
 class LabelEncoding:
-    """How targets become columns: values for regression, +-1 a class for classification (one column for two)."""
+    """Values for regression; for classification a column of +-1 for each class, or one column for two classes."""
 
     classes: NDArray[Any] | None = None
     """(n_classes,): sorted labels; None for regression."""
     are_codes: bool = False
-    """Whether the targets are positions among `classes` already."""
+    """Whether the targets are already positions among `classes`."""
 
     @classmethod
     def of(cls, source: BlockSource, classes: NDArray[Any] | None) -> LabelEncoding:
@@ -29,7 +29,7 @@ class LabelEncoding:
         return cls(classes, source.classes is not None)
 
     def codes(self, targets: NDArray[Any]) -> NDArray[np.int64] | None:
-        """Position of each label among the classes, shape (n,); None for regression."""
+        """Return the position of each label among the classes, shape (n,); None for regression."""
         if self.classes is None:
             return None
         return np.asarray(targets if self.are_codes else np.searchsorted(self.classes, targets), dtype=np.int64)
@@ -46,7 +46,7 @@ class LabelEncoding:
         return encoded
 
     def class_weights(self, loaded: LoadAnswer) -> Array | None:
-        """Sum of the row weights of every class, shape (n_classes,); None for regression."""
+        """Return the sum of the row weights of every class, shape (n_classes,); None for regression."""
         if self.classes is None:
             return None
         assert loaded.labels is not None
@@ -55,7 +55,7 @@ class LabelEncoding:
         return weights
 
     def means(self, loaded: LoadAnswer) -> Array:
-        """Weighted mean of every column, shape (T,)."""
+        """Return the weighted mean of every column, shape (T,)."""
         weights = self.class_weights(loaded)
         if weights is None:
             assert loaded.targets is not None

@@ -1,6 +1,6 @@
-"""Whether the sizes of numbers leave room for the arithmetic, and warnings where they bode ill.
+"""Overflow and underflow checks, and warnings about scales, before anything is computed from the rows.
 
-Everything here looks at the moments of the rows only, before anything is computed from them.
+Covers the moments of the rows, and the sums of answers. Other refusals of data are in `data_checks`.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ from ..protocol.answers import LoadAnswer, ProblemAnswer
 logger = logging.getLogger(__name__)
 
 SMALLEST = {"float64": 1e-140, "float32": 1e-30}
-"""Smallest standard deviation whose square, and the products of that, are far from underflow."""
+"""Smallest standard deviation whose square, and products of squares, do not underflow."""
 
 LARGEST = {"float64": 1e150, "float32": 1e15}
-"""Largest spread of features that are not standardised: squared distances stay far from overflow."""
+"""Largest spread of features that are not standardised: squared distances do not overflow."""
 
 LARGEST_TARGET = {"float64": 1e140, "float32": 1e30}
-"""Largest standard deviation of a target, which is only ever multiplied by kernel columns."""
+"""Largest standard deviation of a target, which is only multiplied by kernel columns."""
 
 LARGEST_WEIGHT = 1e100
 """Largest sum of row weights."""
 
 SCALE_RATIO = 1e3
-"""Standard deviations of features that differ by more than this are worth a warning."""
+"""Largest ratio of standard deviations of features without a warning."""
 
 NARROW = 0.1
-"""A width below this fraction of the spread divided by the number of rows sees single rows only."""
+"""A width below this fraction of the spread, divided by the number of rows, reaches single rows only."""
 
 
 def feature_names(source: BlockSource) -> Sequence[str] | None:
-    """Names of the features, where the source has them."""
+    """Return the names of the features, None where the source has none."""
     names: Sequence[str] | None = getattr(source, "feature_names", None)
     return names
 
 
 def check_ranges(loaded: LoadAnswer, dtype: str, *, standardize: bool, names: Sequence[str] | None) -> None:
-    """Refuse numbers that are too small or too large to be squared.
+    """Refuse data whose squares overflow or underflow.
 
     Parameters
     ----------
     loaded : LoadAnswer
         Statistics of all rows.
     dtype : {"float64", "float32"}
-        Of the arithmetic.
+        Precision of the arithmetic.
     standardize : bool
         Whether features are divided by their standard deviations first.
     names : sequence of str or None
@@ -103,7 +103,7 @@ def _check(what: str, moments: Moments, column: int, spread: float, dtype: str, 
         return
     small = spread < SMALLEST[dtype]
     limit = f"{SMALLEST[dtype]:g} is the least" if small else f"{largest:g} is the most"
-    # Where squares underflow, all that is known of the standard deviation is that it is not zero.
+    # Where squares underflow, the standard deviation is only known not to be zero.
     extent = f"of about {spread:.1g}" if spread > 1e-150 else "below 1e-150"
     kind = "underflow" if small else "overflow"
     raise DataError(
@@ -114,16 +114,16 @@ def _check(what: str, moments: Moments, column: int, spread: float, dtype: str, 
 
 
 def warn_about_scales(moments: Moments, scaling: FeatureScaling, kernel: Kernel, names: Sequence[str] | None) -> None:
-    """Warn where a kernel would see one feature only, or rows only themselves.
+    """Warn where one feature dominates the distances, or a centre reaches no other row.
 
     Parameters
     ----------
     moments : Moments
-        Of the raw features.
+        Moments of the raw features.
     scaling : FeatureScaling
-        To the kernel's space.
+        From raw features to kernel space.
     kernel : Kernel
-        With its width.
+        Kernel with its width.
     names : sequence of str or None
         Names of the features.
 
@@ -147,7 +147,7 @@ def warn_about_scales(moments: Moments, scaling: FeatureScaling, kernel: Kernel,
         )
     total = float(np.linalg.norm(spread))
     if isinstance(kernel, (Gaussian, Gaussians)) and np.max(kernel.sigma) < NARROW * total / moments.count:
-        # Not a Python warning: a search over widths tries such ones on purpose.
+        # Not a Python warning: a search over widths tries such widths on purpose.
         logger.warning(
             "sigma=%g is far below the spread %.3g of the rows in the kernel's space, so that a centre hardly reaches "
             "another row: raise sigma, or leave it to the rule sigma='median'",

@@ -1,4 +1,7 @@
-"""The rows of a block as one problem sees them, cut into tiles."""
+"""The rows of a block that take part in one problem, cut into tiles and strips.
+
+Covers rows and features; the other arrays of a problem are in `..blocks.pool_tiles`.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,10 @@ from ..runtime.spillable_matrix import RowMatrix
 from .tiles import Features, Tile, TileData
 
 TILE_ROWS = 4096
-"""Rows of a tile: its share of K, Q and E stays in cache, and float32 partial sums stay short."""
-
+"""Most rows of a tile: its share of K, Q and E stays in cache, and float32 partial sums stay short."""
 
 STRIP_TILES = 4
-"""Tiles whose sums are added up in one thread before others see them."""
+"""Most tiles of a strip, whose sums one thread adds up in order."""
 
 Strip = tuple[Tile, ...]
 
@@ -34,7 +36,7 @@ def cut_tiles(n_fit: int, n_held: int) -> list[Tile]:
 
 
 def cut_strips(tiles_: list[Tile]) -> list[Strip]:
-    """Group the tiles of a block into strips of one kind, the work of one thread at a time."""
+    """Group the tiles of a block into strips of one kind; a strip is the unit of work of a thread."""
     strips = []
     for _, kind in itertools.groupby(tiles_, key=lambda tile: tile.held_out):
         group = list(kind)
@@ -50,12 +52,12 @@ def joined(strip: Strip) -> Tile:
 
 
 class SelectedFeatures:
-    """Some rows of a block's features, in ascending positions.
+    """Features of some rows of a block, in ascending positions.
 
     Parameters
     ----------
     features : Features
-        Of the whole block.
+        Features of the whole block.
     positions : array, shape (n,)
         Rows of the block.
     """
@@ -74,20 +76,20 @@ class SelectedFeatures:
         return chosen
 
     def prefetch(self, rows: slice) -> None:
-        """Have some of the rows read ahead."""
+        """Let the system read some of the rows ahead."""
         self._features.prefetch(self._span(rows))
 
 
 @dataclass(frozen=True)
 class ProblemRows:
-    """Rows of one block that take part in one problem; rows that train come first, held-out rows after them."""
+    """Rows of one block that take part in one problem; training rows come first, held-out rows after them."""
 
     problem: Problem
     data: TileData
     n_fit: int
-    """Rows that train."""
+    """Number of training rows."""
     positions: NDArray[np.intp] | None
-    """(rows,): where they are among the rows that the block keeps; None for all of them."""
+    """(rows,): positions among the rows that the block keeps; None for all of them."""
     tiles: list[Tile]
     strips: list[Strip]
 
@@ -100,13 +102,13 @@ def rows_of_problem(
     Parameters
     ----------
     problem : Problem
-        Says which rows take part.
+        Decides which rows take part.
     block : TileData
         All rows that the block keeps.
     features : RowMatrix or None
-        Their features, where they are here.
+        Their features; None where another process holds them.
     n_fit : int
-        Rows that train, the first ones.
+        Number of training rows, which come first.
     codes : array, shape (rows,), or None
         Class of each row.
     """

@@ -1,4 +1,4 @@
-"""Row tiles of a block, and what all tiles of a problem read."""
+"""Row tiles of a block, and the arrays that all tiles of a problem read. `problem_rows` cuts blocks into tiles."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Tile:
     start: int
     stop: int
     held_out: bool
-    """Rows that only follow the path; they enter no sum but the validation error."""
+    """Whether the rows enter no sum but the validation error."""
 
     @property
     def rows(self) -> slice:
@@ -25,26 +25,26 @@ class Tile:
 
 
 class Features(Protocol):
-    """Raw features of the rows of a problem, a tile at a time."""
+    """Raw features of the rows of a problem, tile by tile."""
 
     def borrow(self, rows: slice) -> NDArray[Any]:
-        """Return some of the rows, shape (n, d), until this thread borrows again."""
+        """Return some of the rows, shape (n, d); valid until this thread borrows again."""
         ...
 
     def prefetch(self, rows: slice) -> None:
-        """Have some of the rows read ahead."""
+        """Let the system read some of the rows ahead."""
         ...
 
 
 @dataclass
 class TileData:
-    """What all tiles of a problem on a block read."""
+    """Arrays of a problem on a block that tiles read and do not change."""
 
     rows: NDArray[np.int64]
     """(rows,): global row numbers, ascending within the training and the held-out part."""
     weights: NDArray[np.float64] | None
-    """(rows,): row weights, None where all are one; one on held-out rows."""
+    """(rows,): row weights, None where all are 1; 1 on held-out rows."""
     roots: NDArray[np.float64] | None
-    """(rows,): their square roots."""
+    """(rows,): square roots of the weights."""
     features: Features | None
     """(rows, d): raw features; None where another process computes kernel columns."""

@@ -198,7 +198,7 @@ def test_other_types_are_refused(value: Any) -> None:
         digest(replace(LOAD, seed=value))
 
 
-def test_tuples_are_told_apart_by_where_they_end() -> None:
+def test_the_end_of_a_tuple_is_in_its_digest() -> None:
     first, second = BEGIN.problems
     for changes in ({"columns": (1,)}, {"within": (ClassPair(0, 1),)}, {"kernel": Gaussian(3.0)}, {"draw": None}):
         assert digest(BEGIN) != digest(replace(BEGIN, problems=(replace(first, **changes), second)))

@@ -21,23 +21,7 @@ __all__ = ["LinearModel"]
 
 @dataclass(frozen=True)
 class LinearModel(KernelModel):
-    """Weights of scaled features.
-
-    Parameters
-    ----------
-    kernel : Linear
-        The kernel x.c.
-    scaling : FeatureScaling
-        From the caller's features to the weighted ones.
-    centers : array, shape (T, d)
-        Weights of the scaled features, one row for each target.
-    coef : array, shape (T, T)
-        The identity.
-    intercept : array, shape (T,)
-        Intercepts of the scaled features.
-    dtype : str
-        "float64".
-    """
+    """Weights of scaled features: the centres, (T, d), are the weights, the kernel is x.c, and `coef` the identity."""
 
     @classmethod
     def of(cls, scaling: FeatureScaling, weights: Array, intercept: Array) -> LinearModel:

@@ -85,19 +85,6 @@ def class_statistics(tasks: BlockTasks, *, with_scatter: bool, any_classes: bool
     return found
 
 
-def classes_of(statistics: Statistics, classes: NDArray[Any] | None) -> NDArray[Any]:
-    """Return the sorted labels of the classes that have rows.
-
-    Parameters
-    ----------
-    statistics : Statistics
-        Of the first pass.
-    classes : array, or None
-        What the source's codes stand for.
-    """
-    return statistics.labels if classes is None else classes[statistics.labels]
-
-
 class BlockReader:
     """Reads blocks again and again, or keeps them where they were read.
 

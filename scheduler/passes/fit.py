@@ -30,6 +30,8 @@ class Fit:
     """Where functions of blocks run."""
     n_rows: int
     """Rows of the model's training so far."""
+    n_features: int
+    """Features of each."""
     n_targets: int = 1
     """Encoded target columns."""
     n_centers: int = 0
@@ -51,21 +53,8 @@ class Fit:
 
     def summary(self) -> dict[str, Any]:
         """Return what `summary_` shows."""
-        return {
-            "n_rows": self.n_rows,
-            "n_features": self.tasks.source.n_features,
-            "n_targets": self.n_targets,
-            "n_centers": self.n_centers,
-            "rounds": self.rounds,
-            "exchanges": self.exchanges,
-            "kernel_columns": self.kernel_columns,
-            "passes": self.passes,
-            "bytes_read": self.bytes_read,
-            "seconds": self.seconds,
-            "planned_peak_bytes": self.plan.peak,
-            "peak_rss_driver": peak_rss(),
-            "peak_rss_worker": self.peak_rss_worker,
-        }
+        counts = {name: value for name, value in vars(self).items() if name not in ("plan", "tasks")}
+        return {**counts, "planned_peak_bytes": self.plan.peak, "peak_rss_driver": peak_rss()}
 
 
 @contextmanager
@@ -92,7 +81,7 @@ def fit_by_passes(plan: Plan, source: BlockSource, client: Any, *, classificatio
     """
     started = perf_counter()
     with within(plan, advice), block_tasks(source, classification=classification, client=client) as tasks:
-        fit = Fit(plan, tasks, source.n_rows)
+        fit = Fit(plan, tasks, source.n_rows, source.n_features)
         yield fit
     fit.seconds = perf_counter() - started
     fit.peak_rss_worker = 0 if client is None else peak_of_workers(client)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from distkern.errors import BudgetError, DataError, DistkernWarning
 from distkern.kernels import Kernel, make_kernel
 from distkern.methods.krls import Dictionary, ReducedSums, Snapshot, reduced_weights
 from distkern.monitoring.events import EventBus
-from distkern.numerics.moments import Moments
 from distkern.numerics.scaling import FeatureScaling
 from distkern.storage import ReadReport
 from distkern.text import byte_size
@@ -31,7 +31,7 @@ from ..planning.plan import Plan, largest
 from ..protocol.answers import Labels, LoadAnswer
 from ..protocol.messages import Load
 from ..rows.block_reading import require_unchanged
-from ..rows.data_checks import MEDIAN_SAMPLE, DataSummary, SpaceJob, check_statistics, encoding_of, tell_of_reads
+from ..rows.data_checks import MEDIAN_SAMPLE, DataSummary, SpaceJob, check_statistics, distinct_labels, tell_of_reads
 from ..rows.numeric_ranges import feature_names, overflow, warn_about_scales
 from ..runtime.threads import single_threaded_blas
 from ..runtime.tree_reducer import TreeReducer
@@ -215,10 +215,7 @@ class _Training:
             held = tasks.hold(self._source)
             counts = [tasks.result(h) for h in [tasks.submit("count-labels", count_labels, held, b) for b in blocks]]
         self._fit.exchanges += 1
-        labels = counts[0]
-        for count in counts[1:]:
-            labels = labels.merge(count)
-        return encoding_of(_only_labels(labels), self._source, self._job).classes
+        return distinct_labels(reduce(Labels.merge, counts).values)
 
     def _waves(self, encoding: Encoding) -> ReducedSums:
         """Go over the blocks, twice as many at a time until enough of them are under way."""
@@ -329,8 +326,3 @@ class _Training:
                 stacklevel=2,
             )
         return dictionary
-
-
-def _only_labels(labels: Labels) -> LoadAnswer:
-    """Statistics of which only the labels are known."""
-    return LoadAnswer(Moments.empty(0), None, labels, None, 0, 0, 0)

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, fields
+from typing import Any
+
+from numpy.typing import NDArray
 
 from distkern.storage import block_boundaries, chunk_rows_for
 from distkern.storage.arrays.source import BlockSource
 
 from ..runtime.read_ahead import blocks_ahead, is_remote
+
+UNKNOWN_CLASSES = 10
+"""Classes a plan counts on where only the labels themselves would tell."""
+
+
+def problem_counts(multiclass: str, n_targets: int) -> tuple[int, int]:
+    """Factor sets of a training, and how many of them each row takes part in."""
+    if multiclass == "one-vs-one" and n_targets > 1:
+        return n_targets * (n_targets - 1) // 2, n_targets - 1
+    n_problems = n_targets if multiclass == "one-vs-rest" else 1
+    return n_problems, n_problems
 
 
 @dataclass(frozen=True)
@@ -37,6 +51,23 @@ class Workload:
     """Whether reads wait on a network, and run ahead of the work."""
     inline: bool = False
     """Whether the rows are arrays in memory, and a pass over them reads nothing."""
+
+    @classmethod
+    def known(
+        cls,
+        source: BlockSource,
+        *,
+        classification: bool,
+        multiclass: str = "shared",
+        classes: NDArray[Any] | None = None,
+    ) -> Workload:
+        """Take the shapes as far as a source tells them without being read, and the labels where they are known."""
+        n_targets = source.target_shape[0] if source.target_shape else 1
+        if classification:
+            labels = source.classes if classes is None else classes
+            n_classes = UNKNOWN_CLASSES if labels is None else len(labels)
+            n_targets = 1 if n_classes <= 2 else n_classes
+        return cls.of(source, n_targets, *problem_counts(multiclass, n_targets))
 
     @classmethod
     def of(cls, source: BlockSource, n_targets: int, n_problems: int, memberships: int | None = None) -> Workload:

@@ -21,7 +21,6 @@ from ..planning.plan import Plan, within
 from ..planning.training_plan import plan_training
 from ..planning.workload import Workload
 from ..protocol.selection_settings import SelectionSettings
-from ..rows.data_checks import SpaceJob
 from ..runtime.processes import peak_rss
 from ..runtime.spillable_matrix import MemoryBudget
 from ..runtime.threads import available_cores
@@ -34,9 +33,6 @@ DRIVER_FACTOR_BYTES = 256 << 20
 
 MEMORY_ADVICE = "lower memory_limit ([cluster] memory) so that more goes to scratch, or use more workers"
 """What to do where memory runs out in spite of the plan."""
-
-UNKNOWN_CLASSES = 10
-"""Classes a plan counts on where only the labels themselves would tell."""
 
 
 def run_training(
@@ -180,16 +176,7 @@ def make_executor(
 
 def workload(job: TrainingJob, source: BlockSource) -> Workload:
     """Shapes of a training, as far as the source tells without being read."""
-    n_targets = target_count(job, source)
-    return Workload.of(source, n_targets, *problem_counts(job.multiclass, n_targets))
-
-
-def problem_counts(multiclass: str, n_targets: int) -> tuple[int, int]:
-    """Factor sets of a training, and how many of them each row takes part in."""
-    if multiclass == "one-vs-one" and n_targets > 1:
-        return n_targets * (n_targets - 1) // 2, n_targets - 1
-    n_problems = n_targets if multiclass == "one-vs-rest" else 1
-    return n_problems, n_problems
+    return Workload.known(source, classification=job.classification, multiclass=job.multiclass)
 
 
 def plan_job(
@@ -215,7 +202,7 @@ def plan_job(
     memory_limit : int, optional
         Bytes a process that holds rows may take beside its baseline; by default most of what it has left.
     """
-    selected_rows = selecting_rows(job, work.n_rows)
+    selected_rows = work.n_rows if job.selection_rows is None else min(job.selection_rows, work.n_rows)
     settings = job.selection(selected_rows)
     in_driver = False
     if facts is None:
@@ -235,24 +222,6 @@ def plan_job(
         selected_rows=selected_rows,
         norm_refit=job.refit is not None,
     )
-
-
-def selecting_rows(job: TrainingJob, n_rows: int) -> int:
-    """Rows that centres are chosen on."""
-    return n_rows if job.selection_rows is None else min(job.selection_rows, n_rows)
-
-
-def target_count(job: SpaceJob, source: BlockSource) -> int:
-    """Encoded target columns of a job, as far as the source tells without being read."""
-    return count_targets(source, classification=job.classification)
-
-
-def count_targets(source: BlockSource, *, classification: bool) -> int:
-    """Encoded target columns, as far as the source tells without being read."""
-    if not classification:
-        return source.target_shape[0] if source.target_shape else 1
-    classes = UNKNOWN_CLASSES if source.classes is None else len(source.classes)
-    return 1 if classes <= 2 else classes
 
 
 def _fits_driver(settings: SelectionSettings, n_rows: int) -> bool:

@@ -26,7 +26,6 @@ from distkern.scheduler import (
     Plan,
     WorkerFacts,
     Workload,
-    count_targets,
     current_client,
     evaluate,
     evaluate_batches,
@@ -117,7 +116,7 @@ class BlockEstimator(BaseEstimator, ABC):
         source : BlockSource
             Training rows.
         """
-        return Workload.of(source, count_targets(source, classification=self._classification), 1)
+        return Workload.known(source, classification=self._classification)
 
     @abstractmethod
     def plan(self, work: Workload, facts: WorkerFacts | None) -> Plan:
@@ -173,10 +172,11 @@ class BlockEstimator(BaseEstimator, ABC):
         """Return the blocks of what `fit` was given, and the client to train on, if any."""
         source = self._source(X, y, sample_weight)
         self._note_targets(source)
-        client = self.client
-        if client is None and not isinstance(source, ArraySource):
-            client = current_client()
-        return source, client
+        return source, self._client_for(source)
+
+    def _client_for(self, source: BlockSource) -> Any:
+        """Return the client to train on; arrays in memory go to workers only where one was given."""
+        return current_client() if self.client is None and not isinstance(source, ArraySource) else self.client
 
     def _source(self, X: Any, y: Any, sample_weight: Any, least_rows: int = 2) -> BlockSource:
         """Turn whatever `fit` was given into blocks."""

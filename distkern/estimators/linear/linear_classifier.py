@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.scheduler.passes.class_statistics import class_statistics, classes_of
+from distkern.scheduler.passes.class_statistics import class_statistics
 from distkern.scheduler.passes.first_pass import Statistics
 from distkern.scheduler.passes.fit import Fit
 from distkern.scheduler.passes.linear_plan import plan_linear
@@ -80,7 +80,8 @@ class LinearClassifier(BlockClassifier):
             found = self._solve(fit, statistics, scaling)
             fit.n_targets, fit.exchanges = len(found.intercept), 1 + fit.rounds
             self._keep(scaling, found)
-        self.classes_ = classes_of(statistics, source.classes)
+        # Classes of a source that have no row are left out.
+        self.classes_ = statistics.labels if source.classes is None else source.classes[statistics.labels]
         assert statistics.loaded.labels is not None
         self._set_class_weights(statistics.loaded.labels.weights)
 

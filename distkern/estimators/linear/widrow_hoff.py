@@ -9,14 +9,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.scheduler import current_client
 from distkern.scheduler.passes.class_statistics import class_statistics
 from distkern.scheduler.passes.first_pass import Reads, Statistics
 from distkern.scheduler.passes.fit import Fit
 from distkern.scheduler.passes.linear_plan import keeps_rows
 from distkern.scheduler.passes.lms import LMSSetup, run_lms
 from distkern.scheduler.prediction.local import OutputFunction
-from distkern.storage import ArraySource, BlockSource
+from distkern.storage import BlockSource
 
 from ...arrays import Array
 from ...errors import DataError, JobError
@@ -159,14 +158,10 @@ class WidrowHoffClassifier(LinearClassifier):
         seen_before = {
             name: getattr(self, name) for name in ("n_features_in_", "feature_names_in_") if hasattr(self, name)
         }
-        source = self._source(X, y, sample_weight)
-        self._note_targets(source)
+        source, client = self._rows_to_train(X, y, sample_weight)
         if not fresh and source.n_features != seen_before["n_features_in_"]:
             self.__dict__.update(seen_before)
             self._check_width((source.n_rows, source.n_features))
-        client = self.client
-        if client is None and not isinstance(source, ArraySource):
-            client = current_client()
         self._continue(source, client, known, fresh)
         return self
 

@@ -9,11 +9,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.scheduler import Plan, WorkerFacts, Workload, current_client, is_dask_array, worker_facts
+from distkern.scheduler import Plan, WorkerFacts, Workload, is_dask_array, worker_facts
 from distkern.scheduler.passes.krls import KRLSJob, Recursion, train_krls
 from distkern.scheduler.passes.krls_plan import plan_krls
-from distkern.scheduler.training.run import UNKNOWN_CLASSES
-from distkern.storage import ArraySource, BlockSource, Dataset, is_zarr_array, plain_labels
+from distkern.storage import BlockSource, Dataset, is_zarr_array, plain_labels
 
 from ...errors import StoreError
 from ...kernels import Kernel
@@ -121,16 +120,10 @@ class KernelRecursiveLeastSquares(BlockEstimator):
     ) -> None:
         """Train on the rows of a source, which follow those of `before`, and set the fitted attributes."""
         job = self._job() if before is None else replace(self._job(), dtype=before.dtype)
-        known = source.classes if classes is None else classes
-        if not job.classification:
-            n_targets = source.target_shape[0] if source.target_shape else 1
-        else:
-            n_classes = UNKNOWN_CLASSES if known is None else len(known)
-            n_targets = 1 if n_classes <= 2 else n_classes
+        work = Workload.known(source, classification=job.classification, classes=classes)
         facts = None if client is None else worker_facts(client)
         passes = 2 if before is None and job.needs_statistics else 1
-        limit = self._memory_bytes
-        plan_for = partial(plan_krls, Workload.of(source, n_targets, 1), facts, limit, passes)
+        plan_for = partial(plan_krls, work, facts, self._memory_bytes, passes)
         centers = 0 if before is None else len(before.dictionary)
         most = 1 if job.max_centers is None else min(job.max_centers, centers + source.n_rows)
         summed = None if before is None else self.summary_
@@ -170,14 +163,11 @@ class KernelRecursiveLeastSquares(BlockEstimator):
         if before is not None and names is not None:
             self.feature_names_in_ = names
         self._note_targets(source)
-        client = self.client
-        if client is None and not isinstance(source, ArraySource):
-            client = current_client()
         given = None if classes is None else np.unique(plain_labels(np.asarray(classes)))
         known = None if before is None else before.classes
         if given is not None and known is not None and not np.array_equal(given, known):
             raise refuse("classes", given.tolist(), f"as in the first call, {np.asarray(known).tolist()}")
-        self._advance(source, client, before, given, checked=False)
+        self._advance(source, self._client_for(source), before, given, checked=False)
 
     def _so_far(self) -> Recursion | None:
         """Return what later rows need to know, None before the first."""

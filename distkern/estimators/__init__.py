@@ -1,4 +1,4 @@
-"""Estimators with the scikit-learn interface, and how a model store becomes one again."""
+"""Estimators with the scikit-learn interface, and `load_model`, which reads one from a model store."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ESTIMATORS = (
     QRForwardRegressor,
     WidrowHoffClassifier,
 )
-"""Classes whose models a store may hold."""
+"""Classes of the models that a store may hold."""
 
 __all__ = ["ESTIMATORS", "GridSearch", "load_model", *(cls.__name__ for cls in ESTIMATORS)]
 
@@ -62,7 +62,7 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     Returns
     -------
     estimator
-        Fitted, of the class that was saved.
+        Fitted, of the saved class.
 
     Raises
     ------

@@ -14,7 +14,7 @@ from distkern.scheduler import ReadAhead, ahead_of
 from distkern.storage import Dataset, ZarrRows, is_zarr_array
 
 LIKELIHOOD_FLOOR = 1e-15
-"""What a true class counts at least as likely as in the log loss, so that one row does not make it infinite."""
+"""Lowest probability of a true class in the log loss, so that one row does not make it infinite."""
 
 
 class ClassificationScore:
@@ -36,7 +36,7 @@ class ClassificationScore:
     def update(
         self, truth: NDArray[Any], predicted: NDArray[Any], probabilities: NDArray[np.float64] | None = None
     ) -> None:
-        """Count a block in; labels that the model never saw get a row of their own, and have no probability."""
+        """Add a block, probabilities optional; labels unknown to the model get a row, and have no probability."""
         from sklearn.metrics import confusion_matrix
 
         true_codes, predicted_codes = self._codes(truth), self._codes(predicted)
@@ -79,7 +79,7 @@ class ClassificationScore:
         return self._squares / self.n_rows if self.n_rows else float("nan")
 
     def headline(self) -> dict[str, float]:
-        """Return the one number that ``train --json`` reports."""
+        """Return the score that ``train --json`` reports."""
         return {"error": self.error}
 
     def per_class(self) -> Iterator[dict[str, Any]]:
@@ -96,7 +96,7 @@ class ClassificationScore:
             }
 
     def as_record(self) -> dict[str, Any]:
-        """Return everything counted, JSON-ready."""
+        """Return all scores as JSON values."""
         return {
             "n_rows": self.n_rows,
             "error": self.error,
@@ -111,7 +111,7 @@ class ClassificationScore:
 class RegressionScore:
     """Root mean square error, mean absolute error and R² over blocks, in the units of y.
 
-    Several targets are averaged as scikit-learn averages them: each target's number counts the same.
+    Several targets are averaged as in scikit-learn: each target's score counts the same.
     """
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ class RegressionScore:
         self._spread: NDArray[np.float64] = np.zeros(1)
 
     def update(self, truth: NDArray[Any], predicted: NDArray[Any], probabilities: None = None) -> None:
-        """Count a block in."""
+        """Add a block; regressors have no probabilities (default None)."""
         truth = np.asarray(truth, dtype=np.float64).reshape(len(truth), -1)
         wrong = truth - np.asarray(predicted, dtype=np.float64).reshape(truth.shape)
         if not len(truth):
@@ -167,11 +167,11 @@ class RegressionScore:
             }
 
     def headline(self) -> dict[str, float]:
-        """Return the one number that ``train --json`` reports."""
+        """Return the score that ``train --json`` reports."""
         return {"rmse": self.rmse}
 
     def as_record(self) -> dict[str, Any]:
-        """Return everything measured, JSON-ready."""
+        """Return all scores as JSON values."""
         return {"n_rows": self.n_rows, "rmse": self.rmse, "mae": self.mae, "r2": self.r2}
 
 
@@ -180,11 +180,11 @@ def _ratio(part: float, whole: float) -> float:
 
 
 ModelScore: TypeAlias = ClassificationScore | RegressionScore
-"""Either kind of score."""
+"""Score of a classifier or of a regressor."""
 
 
 class LabelledRows(Protocol):
-    """Rows with targets: a `Dataset`, or arrays that a user keeps apart."""
+    """Rows with targets: a `Dataset`, or separate arrays of a user."""
 
     X: Any
 
@@ -194,10 +194,10 @@ class LabelledRows(Protocol):
 
 
 class BlockCollector(Protocol):
-    """Looks at predictions beside the score."""
+    """Collector of predictions beside the score."""
 
     def update(self, truth: NDArray[Any], predicted: NDArray[Any], probabilities: NDArray[np.float64] | None) -> None:
-        """Take a block."""
+        """Add a block."""
         ...
 
 
@@ -207,11 +207,11 @@ def score_model(model: Any, data: LabelledRows, collectors: Sequence[BlockCollec
     Parameters
     ----------
     model : fitted estimator
-        Yields blocks from ``iter_predictions``.
+        Model with ``iter_predictions``.
     data : LabelledRows
-        With targets.
-    collectors : sequence of BlockCollector
-        Get every block too.
+        Rows and targets.
+    collectors : sequence of BlockCollector, default ()
+        Objects that get every block too.
     """
     rows = data if isinstance(data, Dataset) else data.X
     classifies = is_classifier(model)
@@ -226,7 +226,7 @@ def score_model(model: Any, data: LabelledRows, collectors: Sequence[BlockCollec
 
 @contextmanager
 def _targets_ahead(data: LabelledRows) -> Iterator[Callable[[int, int], NDArray[Any]]]:
-    """Yield what reads the targets of a block; those behind a URL are on their way before they are asked for."""
+    """Yield the function that reads the targets of a block; those behind a URL are read ahead."""
     source = data.source() if isinstance(data, Dataset) else ZarrRows(data.X) if is_zarr_array(data.X) else None
     ahead = 0 if source is None else ahead_of(source)
     if source is None or ahead == 0:

@@ -1,1 +1,1 @@
-"""What all estimators share."""
+"""The base of all estimators: containers, checks, predictions, model stores and their documentation."""

@@ -1,7 +1,7 @@
 """Rows in the containers of other libraries: xarray Datasets and DataArrays, dask DataFrames and Series.
 
-They become numpy, zarr or dask arrays without being read. xarray is recognised by its types' names: who has such an
-object has the library.
+They are converted to numpy, zarr or dask arrays without a read. xarray types are recognised by their names, without an
+import of xarray.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from ...errors import DataError
 
 @dataclass(frozen=True)
 class OpenedRows:
-    """Rows of features, and how what is computed of them goes back."""
+    """Rows of features as an array, and the conversion of results to the container of the rows."""
 
     X: Any
-    """numpy, zarr or dask array, Dataset, or whatever scikit-learn takes."""
+    """numpy, zarr or dask array, Dataset, or another container that scikit-learn takes."""
     names: list[str] | None = None
-    """Names of the columns where all of them are texts, and scikit-learn does not see them itself."""
+    """Names of the columns, where all are texts and scikit-learn does not find them in `X`; default None."""
     wrap: Callable[[Any], Any] = lambda values: values
-    """Puts values with a row for each of `X` into the container that the rows came in."""
+    """Function that converts values with a row for each row of `X` to the container of the rows; none by default."""
 
     @contextmanager
     def checked(self) -> Iterator[None]:
-        """Keep scikit-learn from missing the names of columns that were compared already."""
+        """Suppress scikit-learn's warning of missing column names, where the names were compared already."""
         with warnings.catch_warnings():
             if self.names is not None:
                 warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
@@ -47,8 +47,8 @@ def open_rows(X: Any, *, with_lengths: bool = False) -> OpenedRows:
     ----------
     X : object
         Rows in any container.
-    with_lengths : bool
-        Whether it must be known how many rows each part has.
+    with_lengths : bool, default False
+        Whether the number of rows of each part must be known.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def open_rows(X: Any, *, with_lengths: bool = False) -> OpenedRows:
 
 
 def open_column(values: Any) -> Any:
-    """Open targets or weights, whose parts have known lengths then."""
+    """Open targets or weights; the lengths of their parts are known afterwards."""
     if is_xarray(values, "DataArray"):
         return _data(values)
     if is_dask_series(values):
@@ -81,12 +81,12 @@ def open_column(values: Any) -> Any:
 
 
 def targets_with(X: Any, y: Any) -> Any:
-    """Return y, or that of an xarray Dataset which brings it.
+    """Return y, or the variable y of an xarray Dataset.
 
     Raises
     ------
     DataError
-        ``target``: there are two of them; ``no-variable``: there is none.
+        ``target``: both are given; ``no-variable``: neither is.
     """
     if not is_xarray(X, "Dataset"):
         return y
@@ -100,21 +100,14 @@ def targets_with(X: Any, y: Any) -> Any:
 
 
 def require_same_rows(X: Any, values: Any, name: str) -> None:
-    """Refuse xarray targets or weights whose rows are not those of X, in its order; other containers pass.
+    """Refuse xarray targets or weights whose rows are not those of X in its order; other containers pass.
 
-    Parameters
-    ----------
-    X : object
-        Rows of features in any container.
-    values : object
-        Targets or weights in any container.
-    name : str
-        What messages call `values`.
+    `name` is the name of `values` in messages.
 
     Raises
     ------
     DataError
-        ``row-labels``: they lie along another dimension than the rows, or under other labels.
+        ``row-labels``: the first dimension or the row labels of X and of `values` differ.
     """
     if is_xarray(X, "Dataset"):
         X = variable(X, "X")
@@ -141,18 +134,12 @@ def require_same_rows(X: Any, values: Any, name: str) -> None:
 
 
 def is_xarray(value: Any, name: str) -> bool:
-    """Tell whether `value` is of a type of xarray."""
+    """Return whether `value` is of the xarray type of a name."""
     return any(kind.__name__ == name and kind.__module__.split(".")[0] == "xarray" for kind in type(value).__mro__)
 
 
 def variable(dataset: Any, name: str) -> Any:
-    """Return a variable of an xarray Dataset.
-
-    Raises
-    ------
-    DataError
-        ``no-variable``.
-    """
+    """Return a variable of an xarray Dataset; `DataError` ``no-variable`` without it."""
     if name not in dataset.data_vars:
         found = ", ".join(str(known) for known in dataset.data_vars) or "none"
         raise DataError(
@@ -163,13 +150,7 @@ def variable(dataset: Any, name: str) -> Any:
 
 
 def require_names(estimator: Any, names: list[str] | None) -> None:
-    """Refuse columns that are named other than those of the training.
-
-    Raises
-    ------
-    DataError
-        ``feature-names``.
-    """
+    """Refuse columns whose names differ from those of the training: `DataError` ``feature-names``."""
     known = getattr(estimator, "feature_names_in_", None)
     if names is None or known is None or list(known) == names or len(known) != len(names):
         return
@@ -184,7 +165,7 @@ def require_names(estimator: Any, names: list[str] | None) -> None:
 
 
 def _data(array: Any) -> Any:
-    """Array of a DataArray: as it is in memory or in dask, and through dask where it would be loaded whole."""
+    """Return the array of a DataArray: its own in memory or in dask, else a dask array, which is loaded in parts."""
     if array.chunks is None and not getattr(array.variable, "_in_memory", True):
         rows = array.dims[0]
         preferred = array.encoding.get("preferred_chunks") or {}
@@ -202,7 +183,7 @@ def _texts(names: list[Any]) -> list[str] | None:
 
 
 def _wrapped(array: Any, values: Any) -> Any:
-    """A DataArray of values with the rows of another one."""
+    """Return a DataArray of values with the rows of another one."""
     rows, features = array.dims
     kept = array.isel({features: 0}, drop=True)
     dims = (rows,) if values.ndim == 1 else (rows, "output")

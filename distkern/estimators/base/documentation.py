@@ -1,7 +1,6 @@
 """The parameters and attributes that the estimators share, described once.
 
-`documented` appends them to a class's docstring, those in its signature and no others, so that text and signature
-cannot drift apart.
+`documented` appends to a class's docstring the texts of exactly those parameters that are in its signature.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ PARAMETERS = {
             median distance of a sample of rows.""",
     "folds": """
         int
-            Folds of the cross-validation with ``sigma="cv"``. Widths that cannot win any more are not trained
-            outside the others, where leaving them out costs no read of the data.""",
+            Folds of the cross-validation with ``sigma="cv"``. The search stops training a width that
+            can no longer be the best, where this costs no further read of the data.""",
     "max_centers": """
         int
             Most centres to select; of each class with one-vs-rest, of each pair with one-vs-one and dag.""",
@@ -43,30 +42,30 @@ PARAMETERS = {
             many candidates.""",
     "panel": """
         int
-            Centres accepted a round.""",
+            Centres accepted in a round.""",
     "regularization": """
         {"gcv", "gcv-per-target", "evidence", "evidence-per-target", "none"} or float
             Lambda re-estimated at every step, by generalised cross validation or by the Bayesian evidence, shared or
-            one a target; zero; or fixed. "evidence" usually gives a larger lambda, which protects a path that is
-            longer than it should be.""",
+            one for each target; zero; or fixed. "evidence" usually gives a larger lambda, which protects a path that
+            is longer than necessary.""",
     "ridge": """
         float
             Lambda, the same at every step.""",
     "stop": """
         {"gcv", "bic", "mdl", "lambda", "validation", "loo", "none"} or None
             When to end before `max_centers`: at the minimum of generalised cross validation with selected centres
-            counted twice, of the Bayesian information criterion or of the description length, when lambda is calm
-            (the paper's rule), or at the minimum of the error on a tenth of the rows that is held out. "bic" and
+            counted twice, of the Bayesian information criterion or of the description length, when lambda has
+            converged (the paper's rule), or at the minimum of the error on a held-out tenth of the rows. "bic" and
             "mdl" give smaller models than "gcv", and less accurate ones where many centres are needed. "loo" ends
             ``criterion="loo-error"`` when no candidate lowers the rate.""",
     "tol": """
         float, optional
-            For ``stop="lambda"`` the relative change that counts as calm (0.01); otherwise selection ends when the
-            largest absolute residual is at most this.""",
+            For ``stop="lambda"`` the relative change up to which lambda counts as converged (0.01); otherwise
+            selection ends when the largest absolute residual is at most this.""",
     "patience": """
         int, optional
             Centres without a new minimum before "gcv", "bic", "mdl" or "validation" stop (the larger of 20 and a fifth
-            of the centres so far), or calm steps in a row for "lambda" (5).""",
+            of the centres so far), or steps in a row with a converged lambda for "lambda" (5).""",
     "epsilon": """
         float
             Added to each kernel column at its own row; K + epsilon I is strictly positive definite. Dependent
@@ -79,19 +78,19 @@ PARAMETERS = {
             on those rows too.""",
     "multiclass": """
         {"shared", "one-vs-rest", "one-vs-one", "dag"}
-            One set of centres for all classes; or one a class (the paper's way), or one a pair of classes on the rows
-            of the two (thesis 4.2.1), trained in lockstep. With pairs all of them vote, or a decision graph asks one
-            fewer than there are classes ("dag").""",
+            One set of centres for all classes; or one for each class (the paper's way), or one for each pair of classes
+            on the rows of the two (thesis 4.2.1), trained in lockstep. All pairs vote, or a decision graph evaluates
+            one pair fewer than there are classes ("dag").""",
     "refit": """
         {"rkhs", "none"} or None
-            What the final weights are small in. By default the weights of the orthogonal columns, with lambda;
-            "rkhs" minimises the squared error plus mu times the squared norm of the function in the kernel's space,
-            with mu by generalised cross validation with selected centres counted twice. That costs no look at the
-            rows, changes little after a stop rule, and repairs much of a path that is too long. The kernel must be
-            positive definite.""",
+            The norm that the final weights keep small: by default that of the weights of the orthogonal columns, with
+            lambda; "rkhs" minimises the squared error plus mu times the squared norm of the function in the kernel's
+            space, with mu by generalised cross validation with selected centres counted twice. That reads no rows,
+            changes little after a stop rule, and repairs much of a path that is too long. The kernel must be positive
+            definite.""",
     "standardize": """
         bool
-            Whether to bring every feature to zero mean and unit standard deviation.""",
+            Whether to scale every feature to zero mean and unit standard deviation.""",
     "dtype": """
         {"float64", "float32"}
             Precision of the kernel columns and Q; sums over rows are always float64.""",
@@ -100,32 +99,31 @@ PARAMETERS = {
             Where the rows of Q live when a dask client is used.""",
     "client": """
         distributed.Client, optional
-            Cluster to train on. Without one, zarr and dask input use the current client if there is any, and
-            everything else trains in this process.""",
+            Cluster to train on. Without one, training on zarr and dask input uses the current client, if there is any;
+            other input is trained on in this process.""",
     "memory_limit": """
         int or str, optional
-            Memory that each process which holds rows may take beside the interpreter's own, in bytes or as in "2GiB";
-            what does not fit goes to scratch files on its local disk. By default most of what is left here, or of
-            dask's limit for a worker.""",
+            Memory that each process with rows may take beside the interpreter's own, in bytes or as in "2GiB"; larger
+            buffers are in scratch files on its local disk. By default most of the free memory here, or of dask's limit
+            for a worker.""",
     "max_seconds": """
         float, optional
-            Seconds that `fit` may take, reading included. Selection ends early enough for the rest to be done, with
-            the model of the centres so far and the stop reason "time-limit"; what `run_dir` keeps goes on from there by
-            another `fit`, which has the time anew. The first centres are chosen whatever the time. A search
+            Seconds that `fit` may take, reading included. Selection ends early enough for the remaining work, with the
+            model of the centres so far and the stop reason "time-limit"; another `fit` with the same `run_dir` resumes
+            there and has the same seconds again. The first centres are chosen whatever the time. A search
             (``sigma="cv"``) that takes longer is an error.""",
     "run_dir": """
         path-like, optional
-            Directory that keeps every exchange of the training, its events and its summary. If the run is there
-            already, `fit` goes on where it was cut short, or returns the finished model; `max_centers` may differ,
-            and anything else that would change the model is refused. Clones, as in cross-validation, do not
-            inherit it.""",
+            Directory that keeps every exchange of the training, its events and its summary. If it holds the run
+            already, `fit` resumes it, or returns the finished model; `max_centers` may differ, and any other setting
+            that would change the model is refused. Clones, as in cross-validation, do not inherit it.""",
     "random_state": """
         int
             Key of the row draws.""",
     "callbacks": """
         sequence of callable
-            Called with each event of `distkern.monitoring.events`; `distkern.Progress` shows them while the training
-            goes on.""",
+            Functions that get each event of `distkern.monitoring.events`; `distkern.Progress` shows them during the
+            training.""",
 }
 
 _SEARCHED = {
@@ -133,37 +131,37 @@ _SEARCHED = {
         float, sequence of float, "median" or "cv"
             Width of the Gaussian kernel in the (standardised) feature space; "median" takes the median distance of a
             sample of rows, "cv" the best by cross-validation of ten multiples of that, from an eighth to
-            2.8; the attribute `cv_results_` then has arrays with an entry a width: sigma, mean_error and std_error over
-            the folds, n_centers. With several widths a centre is a row with one of them, and a row may become a centre
-            with more than one; not with ``criterion="residual"`` or ``refit="rkhs"``.""",
+            2.8; the attribute `cv_results_` then has arrays with an entry for each width: sigma, mean_error and
+            std_error over the folds, n_centers. With several widths a centre is a row with one of them, and a row may
+            become a centre with more than one; not with ``criterion="residual"`` or ``refit="rkhs"``.""",
 }
-"""Parameters of the OROLS family in place of what `PARAMETERS` has."""
+"""Parameters of the OROLS family, in place of those of `PARAMETERS`."""
 
 ATTRIBUTES = """
     centers_ : array, shape (m, d)
         Selected rows, in the caller's feature space.
     center_indices_ : array, shape (m,)
-        Their row numbers; one comes again where a row is a centre with two widths.
+        Their row numbers; a row that is a centre with two widths is named twice.
     coef_ : array, shape (m, T)
         Weights.
     intercept_ : array, shape (T,)
         Intercepts.
     lambda_ : float or array, shape (T,)
-        Regularisation of the model; one a target with one-vs-rest and the rules "-per-target". With ``refit="rkhs"``
-        it is mu.
+        Regularisation of the model; one for each target with one-vs-rest and the rules "-per-target". With
+        ``refit="rkhs"`` it is mu.
     gcv_ : float
         Generalised cross validation of the model.
     n_centers_ : int
         Centres in the model.
     history_ : structured array
-        A row per step: center, lambda_, gcv, residual_max, q_norm, round, problem; of the path, whatever `refit` is.
-        With `selection_rows`, lambda_ and gcv are of all rows, residual_max and q_norm of the sample.
+        A row for each step of the path, whatever `refit` is: center, lambda_, gcv, residual_max, q_norm, round,
+        problem. With `selection_rows`, lambda_ and gcv are of all rows, residual_max and q_norm of the sample.
     stop_reason_ : StopReason
-        Why selection ended; its `advice` says what that means.
+        The reason for which selection ended; its `advice` explains it.
     kernel_ : Kernel
         The kernel with its width; where `sigma` is a sequence, ``kernel_.sigma`` has the width of every centre.
     plan_ : dict
-        Planned bytes, a term a buffer.
+        Planned bytes of each buffer.
     summary_ : dict
         Counts and peaks of the training.
     n_features_in_ : int
@@ -193,15 +191,15 @@ def described(parameters: Mapping[str, str], attributes: str) -> Callable[[C], C
     Parameters
     ----------
     parameters : mapping
-        Texts by name for what `PARAMETERS` lacks, or has in another meaning.
+        Texts by name, in addition to `PARAMETERS` or in place of its texts.
     attributes : str
-        Entries of the section Attributes, without `classes_`, which classifiers get.
+        Entries of the section Attributes; those of `CLASSES` are added for classifiers.
     """
 
     def decorate(cls: C) -> C:
         texts = {**PARAMETERS, **parameters}
         sections = [inspect.cleandoc(cls.__doc__ or ""), "", "Parameters", "----------"]
-        # What a method adds comes after the kernel, wherever its class stands among the bases.
+        # Parameters of one method come after the kernel, in whatever order the bases have them.
         own = [name for name in parameters if name not in PARAMETERS]
         order = ["kernel", "sigma", *own, *PARAMETERS]
         for name, parameter in sorted(inspect.signature(cls).parameters.items(), key=lambda item: order.index(item[0])):

@@ -1,7 +1,7 @@
-"""What all estimators share: inputs of any container, prediction block by block, saving.
+"""The base class of all estimators: inputs in any container, prediction block by block, saving.
 
-Follows the scikit-learn conventions: parameters are stored as given and checked in `fit`; fitted attributes end
-in an underscore; what cannot be copied or pickled (a client, callbacks) is kept by reference or left behind.
+It follows the scikit-learn conventions: parameters are stored as given and checked in `fit`; fitted attributes end in
+an underscore. A client and callbacks, which cannot be copied or pickled, are shared by clones and left out of pickles.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class BlockEstimator(BaseEstimator, ABC):
 
     _classification: ClassVar[bool]
     _memory_advice: ClassVar[str]
-    """What to do where memory runs out in spite of the plan."""
+    """Advice in the error where memory runs out in spite of the plan."""
     client: Any
     memory_limit: int | str | None
     plan_: dict[str, int]
@@ -65,14 +65,14 @@ class BlockEstimator(BaseEstimator, ABC):
     _model: KernelModel
 
     def __sklearn_clone__(self) -> Self:
-        """Clone, keeping the client and the callbacks by reference; a run directory stays behind."""
+        """Clone with the same client and callbacks, without the run directory."""
         copied = type(self)(
             **{
                 name: value if name in BY_REFERENCE else clone(value, safe=False)
                 for name, value in self.get_params(deep=False).items()
             }
         )
-        # A run is of one training, and clones are made to be trained on other rows or with other settings.
+        # A run is one training; clones are trained on other rows or with other settings.
         if hasattr(copied, "run_dir"):
             copied.run_dir = None
         for name in ("_metadata_request", "_sklearn_output_config"):
@@ -81,7 +81,7 @@ class BlockEstimator(BaseEstimator, ABC):
         return copied
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the client and the callbacks behind: they belong to this process."""
+        """Return the state without the client and the callbacks, which belong to this process."""
         state = dict(super().__getstate__())
         state["client"] = None
         if "callbacks" in state:
@@ -89,7 +89,7 @@ class BlockEstimator(BaseEstimator, ABC):
         return state
 
     def __dask_tokenize__(self) -> str:
-        """Name the fitted model in the keys of a user's dask tasks: of a dataclass, dask sees the parameters alone."""
+        """Return a hash of the fitted model for dask's task keys; of a dataclass, dask hashes only the parameters."""
         try:
             return hashlib.sha256(pickle.dumps(self)).hexdigest()
         except (pickle.PicklingError, AttributeError, TypeError):  # a kernel that is defined in a function
@@ -109,7 +109,7 @@ class BlockEstimator(BaseEstimator, ABC):
         """Fit to the blocks of a source, on the workers of a client if there is one; set the fitted attributes."""
 
     def shapes(self, source: BlockSource) -> Workload:
-        """Return the shapes that decide how much a training needs, as far as the source tells without being read.
+        """Return the shapes that decide the needs of a training, as far as they are known without a read of the source.
 
         Parameters
         ----------
@@ -308,7 +308,7 @@ class BlockEstimator(BaseEstimator, ABC):
         if client is None:
             yield from predict_blocks(model, source, finish)
         else:
-            # Only who has a client has dask to import.
+            # Only a user with a client has dask.
             from distkern.scheduler import predict_on_workers
 
             yield from predict_on_workers(client, model, source, finish)
@@ -325,7 +325,7 @@ class BlockEstimator(BaseEstimator, ABC):
         """Return the function from fitted targets, shape (n, T), to predictions."""
 
     def _make_calibration(self) -> AnyCalibration | None:
-        """Calibrate from what the training left; None where it left nothing to calibrate from."""
+        """Calibrate on rows that the training kept; None without such rows."""
         return None
 
     def _predictions_and_probabilities(self) -> OutputFunction[tuple[NDArray[Any], Array]]:
@@ -351,27 +351,27 @@ class BlockEstimator(BaseEstimator, ABC):
         path : path-like
             Directory to make.
         overwrite : bool, default False
-            Whether a model that is already there may be replaced.
+            Whether to replace a model at `path`.
 
         Raises
         ------
         StoreError
-            It exists, or cannot be written.
+            The store exists, or cannot be written.
         """
         from .persistence import save_estimator
 
         save_estimator(self, path, overwrite=overwrite)
 
     def _stored_arrays(self) -> dict[str, NDArray[Any]]:
-        """Arrays of a model store beside those of the model itself."""
+        """Return the arrays of a model store beside those of the model itself."""
         return {}
 
     def _stored_values(self) -> dict[str, Any]:
-        """JSON values of a model store beside those that every estimator has."""
+        """Return the JSON values of a model store beside those of every estimator."""
         return {}
 
     def _restore(self, stored: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """Set the fitted attributes that `_stored_arrays` and `_stored_values` keep."""
+        """Set the fitted attributes of `_stored_arrays` and `_stored_values`."""
 
 
 def _is_stored(X: Any) -> bool:

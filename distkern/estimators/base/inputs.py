@@ -1,4 +1,4 @@
-"""Rows in memory, checked as scikit-learn checks them."""
+"""Checks of rows in memory: those of scikit-learn, with errors of distkern."""
 
 from __future__ import annotations
 
@@ -13,16 +13,10 @@ from ...errors import DataError, DataTypeError
 
 
 def validate_rows(estimator: Any, X: Any, **options: Any) -> Any:
-    """Run scikit-learn's checks; its complaints become `DataError`, NaN and infinity are named by place.
-
-    Raises
-    ------
-    DataError
-        Shape, dtype or values are wrong.
-    """
+    """Run scikit-learn's checks; raise `DataError` for a wrong shape or dtype, and for NaN and infinity."""
     fitting = "y" in options
     if getattr(getattr(X, "dtype", None), "kind", "") in ("M", "m"):
-        # scikit-learn would take dates for the numbers that they are kept as.
+        # scikit-learn would read dates as the integers that they are stored as.
         numeric_dtype(X.dtype, "X")
     if fitting and options["y"] is not None:
         require_finite(as_targets(options["y"]), "y")

@@ -1,4 +1,4 @@
-"""From fitted targets to what an estimator returns: plain functions, which travel to workers without the estimator."""
+"""Labels, probabilities and likelihoods from fitted targets: plain functions, sent to workers without the estimator."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def only_target(values: Array) -> Array:
 
 
 def labels(values: Array, classes: NDArray[Any], multiclass: str = "shared") -> NDArray[Any]:
-    """Return the class that the outputs speak for, shape (n,)."""
+    """Return the predicted class of each row, shape (n,); `multiclass` has the default "shared"."""
     return np.asarray(classes[decide(values, len(classes), multiclass)])
 
 
 def probabilities(values: Array, calibration: AnyCalibration | None = None) -> Array:
-    """Return class probabilities, shape (n, n_classes): calibrated, or else a linear estimate from targets of +-1."""
+    """Return class probabilities, shape (n, n_classes), by an optional calibration, else linear in targets of +-1."""
     if calibration is not None:
-        # Far from the data a probability may be below the smallest number.
+        # Far from the data a probability may underflow to zero.
         with single_threaded_blas():
             return np.maximum(np.exp(calibration.log_posteriors(values)), np.finfo(np.float64).tiny)
     if values.shape[1] == 1:
         values = np.concatenate([-values, values], axis=1)
     estimates = (values + 1) / 2
-    # Where no class reaches an even share, the best one is lifted to it: clipping must not make ties.
+    # Where no class has 1/C or more, all are raised until the best one has: clipping must not make ties.
     lift = 1 / estimates.shape[1] - estimates.max(axis=1, keepdims=True)
     estimates = np.maximum(estimates + np.maximum(lift, 0.0), SMALLEST_PROBABILITY)
     return np.asarray(estimates / estimates.sum(axis=1, keepdims=True))
@@ -58,7 +58,7 @@ def log_likelihoods(values: Array, probabilities: OutputFunction[Array], priors:
 def labels_and_probabilities(
     values: Array, classes: NDArray[Any], multiclass: str, probabilities: OutputFunction[Array]
 ) -> tuple[NDArray[Any], Array]:
-    """Return both for one evaluation."""
+    """Return labels and probabilities of one evaluation."""
     return labels(values, classes, multiclass), probabilities(values)
 
 

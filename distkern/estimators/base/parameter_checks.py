@@ -1,6 +1,6 @@
-"""What every parameter may be: one table for the estimators, which check it before any data, and for job files.
+"""Constraints of every parameter: one table for the estimators, which check it before any data, and for job files.
 
-Covers single values, and what the parameters of OROLS and NPD must have in common. What depends on the data is checked
+It covers single values, and combinations of the parameters of OROLS and NPD. Checks that depend on the data are made
 where the data is read.
 """
 
@@ -27,22 +27,22 @@ DTYPES = ("float64", "float32")
 
 
 def refuse(name: str, value: object, wanted: str) -> JobError:
-    """Return the error for a parameter that is not what it must be."""
+    """Return the error for a parameter that violates its constraint."""
     return JobError(f"{name}={value!r}: it must be {wanted}", kind="invalid-parameter")
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """What a parameter may be."""
+    """The allowed values of a parameter."""
 
     wanted: str
-    """Ends the sentence "it must be"."""
+    """End of the sentence "it must be"."""
     accepts: Callable[[Any], bool]
-    """Whether a value is allowed."""
+    """Function that returns whether a value is allowed."""
     names: tuple[str, ...] = ()
-    """Names among what is allowed."""
+    """Names among the allowed values, default ()."""
     optional: bool = False
-    """Whether None is allowed too; job files write it as ``"none"``."""
+    """Whether None is allowed too, default False; job files write it as ``"none"``."""
 
     def __or__(self, other: Constraint) -> Constraint:
         return Constraint(
@@ -56,26 +56,20 @@ class Constraint:
         return replace(self, optional=True)
 
     def violation(self, value: object) -> str | None:
-        """Return what a value must be, and the nearest name for one that is misspelt; None where it is allowed."""
+        """Return the allowed values, and the nearest name to a misspelt one; None for a value that is allowed."""
         if (value is None and self.optional) or self.accepts(value):
             return None
         return self.wanted + (did_you_mean(value, self.names) if isinstance(value, str) else "")
 
     def check(self, name: str, value: object) -> None:
-        """Require a parameter to be what it may be.
-
-        Raises
-        ------
-        JobError
-            Names the parameter, its value and what is allowed.
-        """
+        """Raise `JobError`, with the name, the value and the allowed values, for a value that is not allowed."""
         wanted = self.violation(value)
         if wanted is not None:
             raise refuse(name, value, wanted)
 
 
 def whole(lowest: int) -> Constraint:
-    """Whole numbers from `lowest` on."""
+    """Return the constraint to whole numbers from `lowest` on."""
 
     def accepts(value: object) -> bool:
         return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= lowest
@@ -84,7 +78,7 @@ def whole(lowest: int) -> Constraint:
 
 
 def real(wanted: str, within: Callable[[float], bool]) -> Constraint:
-    """Finite numbers within a range."""
+    """Return the constraint to finite numbers within a range."""
 
     def accepts(value: object) -> bool:
         if isinstance(value, bool) or not isinstance(value, Real):
@@ -98,7 +92,7 @@ def real(wanted: str, within: Callable[[float], bool]) -> Constraint:
 
 
 def one_of(*names: str) -> Constraint:
-    """One of some names."""
+    """Return the constraint to some names."""
     listed = ", ".join(map(repr, names))
     return Constraint(
         f"one of {listed}" if len(names) > 1 else listed, lambda value: isinstance(value, str) and value in names, names
@@ -130,7 +124,7 @@ def _functions(value: Any) -> bool:
 
 
 WIDTHS = ABOVE_ZERO | Constraint("a list of different ones", _are_widths) | one_of("median", "cv")
-"""A width for methods that choose among several."""
+"""Width of methods that choose among several widths."""
 
 MEMORY = Constraint('a size above 0 such as "2GiB", or a number of bytes', lambda value: bytes_of(value) > 0).or_none()
 
@@ -176,26 +170,20 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "tol": FROM_ZERO.or_none(),
     "tolerance": FROM_ZERO,
 }
-"""By the name of the parameter; a class in which one means something else has its own in ``_constraints``.
+"""Constraints by the name of the parameter; a class with another meaning of a name has its own in ``_constraints``.
 
-A kernel is not among them: `make_kernel` checks it.
+`make_kernel` checks the kernel.
 """
 
 
 def constraints_of(kind: type[Any]) -> dict[str, Constraint]:
-    """Return what the parameters of an estimator class may be."""
+    """Return the constraints of the parameters of an estimator class."""
     own = [vars(base).get("_constraints", {}) for base in reversed(kind.__mro__)]
     return {name: constraint for table in (CONSTRAINTS, *own) for name, constraint in table.items()}
 
 
 def check_parameters(estimator: Any) -> None:
-    """Check every parameter of an estimator by itself.
-
-    Raises
-    ------
-    JobError
-        Names the parameter, its value and what is allowed.
-    """
+    """Check every parameter of an estimator by itself; raise `JobError` for the first that is not allowed."""
     constraints, parameters = constraints_of(type(estimator)), estimator.get_params(deep=False)
     for name, value in parameters.items():
         if name in constraints:
@@ -205,13 +193,7 @@ def check_parameters(estimator: Any) -> None:
 
 
 def check_selection(estimator: Any) -> None:
-    """Check what the parameters of an estimator of the OROLS family must have in common.
-
-    Raises
-    ------
-    JobError
-        Names the parameter, its value and what is allowed.
-    """
+    """Check combinations of the parameters of OROLS and NPD; raise `JobError` for one that is not allowed."""
     refit = getattr(estimator, "refit", None)
     if estimator.criterion == "loo-error":
         if not estimator._classification:
@@ -229,7 +211,7 @@ def check_selection(estimator: Any) -> None:
             wanted = f"one number where the kernel is {estimator.kernel!r}, not 'gaussian'"
             raise refuse("sigma", estimator.sigma, wanted)
         if estimator.criterion == "residual":
-            wanted = "'error-reduction' where sigma is a list: a residual tells rows apart, not widths"
+            wanted = "'error-reduction' where sigma is a list: a residual ranks rows, not widths"
             raise refuse("criterion", "residual", wanted)
         if refit == "rkhs":
             wanted = "None where sigma is a list: several widths have no norm in the space of one kernel"
@@ -239,7 +221,7 @@ def check_selection(estimator: Any) -> None:
 
 
 def width_values(sigma: Any) -> float | tuple[float, ...]:
-    """Return a width as a number, or several as a tuple; one in a sequence is a number."""
+    """Return one width as a number, also from a sequence of one, and several widths as a tuple."""
     values = tuple(map(float, sigma)) if _is_sequence(sigma) else (float(sigma),)
     return values[0] if len(values) == 1 else values
 

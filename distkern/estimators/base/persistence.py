@@ -1,4 +1,4 @@
-"""Estimators in model stores: arrays and JSON out, the same estimator back."""
+"""Estimators in model stores: written as arrays and JSON, and read back as the same estimator."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def save_estimator(estimator: Any, path: str | os.PathLike[str], *, overwrite: b
     Raises
     ------
     StoreError
-        The store exists or cannot be written, or the estimator holds what a store cannot.
+        The store exists or cannot be written, or the estimator has a kernel of the user's own.
     """
     from sklearn.utils.validation import check_is_fitted
 
@@ -107,8 +107,10 @@ def read_estimator(path: str | os.PathLike[str], known: Mapping[str, Any]) -> An
         if "classes" in arrays:
             labels = arrays["classes"]
             estimator.classes_ = labels.astype(object) if meta["object_labels"] else labels
-    except Exception as error:  # whatever nonsense in a description leads to
-        raise StoreError(f"{path} does not describe a model this version knows: {error!r}", kind="corrupt") from None
+    except Exception as error:  # a damaged description may lead to any error
+        raise StoreError(
+            f"{path} is not the description of a model of this version: {error!r}", kind="corrupt"
+        ) from None
     return estimator
 
 
@@ -121,13 +123,7 @@ def _stored_kernel(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Ker
 
 
 def _require_consistent(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-    """Hold the shapes and dtypes of a model's arrays against each other.
-
-    Raises
-    ------
-    ValueError, KeyError
-        They are not those of one model.
-    """
+    """Compare the shapes and dtypes of a model's arrays; raise ValueError or KeyError where they do not fit."""
     m, d = arrays["centers"].shape
     (n_outputs,) = arrays["intercept"].shape
     shapes = {
@@ -165,7 +161,7 @@ def _require_consistent(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -
 
 
 def _is_plain(name: str, value: object) -> bool:
-    """Tell whether a stored parameter is of a type that `_plain_parameters` leaves."""
+    """Return whether a stored parameter has a type that `_plain_parameters` returns."""
     if name == "sigma" and isinstance(value, list):
         return all(type(item) is float for item in value)
     return isinstance(value, (str, int, float, bool, type(None)))

@@ -16,7 +16,7 @@ _NAMES = ("calibration_slopes", "calibration_offsets")
 
 
 def probability_arrays(classifier: Any) -> dict[str, NDArray[Any]]:
-    """Return what a store keeps of a classifier's probabilities: class weights, and the calibration if there is one."""
+    """Return the stored arrays of a classifier's probabilities: class weights, and the calibration if there is one."""
     arrays = {}
     if getattr(classifier, "class_prior_", None) is not None:
         arrays["class_weights"] = classifier._class_weights
@@ -27,13 +27,7 @@ def probability_arrays(classifier: Any) -> dict[str, NDArray[Any]]:
 
 
 def restore_probabilities(classifier: Any, arrays: dict[str, NDArray[Any]]) -> None:
-    """Set what `probability_arrays` returned; a model from before there was any does without.
-
-    Raises
-    ------
-    ValueError
-        The arrays do not fit the model.
-    """
+    """Set the attributes of `probability_arrays`, which old stores lack; ValueError where the arrays do not fit."""
     n_outputs, n_classes = len(classifier.intercept_), len(arrays["classes"])
     weights = arrays.get("class_weights")
     if weights is not None:

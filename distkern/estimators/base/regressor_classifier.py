@@ -1,4 +1,4 @@
-"""Regression and classification on top of the shared base."""
+"""Base classes of regressors and classifiers: targets, predictions and probabilities."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BlockRegressor(RegressorMixin, BlockEstimator):
     _classification = False
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that several targets are fine."""
+        """Declare to scikit-learn that several targets are allowed."""
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
@@ -75,13 +75,13 @@ class BlockRegressor(RegressorMixin, BlockEstimator):
 
 
 class BlockClassifier(ClassifierMixin, BlockEstimator):
-    """Classification by least squares on targets of +-1 a class."""
+    """Classification by least squares on targets of +-1 for each class."""
 
     _classification = True
     _calibration: AnyCalibration | None = None
-    """From a store."""
+    """Calibration that was read from a store."""
     _made_calibration: Any = (None,)
-    """What was made of training rows, a list that is empty before: filling it leaves the attributes as they are."""
+    """Calibration on training rows, in a list that is empty before: filling it changes no attribute."""
     multiclass: str
 
     def _validate_training(
@@ -100,7 +100,7 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
         if sample_weight is not None and sample_weight.shape == labels.shape and sample_weight.dtype.kind in "fiub":
             present = labels[sample_weight > 0]
         classes = np.unique(present if len(present) else labels)
-        # Rows of weight zero are absent, and so is a class that only they have.
+        # Rows of weight zero count as absent, and so does a class of such rows only.
         codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
         return X, codes, classes.astype(object) if y.dtype == object else classes
 
@@ -151,7 +151,7 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
 
         The log-odds are linear in the fitted targets and were fitted to leave-one-out outputs of training rows, so
         the probabilities are calibrated; the largest is that of the class which `predict` returns. A model without
-        calibration takes its targets of +-1 for estimates of 2 P(class | x) - 1, which rank well. With pairs of classes
+        calibration uses its targets of +-1 as estimates of 2 P(class | x) - 1, which rank well. With pairs of classes
         each pair has odds of its own, and pairwise coupling joins them (thesis 4.8); the most probable class may then
         be another than the one that wins most pairs.
 
@@ -186,7 +186,7 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
         Raises
         ------
         JobError
-            The model does not know the shares of its classes.
+            The model has no shares of its classes.
         """
         check_is_fitted(self)
         priors = getattr(self, "class_prior_", None)
@@ -200,7 +200,7 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
         return self._evaluate(X, finish, self._n_classes(), np.dtype(np.float64))
 
     def _calibrated(self) -> AnyCalibration | None:
-        """Return the calibration, made when it is first asked for."""
+        """Return the calibration, which is made on first use."""
         if self._calibration is not None:
             return self._calibration
         if not self._made_calibration:
@@ -233,6 +233,6 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
         return partial(outputs.probabilities, calibration=self._calibrated())
 
     def _set_class_weights(self, weights: Array) -> None:
-        """Keep the weight of the training rows of every class, and their shares."""
+        """Set the weights of the training rows of every class, and their shares."""
         self._class_weights = np.asarray(weights, dtype=np.float64)
         self.class_prior_ = self._class_weights / self._class_weights.sum()

@@ -1,4 +1,4 @@
-"""What the dense kernel methods share: all rows in this process, a plan that says how many those may be."""
+"""The base of the dense kernel methods: all rows in this process, and a plan that names the most rows that fit."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from ...models.kernel_model import KernelModel
 from ..base.estimator import BlockEstimator
 
 Terms = Callable[[Workload], dict[str, int]]
-"""Bytes a buffer of the method itself, for some shapes."""
+"""Function of shapes that returns the bytes of each buffer of the method itself."""
 
 PLANNED_ROWS = 1 << 40
-"""Rows up to which a plan looks for the most that fit."""
+"""Largest number of rows that a plan considers in the search for the most that fit."""
 
 DENSE_ATTRIBUTES = """
     centers_ : array, shape (m, d)
@@ -45,7 +45,7 @@ DENSE_ATTRIBUTES = """
     kernel_ : Kernel
         The kernel with its width.
     plan_ : dict
-        Planned bytes, a term a buffer.
+        Planned bytes of each buffer.
     summary_ : dict
         Counts and peaks of the training.
     n_features_in_ : int
@@ -54,14 +54,14 @@ DENSE_ATTRIBUTES = """
 
 @dataclass(frozen=True)
 class DenseSolution:
-    """What a dense method came to."""
+    """Weights that a dense method found."""
 
     coef: Array
     """(m, T)."""
     intercept: Array
     """(T,)."""
     positions: NDArray[np.int64] | None = None
-    """(m,): rows of the expansion; None for all in order."""
+    """(m,): rows of the expansion, default None: all in order."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -79,11 +79,11 @@ class DenseKernelEstimator(BlockEstimator):
 
     @abstractmethod
     def _terms(self, work: Workload) -> dict[str, int]:
-        """Bytes of each buffer of the method in the driver, beside the rows."""
+        """Return the bytes of each buffer of the method in the driver, beside the rows."""
 
     @abstractmethod
     def _solve(self, rows: DenseRows, fit: Fit) -> DenseSolution:
-        """Find the weights; count kernel columns, and what else it takes."""
+        """Find the weights; add kernel columns, rounds and passes to the counts of the fit."""
 
     def _job(self) -> SpaceJob:
         return SpaceJob(
@@ -143,5 +143,5 @@ class DenseKernelEstimator(BlockEstimator):
 
 
 def square_bytes(n: int) -> int:
-    """Bytes of an n x n matrix."""
+    """Return the bytes of an n x n matrix."""
     return 8 * n * n

@@ -22,14 +22,14 @@ from .dense_estimator import DENSE_ATTRIBUTES, DenseKernelEstimator, DenseSoluti
 _PARAMETERS = {
     "max_centers": """
         int
-            Most centres to select; there is no regularisation but this.""",
+            Most centres to select; this is the only regularisation.""",
     "tol": """
         float, optional
             Selection ends when the largest residual of a row, the norm over its targets, is at most this.""",
     "tolerance": """
         float
-            Selection ends when 1 - sum of error reduction ratios is below this: the part of the targets' squares,
-            about their means, that is left.""",
+            Selection ends when 1 - sum of error reduction ratios is below this: the unexplained part of the targets'
+            squares about their means.""",
 }
 
 FORWARD_ATTRIBUTES = (
@@ -38,7 +38,7 @@ FORWARD_ATTRIBUTES = (
     history_ : structured array
         A row per centre: center, residual_max (before it), q_norm, error_reduction.
     stop_reason_ : StopReason
-        Why selection ended; its `advice` says what that means."""
+        The reason for which selection ended; its `advice` explains it."""
 )
 
 OLS_ATTRIBUTES = (
@@ -51,7 +51,7 @@ OLS_ATTRIBUTES = (
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ForwardSelection(DenseKernelEstimator):
-    """Base of both: a path of centres, and why it ended."""
+    """Base of both selections: a path of centres, and the reason for its end."""
 
     max_centers: int = 100
 

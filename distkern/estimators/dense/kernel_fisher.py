@@ -36,9 +36,9 @@ FISHER_ATTRIBUTES = (
     eigenvalues_ : array, shape (q,)
         Between-class over regularised within-class scatter along each, descending.
     projected_means_ : array, shape (n_classes, q)
-        Of each class's training rows on the directions.
+        Means of each class's training rows on the directions.
     projected_covariance_ : array, shape (q, q)
-        Of the training rows about their classes' means.
+        Covariance of the training rows about their classes' means.
     priors_ : array, shape (n_classes,)
         Share of each class in the training rows."""
 )
@@ -95,8 +95,8 @@ class KernelFisherDiscriminant(BlockClassifier, DenseKernelEstimator):
         return super().decision_function(X)
 
     def _probabilities(self) -> OutputFunction[Array]:
-        # The variances are of the training rows, which the directions were fitted to: with little regularisation the
-        # probabilities are too sure.
+        # The variances are those of the training rows, which the directions were fitted to: with little regularisation
+        # the probabilities are overconfident.
         return posteriors
 
     def _stored_arrays(self) -> dict[str, NDArray[Any]]:

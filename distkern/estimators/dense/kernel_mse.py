@@ -23,14 +23,15 @@ from .dense_estimator import DENSE_ATTRIBUTES, DenseKernelEstimator, DenseSoluti
 _PARAMETERS = {
     "ridge": """
         float
-            Weight of |gamma|^2 beside the squared errors. With 0 the solution of least norm is taken, by eigenvalues:
-            those below rounding count as zero, and it takes many times longer.""",
+            Weight of |gamma|^2 beside the squared errors. With 0 the solution of least norm is computed by eigenvalues,
+            which takes many times longer; eigenvalues below rounding count as zero.""",
     "max_centers": """
         int, optional
             Expand in this many rows only, drawn at random with their weights; in all rows by default.""",
     "center_rows": """
         sequence of int, optional
-            Expand in the rows with these numbers, in this order; they must train. Not kept in a model store.""",
+            Expand in the rows with these numbers, in this order; their weights must be above zero. Not kept in a model
+            store.""",
 }
 
 
@@ -60,7 +61,7 @@ class KernelMSEClassifier(BlockClassifier, DenseKernelEstimator):
             )
 
     def _reduced_to(self, n_rows: int) -> int | None:
-        """Rows of a reduced expansion; None for all."""
+        """Return the number of rows of a reduced expansion, None for all rows."""
         if self.center_rows is not None:
             return len(self.center_rows)
         if self.max_centers is None or self.max_centers >= n_rows:

@@ -41,28 +41,28 @@ _PARAMETERS = {
             Conjugate gradients end when every residual is at most this part of its right-hand side.""",
     "max_iter": """
         int
-            Most iterations of conjugate gradients; a `DistkernWarning` tells when they were not enough.""",
+            Most iterations of conjugate gradients; a `DistkernWarning` is issued when they were not enough.""",
     "preconditioner_rank": """
         int
             Columns of the pivoted incomplete Cholesky factor that preconditions conjugate gradients; 0 for the
-            diagonal alone. It takes 16 bytes a column and row.""",
+            diagonal alone. It takes 16 bytes for each column and row.""",
 }
 
 LSSVM_ATTRIBUTES = (
     DENSE_ATTRIBUTES
     + """
     solver_ : {"dense", "cg"}
-        What was used.
+        Solver that was used.
     n_iter_ : int
         Iterations of conjugate gradients, 1 where the system was solved directly.
     residual_ : float
-        Largest |rhs - H x| / |rhs| of the two systems that conjugate gradients ended with; 0 for a direct solution."""
+        Largest |rhs - H x| / |rhs| of the two systems at the end of conjugate gradients; 0 for a direct solution."""
 )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LeastSquaresSVM(DenseKernelEstimator):
-    """Base of both: the bordered system, solved directly or by conjugate gradients."""
+    """Base of regressor and classifier: the bordered system, solved directly or by conjugate gradients."""
 
     _constraints: ClassVar = {"tol": ABOVE_ZERO}
 
@@ -81,7 +81,7 @@ class LeastSquaresSVM(DenseKernelEstimator):
 
         def on_workers(shapes: Workload) -> dict[str, int]:
             n, d, k = shapes.n_rows, shapes.n_features, shapes.n_targets + 1
-            # Rows and vectors are sent to workers; in one process they are there already.
+            # Rows and vectors are copied to workers; one process holds them already.
             sent = {} if facts is None else {"copies": 2 * 8 * n * (d + k)}
             return sent | product_bytes(n, d, k, threads)
 
@@ -128,7 +128,7 @@ class LeastSquaresSVM(DenseKernelEstimator):
         if not found.converged:
             warnings.warn(
                 f"conjugate gradients left a relative residual of {found.residual:.2g} after {found.iterations} "
-                f"iterations, and tol={float(self.tol):g} was asked for: raise max_iter or preconditioner_rank, or "
+                f"iterations, above tol={float(self.tol):g}: raise max_iter or preconditioner_rank, or "
                 "lower gamma",
                 DistkernWarning,
                 stacklevel=2,
@@ -158,7 +158,7 @@ class LSSVMRegressor(BlockRegressor, LeastSquaresSVM):
 
 @described(_PARAMETERS, LSSVM_ATTRIBUTES)
 class LSSVMClassifier(BlockClassifier, LeastSquaresSVM):
-    """Least-squares support vector classification on targets of +-1, one a class for more than two classes.
+    """Least-squares support vector classification on targets of +-1, one for each class of more than two.
 
     Minimises |w|^2 / 2 + gamma / 2 sum_i r_i e_i^2 with e_i = y_i - w'phi(x_i) - b (Suykens and Vandewalle, 1999; named
     in thesis 3.3.1), f(x) = sum_i a_i k(x, x_i) + b. Solves ``[0 1'; 1 K + D][b; a] = [0; y]`` with D = diag(1 / (gamma

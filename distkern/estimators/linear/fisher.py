@@ -51,7 +51,7 @@ class FisherDiscriminant(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Line
     the largest posterior wins. One pass over the rows: their scatter is kept as a triangular factor, so that
     ill-conditioned features cost no more digits than they must. Where features are constant within the classes, or
     depend on others, the covariance is singular: its pseudoinverse is used, which ignores such directions even if they
-    separate the classes, and a warning is logged; `shrinkage` above 0 makes use of them.
+    separate the classes, and a warning is logged; with `shrinkage` above 0 they are used.
     """
 
     _with_augmented = False
@@ -89,7 +89,7 @@ class FisherDiscriminant(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Line
         return int(self.scalings_.shape[1])
 
     def transform(self, X: Any) -> Any:
-        """Project rows on the directions that tell the classes apart.
+        """Project rows on the directions that separate the classes.
 
         Parameters
         ----------

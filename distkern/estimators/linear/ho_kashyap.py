@@ -37,7 +37,7 @@ _PARAMETERS = {
             than its farthest.""",
     "b_min": """
         float
-            What every number of b begins with; none ever falls.""",
+            First value of every number of b; none ever falls.""",
 }
 
 _ATTRIBUTES = (
@@ -61,8 +61,8 @@ class HoKashyapClassifier(LinearClassifier):
 
     Minimises |Y a - b|^2 over both (slides 5.9). It starts at the minimum squared error solution with b the same for
     all rows. Then b grows where a row lies beyond it, b <- b + 2 eta e+ with e = Y a - b, and a = Y+ b follows, until
-    all rows are on their side or e+ is gone. Several classes are told apart one against the rest. The number of b that
-    belongs to a row stays with its block.
+    all rows are on their side or e+ is zero. Several classes are separated one against the rest. The block of a row
+    keeps its number of b.
     """
 
     _constraints: ClassVar = {

@@ -1,4 +1,4 @@
-"""What the linear classifiers share: statistics of the classes first, then weights; a linear model at the end."""
+"""The base of the linear classifiers: statistics of the classes, then weights, then a linear model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ..base.regressor_classifier import BlockClassifier
 
 
 class Solution(NamedTuple):
-    """What a method found, in scaled coordinates."""
+    """Weights that a method found, in scaled coordinates."""
 
     weights: Array
     """(d, T)."""
@@ -47,7 +47,7 @@ class LinearClassifier(BlockClassifier):
     _with_scatter = True
     """Whether the first pass takes the scatter of the classes."""
     _with_margins = False
-    """Whether later passes keep a number a row and target."""
+    """Whether later passes keep a number for each row and target."""
     _center_allowed = True
     """Whether rows may be shifted although they are not standardised."""
     _with_augmented = True
@@ -65,12 +65,12 @@ class LinearClassifier(BlockClassifier):
         )
 
     def _passes_again(self) -> int:
-        """Most passes after the first."""
+        """Return the most passes after the first."""
         return 0
 
     @abstractmethod
     def _solve(self, fit: Fit, statistics: Statistics, scaling: FeatureScaling) -> Solution:
-        """Find the weights; set what attributes a method has beside them, and count what it takes."""
+        """Find the weights; set the other attributes of the method, and the counts of the fit."""
 
     def _train(self, source: BlockSource, client: Any) -> None:
         with self._fitting(source, client) as fit:
@@ -91,7 +91,7 @@ class LinearClassifier(BlockClassifier):
         )
 
     def _norm_center(self, scaling: FeatureScaling) -> Array:
-        """Origin of the features as `least_squares` wants it: the shortest solution is that of the method's own."""
+        """Return the origin of the method's own coordinates, in which `least_squares` takes the shortest solution."""
         return np.zeros_like(scaling.shift) if self.standardize else scaling.shift
 
     def _keep(self, scaling: FeatureScaling, found: Solution) -> None:

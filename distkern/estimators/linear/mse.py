@@ -27,9 +27,9 @@ class MSEClassifier(LinearClassifier):
     """Minimum squared error classifier: Y a = b by the pseudoinverse, with b the same for all rows.
 
     Minimises |Y a - b|^2 (slides 5.8; thesis 3.20-3.22). The rows of Y are (1, x), those of the second class negated;
-    several classes have 1-of-c targets and a column of A each (slides 5.12). One pass over the rows: what least squares
-    needs of them is a triangular factor of the scatter within the classes and their means, which blocks merge by QR, so
-    that nothing is squared. Where several solutions are equally good, a is the shortest of them: the pseudoinverse's.
+    several classes have 1-of-c targets and a column of A each (slides 5.12). One pass over the rows: least squares
+    needs a triangular factor of the scatter within the classes and their means, which blocks merge by QR, so that
+    nothing is squared. Where several solutions are equally good, a is the shortest of them: the pseudoinverse's.
     """
 
     margin: float = 1.0

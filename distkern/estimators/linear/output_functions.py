@@ -1,4 +1,4 @@
-"""From fitted targets of linear methods to probabilities: plain functions, which travel to workers."""
+"""Probabilities from fitted targets of linear methods: plain functions, which are sent to workers."""
 
 from __future__ import annotations
 

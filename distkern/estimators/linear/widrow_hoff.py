@@ -34,7 +34,7 @@ _PARAMETERS = {
     "learning_rate": """
         float or "auto"
             eta; "auto" is half of the inverse mean of |y|^2, or 0.5 for normalised steps and 1 for ``schedule="row"``.
-            A step of a row is cut where it would go past the row's target.""",
+            A row's step is cut where it would pass the row's target.""",
     "schedule": """
         {"pass", "row", "constant"}
             eta / k in the k-th pass (or call of `partial_fit`), eta / k at the k-th row (of the literature; counted by
@@ -73,15 +73,15 @@ class WidrowHoffClassifier(LinearClassifier):
     """Widrow-Hoff (LMS) procedure: a <- a + eta (b - a'y) y, row after row, without a matrix.
 
     Descends |Y a - b|^2 one row at a time (slides 5.8). The rows are taken in the order in which they are stored,
-    whatever the chunks and wherever they are computed, and a row of weight r counts as r such rows one after another.
-    With a decreasing eta it converges to the minimum squared error solution, slowly; it needs not separate classes that
-    can be separated.
+    whatever the chunks and whichever process computes them, and a row of weight r counts as r such rows one after
+    another. With a decreasing eta it converges to the minimum squared error solution, slowly, which need not separate
+    classes that can be separated.
     """
 
     _constraints: ClassVar = {"learning_rate": ABOVE_ZERO | one_of("auto")}
 
     _with_scatter = False
-    # The procedure depends on where coordinates begin.
+    # The procedure depends on the origin of the coordinates.
     _center_allowed = False
 
     learning_rate: float | str = "auto"
@@ -104,14 +104,14 @@ class WidrowHoffClassifier(LinearClassifier):
         return Solution(state.weights[1:], state.weights[0])
 
     def _take_steps(self, fit: Fit, setup: LMSSetup, start: Array, first: Reads, *, keep: bool) -> LMSState:
-        """Go on from some weights with as many passes as the fit has rounds."""
+        """Continue from the weights `start` with as many passes as the fit has rounds."""
         numbers = range(self.passes_ + 1, self.passes_ + fit.rounds + 1)
         state, reads, bytes_read = run_lms(fit.tasks, setup, LMSState.start(start, self.seen_), numbers, first, keep)
         fit.passes, fit.bytes_read = fit.passes + reads, fit.bytes_read + bytes_read
         return state
 
     def _begin(self, statistics: Statistics, scaling: FeatureScaling) -> None:
-        """Settle the learning rate and start to count."""
+        """Set the learning rate, and the counts to zero."""
         self.passes_, self.seen_ = 0, 0.0
         if not isinstance(self.learning_rate, str):
             self.learning_rate_ = float(self.learning_rate)
@@ -137,7 +137,7 @@ class WidrowHoffClassifier(LinearClassifier):
         y : array-like, shape (n_rows,), optional
             Labels; a dataset brings its own.
         classes : array-like, shape (n_classes,), optional
-            All labels that will come; needed in the first call.
+            All labels of the stream; required in the first call.
         sample_weight : array-like, shape (n_rows,), optional
             Row weights; a weight counts as repeated rows, zero as absent.
 
@@ -202,13 +202,7 @@ class WidrowHoffClassifier(LinearClassifier):
 
 
 def _all_classes(given: Any, before: NDArray[Any] | None) -> NDArray[Any]:
-    """Return the classes of a stream.
-
-    Raises
-    ------
-    JobError
-        They are not known, or not those of the first call.
-    """
+    """Return the classes of a stream; raise `JobError` where they are missing, or not those of the first call."""
     if given is None:
         if before is None:
             raise JobError("classes is missing: the first call of partial_fit needs all labels", kind="missing-classes")
@@ -222,13 +216,7 @@ def _all_classes(given: Any, before: NDArray[Any] | None) -> NDArray[Any]:
 
 
 def _known_labels(source: BlockSource, classes: NDArray[Any], targets: Array) -> tuple[NDArray[Any], Array]:
-    """Return what the source's targets are among, sorted, and the targets of each.
-
-    Raises
-    ------
-    DataError
-        The rows hold a label that is none of `classes`.
-    """
+    """Return the possible values of the source's labels, sorted, and the targets of each; refuse other labels."""
     if source.classes is None:
         return classes, targets
     unknown = np.setdiff1d(source.classes, classes)

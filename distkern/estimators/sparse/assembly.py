@@ -1,4 +1,4 @@
-"""From the paths of a training to one model: the union of the centres, with a weight a target."""
+"""One model from the paths of a training: the union of their centres, with a weight for each target."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PrefixWeights:
 
 
 Weigh = Callable[[Path, int], PrefixWeights]
-"""Gives the weights of a path's first centres."""
+"""Function that returns the weights of a path's first centres."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Assembled:
     rows: NDArray[np.int64]
     """(m,): training row of each centre, in the order of selection."""
     widths: NDArray[np.int64]
-    """(m,): number of its width, among those that the kernel may have."""
+    """(m,): index of its width among the widths of the kernel."""
     centers: NDArray[Any]
     """(m, d): raw features."""
     coef: Array
@@ -52,7 +52,7 @@ class Assembled:
 
 
 def path_weights(path: Path, count: int) -> PrefixWeights:
-    """Weights of the first `count` centres with the lambda of the path (thesis 3.83, 3.84)."""
+    """Return the weights of the first `count` centres with the lambda of the path (thesis 3.83, 3.84)."""
     return PrefixWeights(
         path.weights(count), path.lambdas[count], float(path.gcv[count - 1]) if count else float("nan")
     )
@@ -70,15 +70,15 @@ def assemble(
     Parameters
     ----------
     paths : sequence of Path
-        One a problem.
+        Paths of the problems.
     outputs : sequence of tuple of int
-        Outputs of the model that each path gives.
+        Outputs of the model for each path.
     target_means : array, shape (T,)
-        Added to the intercepts: targets were centred.
+        Means of the targets, which are added to the intercepts.
     n_centers : sequence of int
         Length of each prefix.
-    weigh : callable
-        Gives the weights of a prefix.
+    weigh : callable, default path_weights
+        Function that returns the weights of a prefix.
     """
     order: dict[tuple[int, int], int] = {}
     features: list[NDArray[Any]] = []
@@ -106,18 +106,12 @@ def assemble(
 
 
 def _identity(path: Path, position: int) -> tuple[int, int]:
-    """Row and width of a centre."""
+    """Return row and width of a centre."""
     return int(path.rows[position]), int(path.widths[position])
 
 
 def prefix_lengths(paths: Sequence[Path], n_centers: int) -> list[int]:
-    """Lengths of the paths' prefixes of at most `n_centers` centres.
-
-    Raises
-    ------
-    JobError
-        `n_centers` is not on any path.
-    """
+    """Return the lengths of the paths' prefixes of `n_centers` centres; raise `JobError` where no path has as many."""
     longest = max(len(path.rows) for path in paths)
     whole(1).check("n_centers", n_centers)
     if n_centers > longest:

@@ -1,6 +1,6 @@
-"""Settings by K-fold cross-validation: widths of the kernel, and any grid of an OROLS or NPD estimator.
+"""`GridSearch`: the best of a grid of settings of an OROLS or NPD estimator, by K-fold cross-validation.
 
-All settings and folds are trained side by side on the same blocks (`distkern.scheduler.search.cross_validation`).
+All settings and folds are trained together on the same blocks (`distkern.scheduler.search.cross_validation`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from .width_search import summarise
 class GridSearch(BaseEstimator):
     """The best of a grid of settings by K-fold cross-validation, then a fit on all rows.
 
-    Does what scikit-learn's ``GridSearchCV`` does, for the estimators of the OROLS family and data that does not fit
-    into memory: rows are read once for as many settings and folds as memory holds, and a fold of a row depends on its
+    It is scikit-learn's ``GridSearchCV`` for the estimators of the OROLS family and data that does not fit into memory:
+    rows are read once for as many settings and folds as memory holds, and a fold of a row depends on its
     number alone. Features are scaled once, by the statistics of all rows. Where several reads are made, a setting whose
     errors already add up to more than those of another on all folds is not trained outside its other folds: errors are
     not negative, so it cannot be the best. With `selection_rows` the search is one on the sample alone: models are
@@ -33,13 +33,13 @@ class GridSearch(BaseEstimator):
     Parameters
     ----------
     estimator : OROLSClassifier, OROLSRegressor, NPDClassifier, NPDRegressor or LOOForwardClassifier
-        What to train; its `sigma` may be "median", not "cv".
+        Estimator to train; its `sigma` may be "median", not "cv".
     param_grid : dict or sequence of dict
         Parameter names and the values to try, as for ``sklearn.model_selection.ParameterGrid``.
     folds : int, default 5
         Number of folds.
     complete : bool, default False
-        Whether to train settings outside all folds even where they cannot be the best any more.
+        Whether to train settings outside all folds even where they can no longer be the best.
 
     Attributes
     ----------
@@ -50,9 +50,9 @@ class GridSearch(BaseEstimator):
     best_estimator_ : estimator
         Fitted on all rows with these.
     cv_results_ : dict
-        ``params``, a list, and arrays with an entry a setting: mean_error, std_error (over the folds), n_centers (mean
-        over the folds), and errors, shape (n_settings, folds), NaN where a fold was left out. The means are over the
-        folds there are; a setting with folds left out has a mean above the lowest.
+        ``params``, a list, and arrays with an entry for each setting: mean_error, std_error (over the folds), n_centers
+        (mean over the folds), and errors, shape (n_settings, folds), NaN where a fold was left out. The means are over
+        the folds that were trained; a setting with folds left out has a mean above the lowest.
     passes_ : int
         Reads of the rows during the search.
     """
@@ -105,7 +105,7 @@ class GridSearch(BaseEstimator):
         for name in (*BY_REFERENCE, "factors", "memory_limit", "max_seconds", "run_dir"):
             if any(name in setting for setting in settings):
                 raise JobError(
-                    f"param_grid names {name}, which the search cannot tell apart: set it on the estimator",
+                    f"param_grid names {name}, which the search cannot vary: set it on the estimator",
                     kind="invalid-parameter",
                 )
         if any("selection_rows" in setting for setting in settings):

@@ -1,4 +1,4 @@
-"""What the estimators of the OROLS family share: training by the engine, its run directory, nested prefixes."""
+"""The base of the OROLS family: training by the engine, searches of the width, run directories, nested prefixes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from .width_search import sigma_results, width_jobs
 logger = logging.getLogger(__name__)
 
 _TRAINED_AS = {"dag": "one-vs-one"}
-"""Schemes that differ in the decision only."""
+"""Schemes that differ from another one only in the decision."""
 
 
 class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
@@ -78,7 +78,7 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
     _made_calibration: Any
 
     def training_job(self) -> TrainingJob:
-        """Return what a training would be asked for: the parameters that decide the model.
+        """Return the job of a training: the parameters that decide the model.
 
         With ``sigma="cv"`` the width is the median distance until the search has been made.
         """
@@ -138,7 +138,7 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
         leave_out: bool,
         limit: TimeLimit,
     ) -> SearchResult:
-        """Cross-validate settings on the rows that `fit` would take; `trials` are estimators that have them."""
+        """Cross-validate the settings of `trials` on the rows that `fit` would take."""
         source, client = self._rows_to_train(X, y, sample_weight)
         with published(client, f"search for {type(self).__name__}") as shown:
             found = search_settings(
@@ -158,7 +158,7 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
 
     @property
     def _searches(self) -> bool:
-        """Whether widths are searched for first."""
+        """Whether a search for the width precedes the training."""
         return isinstance(self.sigma, str) and self.sigma == "cv"
 
     def _plain_regularization(self) -> str | float:
@@ -170,14 +170,14 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
         return None if value == "none" else value
 
     def _weigh(self, kernel: Kernel, scaling: FeatureScaling) -> Weigh:
-        """Return what gives a prefix of a path its weights."""
+        """Return the function that returns the weights of a path's prefix."""
         if self._plain_refit() is None:
             return path_weights
         per_target = str(self._plain_regularization()).endswith(PER_TARGET)
         return NormRefit(kernel, scaling, float(self.epsilon), per_target)
 
     def _finish(self) -> Finish:
-        """What a search makes of the paths of this setting."""
+        """Return the settings of a search for the end of this setting's paths."""
 
         def refit(path: Path, count: int, kernel: Kernel, scaling: FeatureScaling) -> Array:
             return self._weigh(kernel, scaling)(path, count).weights
@@ -226,7 +226,7 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
             if run is not None and is_new:
                 run.discard()
             raise
-        # What is measured is the peak of the whole process, and a search trains several models at a time.
+        # The measured peak is that of the whole process, and a search trains several models at a time.
         most = {name: max(peak, result.summary[name]) for name, peak in searched.items()}
         result = replace(result, summary={**result.summary, **most})
         self._take(result, [path.n_centers for path in result.paths])
@@ -236,12 +236,12 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
             run.write_summary(self._record())
 
     def _record(self) -> dict[str, Any]:
-        """Return what a training came to, as JSON values."""
+        """Return the summary of the training, as JSON values."""
         lambdas = np.asarray(self.lambda_).tolist()
         return self.summary_ | {"lambda": lambdas, "gcv": self.gcv_, "stop_reason": str(self.stop_reason_)}
 
     def _note_classes(self, result: TrainingResult, source: BlockSource, client: Any) -> None:
-        """Set what classifiers add: labels, their shares, and the calibration."""
+        """Set the attributes of classifiers: labels, their shares, and the rows that calibrate."""
         assert result.classes is not None
         self.classes_ = result.classes
         assert result.class_weights is not None
@@ -265,10 +265,10 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
             return Calibration.fit(*rows)
 
     def _outputs_left_out(self) -> Array:
-        """Outputs of the rows that calibrate, each from the model without it, shape (n, T).
+        """Return the outputs of the rows that calibrate, each from the model without it, shape (n, T).
 
-        What the weights of ``refit="rkhs"`` would be without a row has no closed form in the factors: there the
-        model's own outputs are taken.
+        The weights of ``refit="rkhs"`` without a row have no closed form in the factors: there the model's own outputs
+        are used.
         """
         if self._plain_refit():
             own: Array = evaluate(self._model, self._sample.features)
@@ -283,7 +283,7 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
         )
 
     def _run_directory(self) -> tuple[RunDirectory | None, bool]:
-        """Make or reopen the run directory, and tell which; a caller that gives one as it is looks after it."""
+        """Make or open the run directory, and return whether it is new; a given `RunDirectory` is the caller's."""
         if self.run_dir is None or isinstance(self.run_dir, RunDirectory):
             return self.run_dir, False
         parameters = {
@@ -365,8 +365,8 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
         Parameters
         ----------
         n_centers : int
-            At least 1 and at most the length of the path, which may be longer than the model if the stop
-            rule went back to a minimum. With one-vs-rest, centres of each class.
+            At least 1 and at most the length of the path, which is longer than the model if the stop rule returned to a
+            minimum. With one-vs-rest, centres of each class.
 
         Returns
         -------

@@ -28,25 +28,24 @@ from ..base.regressor_classifier import BlockClassifier, BlockRegressor
 _PARAMETER_TEXTS = {
     "nu": """
         float
-            How far a row must be from the span of the rows before it to become a centre: the squared distance in the
-            space of k + 1 (3.94). The larger, the fewer centres; up to 1 makes sense with the Gaussian kernel.""",
+            Squared distance from the span of the rows before it, in the space of k + 1, above which a row becomes a
+            centre (3.94). The larger, the fewer centres; values up to 1 are useful with the Gaussian kernel.""",
     "max_centers": """
         int, optional
-            Most centres. Once that many rows have joined, no other can, whatever its distance, and a warning says what
-            `nu` would have helped. By default the number is limited by `nu` and by memory, which grows with
-            its square.""",
+            Most centres. After that many rows have joined, no other can, whatever its distance, and a warning names the
+            `nu` that would have been large enough. By default the number is limited by `nu` and by memory, which grows
+            with its square.""",
     "standardize": """
         bool
-            Whether to bring every feature to zero mean and unit standard deviation. This takes a pass over the rows
+            Whether to scale every feature to zero mean and unit standard deviation. This takes a pass over the rows
             before the one that trains, and so does ``sigma="median"``.""",
     "dtype": """
         {"float64", "float32"}
-            Precision of the kernel values that are summed and predicted with; which rows become centres is always
-            decided in float64.""",
+            Precision of the kernel values in sums and predictions; centres are always chosen in float64.""",
     "memory_limit": """
         int or str, optional
             Memory that each process may take beside the interpreter's own, in bytes or as in "2GiB". A dictionary that
-            outgrows it ends the training. By default most of what is left here, or of dask's limit for a worker.""",
+            outgrows it ends the training. By default most of the free memory here, or of dask's limit for a worker.""",
 }
 
 _ATTRIBUTE_TEXTS = """
@@ -63,7 +62,7 @@ _ATTRIBUTE_TEXTS = """
     kernel_ : Kernel
         The kernel with its width, without the 1.
     plan_ : dict
-        Planned bytes, a term a buffer, for as many centres as there are.
+        Planned bytes of each buffer, for the present number of centres.
     summary_ : dict
         Counts and peaks of the training, over all calls of `partial_fit`.
     n_features_in_ : int
@@ -87,7 +86,7 @@ class KernelRecursiveLeastSquares(BlockEstimator):
     memory_limit: int | str | None = None
 
     def _set_class_weights(self, weights: NDArray[np.float64]) -> None:
-        """Keep the weight of the rows of every class; classifiers do."""
+        """Set the weights of the rows of every class, in classifiers."""
 
     def _job(self) -> KRLSJob:
         return KRLSJob(
@@ -147,7 +146,7 @@ class KernelRecursiveLeastSquares(BlockEstimator):
 
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any, classes: Any) -> None:
         self._check_parameters()
-        before = self._so_far()
+        before = self._restored_recursion()
         names = getattr(self, "feature_names_in_", None)
         if before is not None:
             rows = open_rows(X)
@@ -158,7 +157,7 @@ class KernelRecursiveLeastSquares(BlockEstimator):
                 self._check_width((X.X if isinstance(X, Dataset) else X).shape)
             else:
                 self._validate_rows(X)
-        # A stream may come row by row, other than what `fit` is given.
+        # A stream may come row by row; `fit` needs two rows.
         source = self._source(X, y, sample_weight, least_rows=1)
         if before is not None and names is not None:
             self.feature_names_in_ = names
@@ -169,8 +168,8 @@ class KernelRecursiveLeastSquares(BlockEstimator):
             raise refuse("classes", given.tolist(), f"as in the first call, {np.asarray(known).tolist()}")
         self._advance(source, self._client_for(source), before, given, checked=False)
 
-    def _so_far(self) -> Recursion | None:
-        """Return what later rows need to know, None before the first."""
+    def _restored_recursion(self) -> Recursion | None:
+        """Return the recursion after the rows so far, None before the first call; one from a store is restored here."""
         if not hasattr(self, "_model"):
             return None
         if self._recursion is None:
@@ -183,7 +182,7 @@ class KernelRecursiveLeastSquares(BlockEstimator):
                 )
             except ValueError as error:
                 raise StoreError(
-                    f"the model that was loaded cannot go on: {error}; train again or fetch a fresh copy",
+                    f"the model that was loaded cannot be trained further: {error}; train again or fetch a fresh copy",
                     kind="corrupt",
                 ) from None
             self._recursion = Recursion(dictionary, sums, getattr(self, "classes_", None), n_rows, model.dtype)
@@ -228,7 +227,7 @@ class KRLSRegressor(BlockRegressor, KernelRecursiveLeastSquares):
     """
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Go on with the rows that follow those seen so far.
+        """Train on rows that follow those of earlier calls.
 
         The model is that of one `fit` to all rows, as far as the kernel's space is the same: with
         ``standardize=True`` or ``sigma="median"`` it stays as the first call, or `fit`, has found it. `nu` and
@@ -268,7 +267,7 @@ class KRLSClassifier(BlockClassifier, KernelRecursiveLeastSquares):
     """
 
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Go on with the rows that follow those seen so far.
+        """Train on rows that follow those of earlier calls.
 
         The model is that of one `fit` to all rows, as far as the kernel's space is the same: with
         ``standardize=True`` or ``sigma="median"`` it stays as the first call, or `fit`, has found it. `nu` and
@@ -281,7 +280,7 @@ class KRLSClassifier(BlockClassifier, KernelRecursiveLeastSquares):
         y : array-like, shape (n_rows,), optional
             Labels.
         classes : array-like, shape (n_classes,), optional
-            All labels there will be; looked at in the first call only, and by default the labels of its rows.
+            All labels of the stream, used in the first call only; by default the labels of its rows.
         sample_weight : array-like, shape (n_rows,), optional
             Row weights; a weight counts as repeated rows, zero as absent.
 

@@ -18,8 +18,8 @@ class LOOForwardClassifier(BlockClassifier, KernelLeastSquares):
     The algorithm of the slides of Hong, Chen and Harris (Fast Kernel Classifier Construction Using Orthogonal Forward
     Selection to Minimise Leave-One-Out Misclassification Rate, ICIC 2006): every row is a candidate, there is no
     intercept, one centre is accepted at a time by the recursions of alpha and beta, and the path ends as soon as the
-    rate does not fall. Candidates with the same rate are told apart by their error reduction. More than two classes
-    share the centres, and the largest leave-one-out output decides.
+    rate does not fall. Of candidates with the same rate, the one with the largest error reduction is accepted. More
+    than two classes share the centres, and the largest leave-one-out output decides.
 
     Row i counts as misclassified where alpha(i) / beta(i) <= 0, with alpha_k = alpha_{k-1} + g y w - w^2 / (s + lambda)
     and beta_k = beta_{k-1} - w^2 / (s + lambda) for the new orthogonal column w, s = w'w, g = w'y / (s + lambda)
@@ -31,7 +31,7 @@ class LOOForwardClassifier(BlockClassifier, KernelLeastSquares):
 
     _intercept: ClassVar[bool] = False
 
-    # What the algorithm fixes.
+    # Parameters that the algorithm fixes.
     criterion = "loo-error"
     sampler = "all"
     candidates = 256

@@ -12,7 +12,7 @@ from .parameters import PoolParameters
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class OROLS(PoolParameters, KernelLeastSquares):
-    """Base of both."""
+    """Base of regressor and classifier: their parameters."""
 
     regularization: str | float = "gcv"
     refit: str | None = None
@@ -38,7 +38,7 @@ class OROLSClassifier(BlockClassifier, OROLS):
     3.76-3.78), where K_m holds their kernel columns. The weights minimise |y - Q w|^2 + lambda |w|^2 (paper 22; thesis
     3.80), w = z / (lambda + s) and alpha = inv(U) w with s = diag(Q'Q) and z = Q'y (paper 25, 26; thesis 3.83, 3.84),
     and lambda is re-estimated at every step by generalised cross validation (paper 27-31; thesis 3.85-3.89). Targets
-    are +-1: one column for two classes, one a class or a pair of classes for more.
+    are +-1: one column for two classes, one for each class or pair of classes for more.
     """
 
     multiclass: str = "shared"

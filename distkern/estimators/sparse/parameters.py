@@ -1,4 +1,4 @@
-"""Parameters that several estimators of the OROLS family have; `documentation` says what they mean."""
+"""Parameters that estimators of the OROLS family share; `documentation` has their texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...monitoring.events import Subscriber
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SparseParameters:
-    """Parameters of all."""
+    """Parameters of all estimators of the family, see `documentation`."""
 
     kernel: str | Kernel = "gaussian"
     sigma: float | str | Sequence[float] = "median"
@@ -32,7 +32,7 @@ class SparseParameters:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PoolParameters(SparseParameters):
-    """Parameters of those that choose centres from a pool of candidates."""
+    """Parameters of the estimators that choose centres from a pool of candidates, see `documentation`."""
 
     criterion: str = "error-reduction"
     sampler: str = "mixture"

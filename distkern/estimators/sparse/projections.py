@@ -1,4 +1,4 @@
-"""Projections on the columns of Q: a map to as many uncorrelated features as there are centres.
+"""Projections on the columns of Q: a map to uncorrelated features, one for each centre.
 
 Q = [1 K] inv(U) is a kernel expansion itself: column j is sum_i a_i k(x, x_i) + b over the first j centres. A model
 with these weights gives the map for any rows, in any container, as another one gives the predictions.
@@ -25,7 +25,7 @@ _NAME = "projection_weights"
 
 
 def projection_weights(u: Array, s: Array) -> Array:
-    """Weights of the columns of Q, scaled to unit variance over the training rows.
+    """Return the weights of the columns of Q, scaled to unit variance over the training rows.
 
     Parameters
     ----------
@@ -55,9 +55,9 @@ class Projections(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     def transform(self, X: Any) -> Any:
         """Project rows on the orthogonal columns that the selection made: a sparse, supervised kernel PCA.
 
-        Column j is what centre j brings beyond the centres before it: its kernel function less the part that these, and
-        the constant, explain. Over the training rows the columns have zero mean, unit variance and no correlation
-        (weighted, with ``epsilon=0``), and come in the order of selection, so the first ones matter most to the
+        Column j is the contribution of centre j beyond the centres before it: its kernel function less the part that
+        these, and the constant, explain. Over the training rows the columns have zero mean, unit variance and no
+        correlation (weighted, with ``epsilon=0``). They have the order of selection: the first ones explain most of the
         targets. The predictions are linear in them. They are computed in float64, whatever `dtype` is.
 
         Parameters
@@ -79,7 +79,7 @@ class Projections(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         -----
         q_j(x) sqrt(W / s_j), with Q = [1 K] inv(U) (thesis 3.76), s_j the squared norm of its column j and W the sum of
         the weights of the training rows. Only with ``multiclass="shared"``: with other schemes every class or pair has
-        a Q of its own, and the method is not there.
+        a Q of its own, and the method does not exist.
         """
         check_is_fitted(self)
         return self._evaluate(X, all_targets, self.n_centers_, np.dtype(np.float64), self._projection_model())
@@ -123,7 +123,7 @@ class Projections(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return KernelModel(model.kernel, model.scaling, model.centers, weights[1:], weights[0], "float64")
 
     def _projection_weights(self) -> Array | None:
-        """Weights from the path, or those that a store kept; None if there are none."""
+        """Return the weights from the path or from a store; None if there are none."""
         result = getattr(self, "_result", None)
         if result is None:
             return getattr(self, "_projection", None)
@@ -143,25 +143,19 @@ def _has_one_basis(estimator: Any) -> bool:
     return True
 
 
-# Around what scikit-learn's set_output has made of the methods when the class was created.
+# scikit-learn's set_output has wrapped the methods when the class was created; this wraps the results.
 for _method in (Projections.transform, Projections.fit_transform):
     setattr(Projections, _method.__name__, available_if(_has_one_basis)(_method))
 
 
 def projection_arrays(estimator: Projections) -> dict[str, Array]:
-    """Return what a store keeps: the weights, packed column by column, or nothing where there is no one map."""
+    """Return the weights for a store, packed column by column; nothing where there is no single map."""
     weights = estimator._projection_weights()
     return {} if weights is None else {_NAME: weights[_packed(weights.shape[1])]}
 
 
 def restore_projections(estimator: Projections, arrays: dict[str, NDArray[Any]]) -> None:
-    """Set what `projection_arrays` returned; a model from before there was any does without.
-
-    Raises
-    ------
-    ValueError
-        The weights do not fit the model.
-    """
+    """Set the weights of `projection_arrays`, which old stores lack; raise ValueError where they do not fit."""
     packed, m = arrays.get(_NAME), estimator.n_centers_
     estimator._projection = None
     if packed is None:
@@ -174,5 +168,5 @@ def restore_projections(estimator: Projections, arrays: dict[str, NDArray[Any]])
 
 
 def _packed(m: int) -> NDArray[np.bool_]:
-    """Where the weights of a map of m centres may be other than zero, shape (m + 1, m)."""
+    """Return the mask of the weights of m centres that may differ from zero, shape (m + 1, m)."""
     return np.tri(m, m + 1, 1, dtype=bool).T

@@ -1,4 +1,4 @@
-"""The final weights by the norm in the kernel's space, ``refit="rkhs"``: from a path to weights of its centres."""
+"""Final weights by the norm in the kernel's space, ``refit="rkhs"``, computed from a path without its rows."""
 
 from __future__ import annotations
 
@@ -17,29 +17,23 @@ from .assembly import PrefixWeights, path_weights
 
 @dataclass(frozen=True)
 class NormRefit:
-    """Weighs the first centres of a path; no row of the data is looked at again."""
+    """Computes the weights of the first centres of a path; no row of the data is read again."""
 
     kernel: Kernel
     """The kernel."""
     scaling: FeatureScaling
-    """From raw features to the kernel's."""
+    """Scaling of raw features to the kernel's."""
     epsilon: float
-    """What was added to each kernel column at its own row: the kernel that was trained with is k + epsilon I."""
+    """Number that was added to each kernel column at its own row: the kernel of the training is k + epsilon I."""
     per_target: bool
     """Whether every target has its own constant."""
 
     def __call__(self, path: Path, count: int) -> PrefixWeights:
-        """Weigh the first `count` centres.
-
-        Raises
-        ------
-        JobError
-            ``indefinite-kernel``.
-        """
+        """Return the weights of the first `count` centres; `JobError` ``indefinite-kernel``."""
         if not count:
             return path_weights(path, count)
         centers = self.scaling.apply(path.features[:count], np.dtype(np.float64))
-        # Same bits wherever this process runs.
+        # One thread: the same bits on every machine.
         with single_threaded_blas():
             gram = np.asarray(self.kernel.block(centers, centers.copy()), dtype=np.float64)
             gram[np.diag_indices(count)] += self.epsilon

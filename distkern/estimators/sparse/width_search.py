@@ -1,4 +1,4 @@
-"""The widths that ``sigma="cv"`` tries, and what a search over settings found."""
+"""The widths that ``sigma="cv"`` tries, and the results of a search over settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sigma_results(found: SearchResult) -> dict[str, NDArray[Any]]:
 
 
 def summarise(found: SearchResult) -> dict[str, NDArray[Any]]:
-    """Return arrays with an entry a setting."""
+    """Return arrays with an entry for each setting."""
     return {
         "mean_error": found.mean_errors,
         "std_error": np.ma.masked_invalid(found.errors).std(axis=1).filled(np.nan),

@@ -34,7 +34,7 @@ from ..rows.block_reading import (
 )
 from ..rows.label_encoding import LabelEncoding
 from ..rows.problem_rows import ProblemRows, Strip, joined, rows_of_problem
-from ..rows.tiles import Tile, TileData
+from ..rows.tiles import Tile, TileData, positions
 from ..runtime.read_ahead import ahead_of
 from ..runtime.spillable_matrix import MemoryBudget, RowMatrix
 from ..runtime.timings import DRAW, PROJECTION, UPDATE, busy
@@ -348,11 +348,9 @@ class Block:
 
     def _mark(self, view: ProblemRows, state: ProblemState, candidates: NDArray[np.int64], taken: bool) -> None:
         own = view.data.rows[: view.n_fit]
-        if len(candidates) and len(own):
-            rows, widths = rows_and_widths(candidates, self.source.n_rows)
-            where = np.minimum(np.searchsorted(own, rows), len(own) - 1)
-            here = own[where] == rows
-            state.taken_by_width[widths[here], where[here]] = taken
+        rows, widths = rows_and_widths(candidates, self.source.n_rows)
+        where, here = positions(own, rows)
+        state.taken_by_width[widths[here], where] = taken
 
     def _grow(self, state: ProblemState, columns: int) -> None:
         state.validation = {}
@@ -433,9 +431,5 @@ class Block:
         """Return the raw features of the rows that are training rows of this block (`FetchRows`)."""
         assert self._features is not None
         own = self.data.rows[: self._n_fit]
-        where = np.searchsorted(own, message.rows)
-        return {
-            int(row): self._features.borrow(slice(i, i + 1))[0].copy()
-            for row, i in zip(message.rows, where.tolist(), strict=True)
-            if i < len(own) and own[i] == row
-        }
+        where, _ = positions(own, message.rows)
+        return {int(own[i]): self._features.borrow(slice(i, i + 1))[0].copy() for i in where.tolist()}

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from distkern.storage.arrays.source import BlockSource
@@ -28,6 +29,9 @@ from .block import Block
 
 Token = tuple[int, int]
 """(incarnation of the run, placement epoch)."""
+
+State = tuple[int, bytes]
+"""(messages seen, hash that names them)."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,7 @@ class Refusal:
 @dataclass
 class _Held:
     block: Block
-    version: int = 0
-    hash: bytes = GENESIS
+    state: State = (0, GENESIS)
 
 
 class _RunMemory:
@@ -88,17 +91,32 @@ class _RunMemory:
         budget = self.budget or MemoryBudget()
         return costs.merge(Costs(memory=self._probe.look(worker, budget.used, budget.spilled)))
 
-    def not_at(self, numbers: Sequence[int], state: bytes, version: int) -> dict[int, int]:
-        """Return the versions of the blocks that are not in the state named `state` at `version`.
+    def refusal(self, fence: Fence, numbers: Sequence[int], *states: State) -> Refusal | None:
+        """Refuse a task whose token is too low, or whose blocks are not all in one of some states."""
+        if not self.admit(fence):
+            return Refusal(stale=True)
+        wrong = {}
+        for number in numbers:
+            held = self.held.get(number)
+            if held is None or held.state not in states:
+                wrong[number] = -1 if held is None or held.state[0] == states[0][0] else held.state[0]
+        return Refusal(versions=wrong) if wrong else None
 
-        -1 stands for an absent block, and for a block after as many, but other messages.
-        """
-        held = {number: self.held.get(number) for number in numbers}
-        return {
-            n: -1 if h is None or h.version == version else h.version
-            for n, h in held.items()
-            if h is None or h.hash != state
-        }
+    def blocks(self, numbers: Sequence[int]) -> list[Block]:
+        """Return blocks that are held."""
+        return [self.held[number].block for number in numbers]
+
+    @contextmanager
+    def changing(self, numbers: Sequence[int], state: State) -> Iterator[None]:
+        """Take blocks to a state; an exception drops them, as it may have torn them."""
+        try:
+            yield
+        except BaseException:
+            for number in numbers:
+                del self.held[number]
+            raise
+        for number in numbers:
+            self.held[number].state = state
 
 
 _memory: dict[tuple[str, str], _RunMemory] = {}
@@ -150,32 +168,15 @@ def run_message(
     blocks that may be half changed are dropped.
     """
     message = canonical(message)
-    after = chain(previous, digest(message))
+    before, after = (version, previous), (version + 1, chain(previous, digest(message)))
     memory = _run_memory(fence)
     with memory.lock:
-        if not memory.admit(fence):
-            return Refusal(stale=True)
-        wrong: dict[int, int] = {}
-        fresh: list[int] = []
-        for number in numbers:
-            held = memory.held.get(number)
-            if held is not None and held.version == version and held.hash == previous:
-                fresh.append(number)
-            elif held is None or not (held.version == version + 1 and held.hash == after):
-                wrong[number] = -1 if held is None or held.version == version else held.version
-        if wrong:
-            return Refusal(versions=wrong)
-        try:
-            nodes = handler.apply_message(
-                [memory.held[n].block for n in numbers], message, frozenset(fresh), fence.n_blocks
-            )
-        except BaseException:
-            for number in fresh:
-                del memory.held[number]
-            raise
-        for number in fresh:
-            memory.held[number].version = version + 1
-            memory.held[number].hash = after
+        refusal = memory.refusal(fence, numbers, before, after)
+        if refusal is not None:
+            return refusal
+        fresh = [number for number in numbers if memory.held[number].state == before]
+        with memory.changing(fresh, after):
+            nodes = handler.apply_message(memory.blocks(numbers), message, frozenset(fresh), fence.n_blocks)
         if nodes:
             first = next(iter(nodes.values()))
             first.costs = first.costs.merge(memory.report(fence.worker))
@@ -192,22 +193,11 @@ def replay_messages(
         after = chain(after, digest(message))
     memory = _run_memory(fence)
     with memory.lock:
-        if not memory.admit(fence):
-            return Refusal(stale=True)
-        wrong = memory.not_at(numbers, previous, version)
-        if wrong:
-            return Refusal(versions=wrong)
-        try:
-            costs = handler.replay([memory.held[n].block for n in numbers], messages)
-            memory.unreported = memory.unreported.merge(costs)
-        except BaseException:
-            for number in numbers:
-                del memory.held[number]
-            raise
-        for number in numbers:
-            memory.held[number].version = version + len(messages)
-            memory.held[number].hash = after
-    return None
+        refusal = memory.refusal(fence, numbers, (version, previous))
+        if refusal is None:
+            with memory.changing(numbers, (version + len(messages), after)):
+                memory.unreported = memory.unreported.merge(handler.replay(memory.blocks(numbers), messages))
+        return refusal
 
 
 def answer_query(fence: Fence, numbers: Sequence[int], version: int, at: bytes, query: Query) -> Answer | Refusal:
@@ -215,12 +205,10 @@ def answer_query(fence: Fence, numbers: Sequence[int], version: int, at: bytes, 
     query = canonical(query)
     memory = _run_memory(fence)
     with memory.lock:
-        if not memory.admit(fence):
-            return Refusal(stale=True)
-        wrong = memory.not_at(numbers, at, version)
-        if wrong:
-            return Refusal(versions=wrong)
-        answer = handler.ask([memory.held[n].block for n in numbers], query)
+        refusal = memory.refusal(fence, numbers, (version, at))
+        if refusal is not None:
+            return refusal
+        answer = handler.ask(memory.blocks(numbers), query)
         answer.costs = answer.costs.merge(memory.report(fence.worker))
         return answer
 

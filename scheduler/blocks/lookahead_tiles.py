@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..protocol.answers import CandidateRows, Leaders, ProblemAnswer
 from ..protocol.candidates import Candidates
 from ..protocol.messages import Begin, Commit, Enter, FormAhead, LookaheadStep, Trial, padded_width
-from ..rows.tiles import Tile, TileData
+from ..rows.tiles import Tile, TileData, positions
 from ..runtime.threads import workspace
 from ..runtime.timings import DRAW, PROJECTION, busy
 from . import pool_tiles as tiles
@@ -106,8 +106,8 @@ def answer(data: TileData, state: ProblemState, tile: Tile, step: LookaheadStep,
         formed = tiles.borrow_columns(state.work, tile)[: step.form.combine.shape[1]]
         if step.form.check:
             result.sums["cross"] = tiles.products_with_q(state, tile, formed)
-        result.sums["gram"] = _float64(formed @ formed.T)
-        result.sums["products"] = _float64((formed @ state.residual[tile.rows])[:, :n_targets])
+        result.sums["gram"] = tiles.float64(formed @ formed.T)
+        result.sums["products"] = tiles.float64((formed @ state.residual[tile.rows])[:, :n_targets])
     if step.trial is not None:
         with busy(DRAW):
             result.leaders = _leaders(data, state, tile, step.trial)
@@ -128,7 +128,7 @@ def _leaders(data: TileData, state: ProblemState, tile: Tile, message: Trial) ->
     largest = norms.max(axis=1)
     norms[:, state.taken[tile.rows]] = -1.0
     rows = data.rows[tile.rows]
-    where, own = _positions(rows, message.rows)
+    where, own = positions(rows, message.rows)
     for step, position in zip(own, where, strict=True):
         norms[step:, position] = -1.0
     # `select` sorts; most rows cannot lead and are left out first.
@@ -160,8 +160,8 @@ def _enter(
     fresh[width : width + n_targets] = residual[:, :n_targets].T
     fresh[width + n_targets :] = 0.0
     result.sums["cross"] = tiles.products_with_q(state, tile, fresh[:width])
-    result.sums["gram"] = _float64(pool @ fresh.T)
-    where, own = _positions(data.rows[tile.rows], message.rows)
+    result.sums["gram"] = tiles.float64(pool @ fresh.T)
+    where, own = positions(data.rows[tile.rows], message.rows)
     values = np.empty((len(where), n_targets + len(pool) + state.n_columns))
     values[:, :n_targets] = residual[where, :n_targets]
     values[:, n_targets : n_targets + len(pool)] = pool[:, where].T
@@ -178,15 +178,3 @@ def _some(columns: NDArray[Any], which: NDArray[np.int64]) -> NDArray[Any]:
     if len(which) and which[-1] - which[0] + 1 == len(which):
         return columns[which[0] : which[-1] + 1]
     return columns[which]
-
-
-def _positions(rows: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the positions in ascending `rows` of the wanted rows that are there, and their positions in `wanted`."""
-    where = np.searchsorted(rows, wanted)
-    inside = where < len(rows)
-    own = np.flatnonzero(inside & (rows[np.where(inside, where, 0)] == wanted))
-    return where[own], own
-
-
-def _float64(array: NDArray[Any]) -> NDArray[np.float64]:
-    return np.ascontiguousarray(array, dtype=np.float64)

@@ -7,15 +7,16 @@ block, and blocks by a fixed tree over the run, so neither threads nor placement
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
 
-from ..protocol.answers import Answer, ProblemAnswer, merge_answers, merge_problems
+from ..protocol.answers import Answer, ProblemAnswer
 from ..protocol.messages import PASSIVE, Accumulate, Begin, KernelColumns, Load, Message, Query, Score, Step
 from ..rows.block_reading import BlockRows, read_block
+from ..rows.numeric_ranges import overflow_ignored
 from ..rows.problem_rows import Strip
 from ..runtime.read_ahead import ReadAhead
 from ..runtime.threads import map_tiles, single_threaded_blas
@@ -25,12 +26,12 @@ from .all_rows_pass import accumulate
 from .block import Block, PreparedStep, prepare_step
 from .fold_scoring import score
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 HandedIn = dict[int, list[NDArray[Any] | None]]
-
-
-def _overflow_ignored() -> np.errstate:
-    """Ignore overflow in tiles: the driver finds it in the sums and raises one error."""
-    return np.errstate(over="ignore", invalid="ignore")
+Work = tuple[Block, int, Strip]
+RowReader = ReadAhead[BlockRows]
 
 
 def apply_message(
@@ -59,72 +60,86 @@ def apply_message(
         Complete subtrees of the reduction over `blocks`.
     """
     watch = Stopwatch()
-    nodes = _apply(blocks, message, fresh, n_blocks, handed_in, watch)
+    reducer: TreeReducer[Answer] = TreeReducer(n_blocks, Answer.merge)
+    with single_threaded_blas():
+        for block, answer in zip(blocks, _answers(blocks, message, fresh, handed_in, watch), strict=True):
+            reducer.add(answer, block.number)
+    nodes = reducer.nodes()
     if nodes:
         first = next(iter(nodes.values()))
         first.costs = first.costs.merge(Costs(watch.seconds))
     return nodes
 
 
-def _apply(
-    blocks: Sequence[Block],
-    message: Message,
-    fresh: Collection[int],
-    n_blocks: int,
-    handed_in: HandedIn | None,
-    watch: Stopwatch,
-) -> dict[Node, Answer]:
-    reducer: TreeReducer[Answer] = TreeReducer(n_blocks, merge_answers)
-    with single_threaded_blas():
-        if isinstance(message, Load):
-            with _reader([block for block in blocks if block.number in fresh], message.classification) as reader:
-                answers = map_tiles(watch.timed(_loader(message, fresh, reader), READ), blocks)
-                for block, answer in zip(blocks, answers, strict=True):
-                    reducer.add(answer, block.number)
-            return reducer.nodes()
-        if isinstance(message, Accumulate):
-            with _reader(blocks, any(b.begin is not None and b.begin.classes is not None for b in blocks)) as reader:
-                answers = map_tiles(watch.timed(_accumulator(message, reader), FIT), blocks)
-                for block, answer in zip(blocks, answers, strict=True):
-                    reducer.add(answer, block.number)
-            return reducer.nodes()
-        if isinstance(message, Score):
-            answers = map_tiles(watch.timed(_scorer(message), SCORE), blocks)
-            for block, answer in zip(blocks, answers, strict=True):
-                reducer.add(answer, block.number)
-            return reducer.nodes()
-        step: PreparedStep | None = None
-        for block in blocks:
-            if isinstance(message, Step):
-                assert block.begin is not None
-                with _overflow_ignored():
-                    step = step or prepare_step(
-                        message, block.begin, block.source.n_rows, with_candidates=handed_in is None
-                    )
-                if block.number in fresh:
-                    block.prepare(step)
-            elif block.number in fresh:
-                with _overflow_ignored():
-                    block.start(message)
-        work = _strips(blocks, step)
-        run_strip = watch.timed(_stepper(message, step, fresh, handed_in), DRAW if step is None else OTHER)
-        answers = map_tiles(run_strip, _read_ahead(work))
-        for block in blocks:
-            parts = []
-            for problem, view in enumerate(block.views):
-                # A problem without rows here, or without a part in the step, has an empty answer.
-                count = len(view.strips) if _has_part(step, problem) else 0
-                within: TreeReducer[ProblemAnswer] = TreeReducer(max(count, 1), merge_problems)
-                for index in range(count):
-                    within.add(next(answers), index)
-                parts.append(within.root() if count else ProblemAnswer())
-            reducer.add(Answer(parts), block.number)
-        for _ in answers:
-            raise AssertionError("more answers than strips")
-    return reducer.nodes()
+def _map(watch: Stopwatch, phase: str, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """Apply a function on the tile pool, in a phase."""
+    return map_tiles(watch.timed(overflow_ignored(function), phase), items)
 
 
-Work = tuple[Block, int, Strip]
+def _answers(
+    blocks: Sequence[Block], message: Message, fresh: Collection[int], handed_in: HandedIn | None, watch: Stopwatch
+) -> Iterator[Answer]:
+    """Yield the answer of each block."""
+    if isinstance(message, Load):
+
+        def load(block: Block) -> Answer:
+            if block.number in fresh:
+                block.load(message, reader.take)
+            return block.load_answer(message)
+
+        with _reader([block for block in blocks if block.number in fresh], message.classification) as reader:
+            yield from _map(watch, READ, load, blocks)
+    elif isinstance(message, Accumulate):
+        with _reader(blocks, any(b.begin is not None and b.begin.classes is not None for b in blocks)) as reader:
+            yield from _map(watch, FIT, lambda block: accumulate(block, message, reader.take), blocks)
+    elif isinstance(message, Score):
+        yield from _map(watch, SCORE, lambda block: score(block, message), blocks)
+    else:
+        yield from _strip_answers(blocks, message, fresh, handed_in, watch)
+
+
+def _strip_answers(
+    blocks: Sequence[Block], message: Begin | Step, fresh: Collection[int], handed_in: HandedIn | None, watch: Stopwatch
+) -> Iterator[Answer]:
+    step = _prepare(blocks, message, fresh, with_candidates=handed_in is None)
+
+    def run_strip(item: Work) -> ProblemAnswer:
+        block, problem, strip = item
+        if step is None:
+            return block.start_answer(problem, strip)
+        columns = None if handed_in is None else handed_in[block.number]
+        return block.run_strip(step, problem, strip, columns, fresh=block.number in fresh)
+
+    answers = _map(watch, DRAW if step is None else OTHER, run_strip, _read_ahead(_strips(blocks, step)))
+    for block in blocks:
+        parts = []
+        for problem, view in enumerate(block.views):
+            # A problem without rows here, or without a part in the step, has an empty answer.
+            count = len(view.strips) if _has_part(step, problem) else 0
+            within: TreeReducer[ProblemAnswer] = TreeReducer(max(count, 1), ProblemAnswer.merge)
+            for index in range(count):
+                within.add(next(answers), index)
+            parts.append(within.root() if count else ProblemAnswer())
+        yield Answer(parts)
+    for _ in answers:
+        raise AssertionError("more answers than strips")
+
+
+@overflow_ignored
+def _prepare(
+    blocks: Sequence[Block], message: Begin | Step, fresh: Collection[int], *, with_candidates: bool = True
+) -> PreparedStep | None:
+    """Start the blocks that have not seen `Begin`, or make room for a step there; return the step, cast once."""
+    step: PreparedStep | None = None
+    for block in blocks:
+        if isinstance(message, Step):
+            assert block.begin is not None
+            step = step or prepare_step(message, block.begin, block.source.n_rows, with_candidates=with_candidates)
+            if block.number in fresh:
+                block.prepare(step)
+        elif block.number in fresh:
+            block.start(message)
+    return step
 
 
 def _has_part(step: PreparedStep | None, problem: int) -> bool:
@@ -149,9 +164,6 @@ def _read_ahead(work: Sequence[Work]) -> Iterator[Work]:
         yield item
 
 
-RowReader = ReadAhead[BlockRows]
-
-
 def _reader(blocks: Sequence[Block], classification: bool) -> RowReader:
     """Return the reader of some blocks for one pass in their order."""
     known = {block.number: block for block in blocks}
@@ -163,108 +175,43 @@ def _reader(blocks: Sequence[Block], classification: bool) -> RowReader:
     return ReadAhead(read, list(known), blocks[0].read_ahead if blocks else 0)
 
 
-def _loader(message: Load, fresh: Collection[int], reader: RowReader) -> Any:
-    def load_block(block: Block) -> Answer:
-        with _overflow_ignored():
-            if block.number in fresh:
-                block.load(message, reader.take)
-            return block.load_answer(message)
-
-    return load_block
-
-
-def _accumulator(message: Accumulate, reader: RowReader) -> Any:
-    def pass_over(block: Block) -> Answer:
-        with _overflow_ignored():
-            return accumulate(block, message, reader.take)
-
-    return pass_over
-
-
-def _scorer(message: Score) -> Any:
-    def pass_over(block: Block) -> Answer:
-        with _overflow_ignored():
-            return score(block, message)
-
-    return pass_over
-
-
-def _stepper(message: Message, step: PreparedStep | None, fresh: Collection[int], handed_in: HandedIn | None) -> Any:
-    def run_strip(item: Work) -> ProblemAnswer:
-        block, problem, strip = item
-        with _overflow_ignored():
-            if step is None:
-                assert isinstance(message, Begin)
-                return block.start_answer(problem, strip)
-            columns = None if handed_in is None else handed_in[block.number]
-            return block.run_strip(step, problem, strip, columns, fresh=block.number in fresh)
-
-    return run_strip
-
-
-def _columns_of(query: KernelColumns) -> Any:
-    def columns(block: Block) -> Any:
-        with _overflow_ignored():
-            return block.columns(query.problems)
-
-    return columns
-
-
+@single_threaded_blas()
 def replay(blocks: Sequence[Block], messages: Sequence[Message]) -> Costs:
     """Apply the effects of consecutive log messages to blocks in one state; return the costs."""
-    watch = Stopwatch()
-    _replay(blocks, messages, watch)
+    watch, fresh = Stopwatch(), {block.number for block in blocks}
+    steps: list[PreparedStep] = []
+    for message in messages:
+        if isinstance(message, Load):
+            with _reader(blocks, message.classification) as reader:
+                load = partial(Block.load, message=message, take=reader.take)
+                for _ in _map(watch, REPLAY, load, blocks):
+                    pass
+        elif not isinstance(message, PASSIVE):
+            step = _prepare(blocks, message, fresh)
+            steps += [] if step is None else [step]
+
+    def replay_strip(item: Work) -> None:
+        block, problem, strip = item
+        for tile in strip:
+            for step in steps:
+                block.step(step, problem, tile, None)
+
+    for _ in _map(watch, REPLAY, replay_strip, _read_ahead(_strips(blocks, None)) if steps else ()):
+        pass
     return Costs(watch.seconds)
 
 
-def _replay(blocks: Sequence[Block], messages: Sequence[Message], watch: Stopwatch) -> None:
-    messages = [message for message in messages if not isinstance(message, PASSIVE)]
-    with single_threaded_blas():
-        while messages and not isinstance(messages[0], Step):
-            message = messages.pop(0)
-            if isinstance(message, Load):
-                with _reader(blocks, message.classification) as reader:
-                    load = watch.timed(_loader(message, {b.number for b in blocks}, reader), REPLAY)
-                    for _ in map_tiles(load, blocks):
-                        pass
-            else:
-                assert isinstance(message, Begin)
-                with _overflow_ignored():
-                    for block in blocks:
-                        block.start(message)
-        if not messages or not blocks:
-            return
-        begin = blocks[0].begin
-        assert begin is not None
-        with _overflow_ignored():
-            n_rows = blocks[0].source.n_rows
-            steps = [prepare_step(message, begin, n_rows) for message in messages if isinstance(message, Step)]
-        for block in blocks:
-            for step in steps:
-                block.prepare(step)
-
-        def replay_strip(item: Work) -> None:
-            block, problem, strip = item
-            with _overflow_ignored():
-                for tile in strip:
-                    for step in steps:
-                        block.step(step, problem, tile, None)
-
-        for _ in map_tiles(watch.timed(replay_strip, REPLAY), _read_ahead(_strips(blocks, None))):
-            pass
-
-
+@single_threaded_blas()
 def ask(blocks: Sequence[Block], query: Query) -> Answer:
     """Answer a query."""
     answer, watch = Answer(), Stopwatch()
-    with single_threaded_blas():
-        if isinstance(query, KernelColumns):
-            columns = map_tiles(watch.timed(_columns_of(query), KERNEL_COLUMNS), blocks)
-            for block, value in zip(blocks, columns, strict=True):
-                answer.columns[block.number] = value
-        else:
-            with watch.running(READ):
-                for block in blocks:
-                    answer.rows.update(block.fetch(query))
+    if isinstance(query, KernelColumns):
+        columns = _map(watch, KERNEL_COLUMNS, lambda block: block.columns(query.problems), blocks)
+        for block, value in zip(blocks, columns, strict=True):
+            answer.columns[block.number] = value
+    else:
+        with watch.running(READ):
+            for block in blocks:
+                answer.rows.update(block.fetch(query))
     answer.costs = Costs(watch.seconds)
     return answer

@@ -20,7 +20,7 @@ from ..protocol.answers import Drawn, ProblemAnswer
 from ..protocol.candidates import Candidates, drawable
 from ..protocol.messages import Append, Begin, ProblemStep, Project
 from ..protocol.problems import Draw
-from ..rows.tiles import Tile, TileData
+from ..rows.tiles import Tile, TileData, positions
 from ..runtime.spillable_matrix import RowMatrix
 from ..runtime.threads import workspace
 from ..runtime.timings import DRAW, KERNEL_COLUMNS, PROJECTION, busy
@@ -274,30 +274,16 @@ def columns_of(
         The centres.
     """
     with busy(KERNEL_COLUMNS):
-        return _columns_of(raw, rows, roots, begin, candidates)
-
-
-def _columns_of(
-    raw: NDArray[Any],
-    rows: NDArray[np.int64],
-    roots: NDArray[np.float64] | None,
-    begin: Begin,
-    candidates: Candidates,
-) -> NDArray[Any]:
-    centers, own_rows = candidates.features, candidates.rows
-    dtype = centers.dtype
-    X = begin.scaling.apply(raw, dtype, out=workspace.array("features", raw.shape, dtype))
-    columns = workspace.array("kernel", (len(centers), len(X)), dtype)
-    candidates.kernel.columns(centers, X, out=columns)
-    n = len(own_rows)
-    where = np.searchsorted(rows, own_rows)
-    inside = where < len(rows)
-    own = inside & (rows[np.where(inside, where, 0)] == own_rows)
-    if own.any():
-        columns[np.flatnonzero(own), where[own]] = candidates.kernel.diagonal(centers[:n][own]) + begin.epsilon
-    columns[n:] = 0.0
-    if roots is not None:
-        columns *= roots
+        centers, dtype = candidates.features, candidates.features.dtype
+        X = begin.scaling.apply(raw, dtype, out=workspace.array("features", raw.shape, dtype))
+        columns = workspace.array("kernel", (len(centers), len(X)), dtype)
+        candidates.kernel.columns(centers, X, out=columns)
+        where, own = positions(rows, candidates.rows)
+        if len(own):
+            columns[own, where] = candidates.kernel.diagonal(centers[own]) + begin.epsilon
+        columns[len(candidates.rows) :] = 0.0
+        if roots is not None:
+            columns *= roots
     return columns
 
 
@@ -319,13 +305,13 @@ def answer(state: ProblemState, tile: Tile, step: ProblemStep, begin: Begin, n_t
             work = work[:panel]
         formed, batch = work[:panel], work[panel:]
         sums["cross"] = products_with_q(state, tile, work)
-        sums["gram"] = _float64(formed @ work.T)
-        sums["products"] = _float64((formed @ residual)[:, :n_targets])
+        sums["gram"] = float64(formed @ work.T)
+        sums["products"] = float64((formed @ residual)[:, :n_targets])
         sums["norms"] = np.einsum("ij,ij->i", batch, batch, dtype=np.float64)
     elif step.project is not None:
         batch = borrow_columns(state.work, tile)[panel:]
-        sums["pool_gram"] = _float64((batch @ borrow_columns(state.pool, tile).T).T)
-        sums["pool_products"] = _float64((batch @ residual)[:, :n_targets])
+        sums["pool_gram"] = float64((batch @ borrow_columns(state.pool, tile).T).T)
+        sums["pool_products"] = float64((batch @ residual)[:, :n_targets])
     if step.judge is not None and state.loo is not None:
         pool, tried = borrow_columns(state.pool, tile), step.judge
         with busy(DRAW):
@@ -333,8 +319,8 @@ def answer(state: ProblemState, tile: Tile, step: ProblemStep, begin: Begin, n_t
         sums["misclassified"] = counts
     if step.refresh:
         pool = borrow_columns(state.pool, tile)
-        sums["all_gram"] = _float64(pool @ pool.T)
-        sums["all_products"] = _float64((pool @ residual)[:, :n_targets])
+        sums["all_gram"] = float64(pool @ pool.T)
+        sums["all_products"] = float64((pool @ residual)[:, :n_targets])
     return result
 
 
@@ -366,5 +352,6 @@ def draw(data: TileData, state: ProblemState, tile: Tile, message: Draw, n_rows:
     return Drawn(top, weighted, named, features, (message.n_top, message.n_race), largest)
 
 
-def _float64(array: NDArray[Any]) -> NDArray[np.float64]:
+def float64(array: NDArray[Any]) -> NDArray[np.float64]:
+    """Return an answer's array: C-ordered, in float64."""
     return np.ascontiguousarray(array, dtype=np.float64)

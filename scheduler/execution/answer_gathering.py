@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..blocks.block_registry import Refusal
-from ..protocol.answers import Answer, merge_answers
+from ..protocol.answers import Answer
 from ..runtime.tree_reducer import Node, TreeReducer
 
 CARRY_SECONDS = 2.0
@@ -171,7 +171,7 @@ def sum_answers(
 
     The parts are results that dask keeps, so they are copied before anything is added to them.
     """
-    reducer: TreeReducer[Answer] = TreeReducer(n_blocks, merge_answers)
+    reducer: TreeReducer[Answer] = TreeReducer(n_blocks, Answer.merge)
     refusals = {}
     for number, part in enumerate(parts):
         if isinstance(part, Refusal):

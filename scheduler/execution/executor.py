@@ -11,7 +11,7 @@ from distkern.storage.arrays.source import BlockSource
 from ..blocks import message_handler as rounds
 from ..blocks.block import Block
 from ..blocks.message_handler import HandedIn
-from ..protocol.answers import Answer, merge_answers
+from ..protocol.answers import Answer
 from ..protocol.messages import Message, Query, canonical
 from ..runtime.spillable_matrix import MemoryBudget
 from ..runtime.threads import tile_pool
@@ -152,7 +152,7 @@ class SerialExecutor:
 
 def total(nodes: dict[tuple[int, int], Answer], n_blocks: int) -> Answer:
     """Root of the reduction tree of a run."""
-    reducer: TreeReducer[Answer] = TreeReducer(n_blocks, merge_answers)
+    reducer: TreeReducer[Answer] = TreeReducer(n_blocks, Answer.merge)
     reducer.add_nodes(nodes)
     try:
         return reducer.root()

@@ -157,14 +157,14 @@ class LoadAnswer:
         """Merge the statistics of disjoint sets of rows."""
         return LoadAnswer(
             features=self.features.merge(other.features),
-            targets=self.targets.merge(other.targets) if self.targets and other.targets else None,
-            labels=self.labels.merge(other.labels) if self.labels and other.labels else None,
-            sample=self.sample.merge(other.sample) if self.sample and other.sample else None,
+            targets=_merged(self.targets, other.targets),
+            labels=_merged(self.labels, other.labels),
+            sample=_merged(self.sample, other.sample),
             n_fit=self.n_fit + other.n_fit,
             n_held=self.n_held + other.n_held,
             bytes_read=self.bytes_read + other.bytes_read,
             checksums=self.checksums | other.checksums,
-            all_rows=self.all_rows.merge(other.all_rows) if self.all_rows and other.all_rows else None,
+            all_rows=_merged(self.all_rows, other.all_rows),
             folds=[a.merge(b) for a, b in zip(self.folds, other.folds, strict=True)],
         )
 
@@ -274,18 +274,9 @@ class ProblemAnswer:
                 self.sums[name] += value
             else:
                 self.sums[name] = value
-        if self.drawn is None:
-            self.drawn = other.drawn
-        elif other.drawn is not None:
-            self.drawn = self.drawn.merge(other.drawn)
-        if self.leaders is None:
-            self.leaders = other.leaders
-        elif other.leaders is not None:
-            self.leaders = self.leaders.merge(other.leaders)
-        if self.candidates is None:
-            self.candidates = other.candidates
-        elif other.candidates is not None:
-            self.candidates = self.candidates.merge(other.candidates)
+        self.drawn = _merged(self.drawn, other.drawn)
+        self.leaders = _merged(self.leaders, other.leaders)
+        self.candidates = _merged(self.candidates, other.candidates)
         return self
 
 
@@ -324,10 +315,7 @@ class Answer:
             self.problems = other.problems
         elif other.problems:
             self.problems = [a.merge(b) for a, b in zip(self.problems, other.problems, strict=True)]
-        if self.load is None:
-            self.load = other.load
-        elif other.load is not None:
-            self.load = self.load.merge(other.load)
+        self.load = _merged(self.load, other.load)
         self.columns.update(other.columns)
         self.rows.update(other.rows)
         self.bytes_read += other.bytes_read
@@ -336,11 +324,6 @@ class Answer:
         return self
 
 
-def merge_answers(left: Answer, right: Answer) -> Answer:
-    """Merge function of the reduction tree."""
-    return left.merge(right)
-
-
-def merge_problems(left: ProblemAnswer, right: ProblemAnswer) -> ProblemAnswer:
-    """Merge function of the reduction tree within a block."""
-    return left.merge(right)
+def _merged(left: Any, right: Any) -> Any:
+    """Merge what either side may lack."""
+    return right if left is None else left if right is None else left.merge(right)

@@ -41,6 +41,9 @@ SCALE_RATIO = 1e3
 NARROW = 0.1
 """A width below this fraction of the spread, divided by the number of rows, reaches single rows only."""
 
+overflow_ignored = np.errstate(over="ignore", invalid="ignore")
+"""Decorates what computes products: overflow is found in the sums, and named there, not in a warning for each tile."""
+
 
 def feature_names(source: BlockSource) -> Sequence[str] | None:
     """Return the names of the features, None where the source has none."""

@@ -8,6 +8,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.arrays import Rows
+
+
+def positions(rows: Rows, wanted: Rows) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Where ascending `rows` hold some of the wanted rows: (positions in `rows`, positions in `wanted`)."""
+    where = np.searchsorted(rows, wanted)
+    own = np.flatnonzero(where < len(rows))
+    own = own[rows[where[own]] == wanted[own]]
+    return where[own], own
+
 
 @dataclass(frozen=True)
 class Tile:

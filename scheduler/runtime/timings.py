@@ -7,10 +7,9 @@ worker; the driver turns costs into events in `..execution.layers`.
 
 from __future__ import annotations
 
-import resource
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic, perf_counter
 from typing import Final, TypeVar
@@ -145,42 +144,29 @@ class Stopwatch:
     @contextmanager
     def running(self, phase: str = OTHER) -> Iterator[None]:
         """Measure this thread, from `phase` on; an outer measurement of the thread is paused."""
-        outer = self._begin(phase)
-        try:
-            yield
-        finally:
-            self._end(outer)
-
-    def timed(self, function: Callable[[T], R], phase: str = OTHER) -> Callable[[T], R]:
-        """Return the function with a measurement around it, on whatever thread it runs."""
-
-        def measured(item: T) -> R:
-            outer = self._begin(phase)
-            try:
-                return function(item)
-            finally:
-                self._end(outer)
-
-        return measured
-
-    @staticmethod
-    def _begin(phase: str) -> _Watch:
-        """Set a new watch for this thread; return the one before."""
         outer = _watches.own
         paused = outer.phase
         outer.enter(None)
         outer.phase = paused
         _watches.own = watch = _Watch()
         watch.enter(phase)
-        return outer
+        try:
+            yield
+        finally:
+            watch.enter(None)
+            outer.since = watch.since
+            _watches.own = outer
+            with self._lock:
+                self.seconds = summed(self.seconds, watch.seconds)
 
-    def _end(self, outer: _Watch) -> None:
-        watch = _watches.own
-        watch.enter(None)
-        outer.since = watch.since
-        _watches.own = outer
-        with self._lock:
-            self.seconds = summed(self.seconds, watch.seconds)
+    def timed(self, function: Callable[[T], R], phase: str = OTHER) -> Callable[[T], R]:
+        """Return a function that does the same and is measured, on whatever thread it runs."""
+
+        def measured(item: T) -> R:
+            with self.running(phase):
+                return function(item)
+
+        return measured
 
 
 class MemoryProbe:
@@ -208,8 +194,6 @@ class MemoryProbe:
 
 def resident_bytes() -> int:
     """Return the resident set of this process; 0 where it cannot be measured."""
-    with suppress(OSError, ValueError, IndexError), open("/proc/self/statm", "rb") as pages:
-        return int(pages.read().split()[1]) * resource.getpagesize()
     try:
         return int(psutil.Process().memory_info().rss)
     except psutil.Error:

@@ -26,6 +26,7 @@ from ..protocol.messages import FoldModel, Score
 from ..protocol.path import Path
 from ..protocol.problems import Folds, OtherFolds
 from ..rows.data_checks import check_statistics, fit_kernel_space
+from ..rows.numeric_ranges import overflow_ignored
 from ..runtime.threads import single_threaded_blas
 from ..selectors.problem_setup import Posed, pose
 from ..training.alternating import run_in_turns
@@ -65,7 +66,7 @@ class FoldErrors:
 
 
 @single_threaded_blas()
-@np.errstate(over="ignore", invalid="ignore")
+@overflow_ignored
 def cross_validate(
     jobs: Sequence[TrainingJob],
     models: Sequence[tuple[int, int]],

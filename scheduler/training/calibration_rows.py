@@ -24,6 +24,7 @@ from ..passes.block_tasks import block_tasks
 from ..protocol.path import Path
 from ..rows.block_reading import HOLDOUT_STREAM, BlockRows
 from ..rows.label_encoding import LabelEncoding
+from ..rows.tiles import positions
 from ..runtime.threads import map_tiles, single_threaded_blas
 from .driver_loop import HOLDOUT_FRACTION, TrainingResult
 
@@ -236,8 +237,6 @@ def _design(
         return design
     design[:, 1:] = kernel_of_centers(result.kernel, path.widths[: len(centers)]).block(features, centers)
     if epsilon:
-        own = path.rows[: len(centers)]
-        where = np.minimum(np.searchsorted(rows, own), len(rows) - 1)
-        inside = rows[where] == own
-        design[where[inside], 1 + np.flatnonzero(inside)] += epsilon
+        where, own = positions(rows, path.rows[: len(centers)])
+        design[where, 1 + own] += epsilon
     return design

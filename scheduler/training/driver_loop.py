@@ -32,7 +32,7 @@ from ..protocol.path import Path
 from ..protocol.problems import Folds
 from ..protocol.selection_settings import LOOKAHEAD_PANEL, LOOKAHEAD_POOL, SelectionSettings
 from ..rows.data_checks import MEDIAN_SAMPLE, DataSummary, SpaceJob, tell_of_reads
-from ..rows.numeric_ranges import overflow
+from ..rows.numeric_ranges import overflow, overflow_ignored
 from ..runtime.threads import map_tiles, single_threaded_blas
 from ..selectors.loo_selector import LooSelector
 from ..selectors.lookahead_selector import LookaheadSelector
@@ -136,7 +136,7 @@ class TrainingResult:
 
 
 @single_threaded_blas()
-@np.errstate(over="ignore", invalid="ignore")
+@overflow_ignored
 def train(
     job: TrainingJob,
     source: BlockSource,
@@ -174,7 +174,6 @@ def train(
     DataError
         The rows cannot be trained on.
     """
-    # Overflow is found in the sums, and in what they came to.
     run_id, limit, started = run_id or uuid.uuid4().hex, limit or TimeLimit(), perf_counter()
     clock = clock or (lambda: perf_counter() - started)
     limit.begin()
@@ -355,16 +354,16 @@ def _side_by_side(function: Callable[[Any], R], items: Sequence[Any]) -> Iterato
     return map(function, items) if len(items) == 1 else map_tiles(function, items)
 
 
+@overflow_ignored
 def next_step(selector: Selector) -> ProblemStep | LookaheadStep | None:
     """Return what a problem wants done next, None where its path has ended."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return selector.next_step()
+    return selector.next_step()
 
 
+@overflow_ignored
 def receive(item: tuple[Selector, ProblemAnswer]) -> None:
     """Hand a problem the answer to its last step."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        item[0].receive(item[1])
+    item[0].receive(item[1])
 
 
 def _round_event(selectors: list[Selector], seconds: float) -> RoundDone:

@@ -180,7 +180,7 @@ def test_a_repeat_is_answered_again_without_a_change() -> None:
         for _ in range(2):
             assert answer_bits(total(worker.run(version), N_BLOCKS)) == answers[version]
         assert worker.state() == before
-        assert {held.version for held in worker.held.values()} == {version + 1}
+        assert {held.state[0] for held in worker.held.values()} == {version + 1}
     assert worker.state() == final
 
 
@@ -220,7 +220,7 @@ def test_any_history_of_calls_ends_in_the_same_state(data: st.DataObject) -> Non
             else:
                 assert not isinstance(got, Refusal)
                 model |= dict.fromkeys(blocks, last)
-            assert {block: held.version for block, held in worker.held.items()} == model
+            assert {block: held.state[0] for block, held in worker.held.items()} == model
         for block in ALL:
             assert worker.replay(model[block], n - 1, (block,)) is None if model[block] < n else True
         if all(version < n for version in model.values()):
@@ -278,7 +278,7 @@ def test_blocks_that_are_absent_behind_or_ahead_are_refused_with_their_version()
 def test_a_block_on_another_chain_is_refused_as_absent(call: str) -> None:
     """Its version says nothing about what it has seen: only starting over helps, as for an absent block."""
     worker = Worker().at(4)
-    worker.held[1].hash = b"another history!"
+    worker.held[1].state = worker.held[1].state[0], b"another history!"
     got = worker.run(4) if call == "run" else worker.replay(4, 6)
     assert got == Refusal(versions={1: -1})
 
@@ -466,4 +466,4 @@ def test_concurrent_repeats_have_one_effect() -> None:
         thread.join()
     assert [answer_bits(total(nodes, N_BLOCKS)) for nodes in answers_seen] == [answers[4]] * 4
     worker.run(5)
-    assert {held.version for held in worker.held.values()} == {6}
+    assert {held.state[0] for held in worker.held.values()} == {6}

@@ -219,10 +219,8 @@ class _Curve:
                 "x", "y", source=source, marker=shape, size=11, line_color=colour, fill_color=None, line_width=2
             )
             self.plot.add_tools(HoverTool(renderers=[drawn], tooltips=[(name, "@what")]))
-        self.plot.legend.location = "top_left" if scale == "linear" else "top_right"
-        self.plot.legend.background_fill_alpha = 0.6
-        self.plot.legend.border_line_color = None
-        self.plot.legend.label_text_font_size = "11px"
+        location = "top_left" if scale == "linear" else "top_right"
+        self.plot.legend[0].update(location=location, background_fill_alpha=0.6, **LEGEND)
 
     def draw(self, name: str, runs: Sequence[tuple[ShownRun, str, str]]) -> None:
         lines: dict[str, list[Any]] = {"x": [], "y": [], "colour": [], "run": []}
@@ -270,22 +268,12 @@ class _Bars:
         self.any = False
         self._palette = itertools.cycle(RUN_COLOURS)
         self._parts = ColumnDataSource(_empty_bars())
-        self.plot = figure(
-            title=title,
-            y_range=FactorRange(),
-            height=150,
-            min_width=320,
-            sizing_mode="stretch_width",
-            tools="save",
-        )
-        _plain(self.plot)
-        self.plot.x_range.start = 0
+        self.plot = _bar_figure(title)
         if share:
             self.plot.x_range.end = 1
             self.plot.xaxis.formatter = NumeralTickFormatter(format="0 %")
         else:
             self.plot.xaxis.axis_label = "seconds"
-        self.plot.ygrid.visible = False
         bars = self.plot.hbar(
             y="run",
             left="left",
@@ -300,13 +288,7 @@ class _Bars:
         self.plot.add_tools(
             HoverTool(renderers=[bars], tooltips=[("run", "@run"), ("@what", "@seconds{0.00} s (@share{0.0 %})")])
         )
-        legend = self.plot.legend[0]
-        self.plot.add_layout(legend, "below")
-        legend.orientation, legend.ncols, legend.location = "horizontal", 6, "left"
-        legend.border_line_color = None
-        legend.label_text_font_size = "11px"
-        legend.glyph_width = legend.glyph_height = 12
-        legend.spacing, legend.padding = 2, 2
+        _legend_below(self.plot, ncols=6, glyph_width=12, glyph_height=12, spacing=2, padding=2)
 
     def draw(self, runs: Sequence[tuple[str, dict[str, float]]]) -> None:
         data = _empty_bars()
@@ -353,17 +335,7 @@ class _Memory:
     def __init__(self) -> None:
         self.any = False
         self._source = ColumnDataSource({name: [] for name in ("worker", "planned", *(k for k, _, _ in self.KINDS))})
-        self.plot = figure(
-            title="memory of the workers",
-            y_range=FactorRange(),
-            height=150,
-            min_width=320,
-            sizing_mode="stretch_width",
-            tools="save",
-        )
-        _plain(self.plot)
-        self.plot.x_range.start = 0
-        self.plot.ygrid.visible = False
+        self.plot = _bar_figure("memory of the workers")
         self.plot.xaxis.formatter = CustomJSTickFormatter(code=_BYTES)
         self.plot.xaxis.ticker = AdaptiveTicker(base=1024, mantissas=[1, 2, 4, 8, 16, 32, 64, 128, 256, 512])
         names = {"resident": "resident", "cache": "row matrices in memory", "scratch": "row matrices in scratch"}
@@ -400,11 +372,7 @@ class _Memory:
                 ]
             )
         )
-        legend = self.plot.legend[0]
-        self.plot.add_layout(legend, "below")
-        legend.orientation, legend.location = "horizontal", "left"
-        legend.border_line_color = None
-        legend.label_text_font_size = "11px"
+        _legend_below(self.plot)
 
     def draw(self, runs: Sequence[tuple[str, dict[str, dict[str, int]]]]) -> None:
         data: dict[str, list[Any]] = {name: [] for name in self._source.data}
@@ -426,19 +394,40 @@ def _short(worker: str) -> str:
     return worker.split("://")[-1]
 
 
+LEGEND: dict[str, Any] = {"border_line_color": None, "label_text_font_size": "11px"}
+AXES: dict[str, Any] = {
+    "axis_line_color": "#c5cdd8",
+    "major_tick_line_color": "#c5cdd8",
+    "minor_tick_line_color": None,
+    "major_label_text_color": "#51607a",
+    "axis_label_text_color": "#51607a",
+    "axis_label_text_font_style": "normal",
+}
+"""The looks that all plots share."""
+
+
+def _bar_figure(title: str) -> Any:
+    """A plot of horizontal bars from zero on."""
+    plot = figure(
+        title=title, y_range=FactorRange(), height=150, min_width=320, sizing_mode="stretch_width", tools="save"
+    )
+    _plain(plot)
+    plot.x_range.start = 0
+    plot.ygrid.visible = False
+    return plot
+
+
+def _legend_below(plot: Any, **looks: Any) -> None:
+    legend = plot.legend[0]
+    plot.add_layout(legend, "below")
+    legend.update(orientation="horizontal", location="left", **LEGEND, **looks)
+
+
 def _plain(plot: Any) -> None:
-    """The looks that all plots share."""
-    plot.toolbar.autohide = True
-    plot.toolbar.logo = None
-    plot.title.text_font_size = "13px"
-    plot.title.text_color = "#33415c"
+    plot.toolbar.update(autohide=True, logo=None)
+    plot.title.update(text_font_size="13px", text_color="#33415c")
     plot.outline_line_color = None
     for axis in itertools.chain(plot.xaxis, plot.yaxis):
-        axis.axis_line_color = "#c5cdd8"
-        axis.major_tick_line_color = "#c5cdd8"
-        axis.minor_tick_line_color = None
-        axis.major_label_text_color = "#51607a"
-        axis.axis_label_text_color = "#51607a"
-        axis.axis_label_text_font_style = "normal"
+        axis.update(**AXES)
     for grid in itertools.chain(plot.xgrid, plot.ygrid):
         grid.grid_line_color = "#eceff4"

@@ -27,6 +27,7 @@ from ..protocol.problems import Folds, folds_of
 from ..rows.block_reading import (
     HOLDOUT_STREAM,
     BlockRows,
+    block_statistics,
     read_block,
     require_unchanged,
     row_statistics,
@@ -162,7 +163,8 @@ class Block:
             take = partial(
                 read_block, self.source, classification=message.classification, with_features=self.with_features
             )
-        rows, features, targets, weights, self._bytes_read, checksum, self._report = take(self.number)
+        read = take(self.number)
+        rows, features, targets, weights, self._bytes_read, checksum, self._report = read
         require_unchanged(self.source, self.number, self.checksum, checksum)
         self.checksum = checksum
         present = np.ones(len(rows), dtype=bool) if weights is None else weights > 0
@@ -172,17 +174,7 @@ class Block:
         self._labels = self._all_rows = None
         if message.selection_rows:
             selecting = selecting_rows(message, present, first, self.source.n_rows)
-            self._all_rows = row_statistics(
-                message,
-                rows,
-                features,
-                targets,
-                weights,
-                labels=Labels.of(targets, weights) if message.classification else None,
-                n_fit=int(np.count_nonzero(present)),
-                n_held=int(np.count_nonzero(selecting & held)),
-                bytes_read=self._bytes_read,
-            )
+            self._all_rows = replace(block_statistics(read, message), n_held=int(np.count_nonzero(selecting & held)))
             present = selecting
         fit_rows, held_rows = np.flatnonzero(present & ~held), np.flatnonzero(present & held)
         self._n_fit = len(fit_rows)
@@ -216,7 +208,6 @@ class Block:
             self._targets[fit],
             None if self.data.weights is None else self.data.weights[fit],
             labels=self._labels,
-            n_fit=self._n_fit,
             n_held=len(self.data.rows) - self._n_fit,
             bytes_read=self._bytes_read,
         )
@@ -234,19 +225,10 @@ class Block:
         for fold in range(folds.count):
             rows = np.flatnonzero(fold_of == fold)
             own = None if weights is None else weights[rows]
+            # Statistics of a fold have no moments of features: models of all folds share one scaling.
+            nothing = np.empty((len(rows), 0))
             found.append(
-                row_statistics(
-                    replace(message, sample_rows=0),
-                    numbers[rows],
-                    # Statistics of a fold have no moments of features: models of all folds share one scaling.
-                    np.empty((len(rows), 0)),
-                    self._targets[rows],
-                    own,
-                    labels=Labels.of(self._targets[rows], own) if message.classification else None,
-                    n_fit=len(rows),
-                    n_held=0,
-                    bytes_read=0,
-                )
+                row_statistics(replace(message, sample_rows=0), numbers[rows], nothing, self._targets[rows], own)
             )
         return found
 

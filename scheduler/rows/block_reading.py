@@ -175,10 +175,9 @@ def row_statistics(
     targets: NDArray[Any],
     weights: NDArray[np.float64] | None,
     *,
-    labels: Labels | None,
-    n_fit: int,
-    n_held: int,
-    bytes_read: int,
+    labels: Labels | None = None,
+    n_held: int = 0,
+    bytes_read: int = 0,
 ) -> LoadAnswer:
     """Compute moments, and draw the sample for the median distance.
 
@@ -194,8 +193,8 @@ def row_statistics(
         Numbers, or labels.
     weights : array, shape (n,), or None
         Row weights; a row of weight zero is ignored.
-    labels, n_fit, n_held, bytes_read
-        Fields of `LoadAnswer`.
+    labels, n_held, bytes_read : optional
+        Fields of `LoadAnswer`; by default the labels of these rows, and zero.
     """
     sample = None
     if message.sample_rows and features is not None:
@@ -204,13 +203,15 @@ def row_statistics(
         drawn = Shortlist.top(keys, rows, np.zeros(len(rows)), message.sample_rows)
         where = np.searchsorted(rows, drawn.rows)
         sample = Sample(drawn, features[where], mass[where], message.sample_rows)
+    if message.classification and labels is None:
+        labels = Labels.of(targets, weights)
     columns = targets if targets.ndim == 2 else targets[:, None]
     return LoadAnswer(
         features=Moments.empty(0) if features is None else Moments.from_rows(features, weights),
         targets=None if message.classification else Moments.from_rows(columns, weights),
         labels=labels,
         sample=sample,
-        n_fit=n_fit,
+        n_fit=len(rows) if weights is None else int(np.count_nonzero(weights > 0)),
         n_held=n_held,
         bytes_read=bytes_read,
     )
@@ -219,11 +220,4 @@ def row_statistics(
 def block_statistics(block: BlockRows, message: Load) -> LoadAnswer:
     """Compute the statistics of all rows of a block."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return row_statistics(
-            message,
-            *block[:4],
-            labels=Labels.of(block.targets, block.weights) if message.classification else None,
-            n_fit=len(block.rows) if block.weights is None else int(np.count_nonzero(block.weights > 0)),
-            n_held=0,
-            bytes_read=block.nbytes,
-        )
+        return row_statistics(message, *block[:4], bytes_read=block.nbytes)

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.arrays import Array, Rows
-from distkern.selection.factors import finish_panel
 from distkern.selection.lookahead import LookaheadCandidates, orthogonal_coefficients, predict_steps
 from distkern.selection.stopping import StopReason
 
@@ -273,21 +272,11 @@ class LookaheadSelector(Selector):
 
     def _finish(self, answer: ProblemAnswer) -> None:
         """Second orthogonalisation pass, exact s, z and steps of the predicted panel."""
-        panel, factors, settings, sums = self._panel, self.factors, self.settings, answer.sums
+        panel, factors, sums = self._panel, self.factors, answer.sums
         assert panel is not None
         n = len(panel.rows)
         cross = sums["cross"][:n].T if "cross" in sums else np.zeros((factors.n_columns, n))
-        update = finish_panel(
-            cross,
-            sums["gram"][:n, :n],
-            sums["products"][:n],
-            factors.s.copy(),
-            factors.residual_products.copy(),
-            panel.lower,
-            panel.norms,
-            settings.dependent,
-            settings.orthogonal,
-        )
+        update = self._finish_panel(cross, sums, panel.lower, panel.norms)
         combine = np.zeros((panel.width, panel.width))
         correct = np.zeros((factors.n_columns, panel.width))
         for i, position in enumerate(update.kept):
@@ -302,7 +291,7 @@ class LookaheadSelector(Selector):
             panel.steps,
             panel.rows,
             self._floor,
-            settings.pool + LOOKAHEAD_WATCHED,
+            self.settings.pool + LOOKAHEAD_WATCHED,
         )
 
     def _accept(self, leaders: Leaders) -> None:

@@ -198,6 +198,21 @@ class Selector(ABC):
             self.reason = self._rule.observe(self.n_centers, float(factors.lambda_.max()))
         return step
 
+    def _finish_panel(self, cross: Array, sums: dict[str, Array], lower: Array, norms: Array) -> PanelUpdate:
+        """Second orthogonalisation pass over a formed panel, whose products with Q are `cross`."""
+        n, factors, settings = len(norms), self.factors, self.settings
+        return finish_panel(
+            cross,
+            sums["gram"][:n, :n],
+            sums["products"][:n],
+            factors.s.copy(),
+            factors.residual_products.copy(),
+            lower,
+            norms,
+            settings.dependent,
+            settings.orthogonal,
+        )
+
     def _count_idle(self, limit: int) -> None:
         """End a path that only meets candidates that depend on Q; `_append` starts the count again."""
         self._idle += 1
@@ -362,21 +377,10 @@ class PoolSelector(Selector):
         """Finish the formed panel: extend the factors, the history and the pool's coefficients."""
         assert self._forming is not None
         forming, self._forming = self._forming, None
-        n = len(forming.rows)
         sums, factors, settings = answer.sums, self.factors, self.settings
-        products = sums["products"][:n]
-        update = finish_panel(
-            sums["cross"][:n].T,
-            sums["gram"][:n, :n],
-            products,
-            factors.s.copy(),
-            factors.residual_products.copy(),
-            forming.panel.lower,
-            forming.norms,
-            settings.dependent,
-            settings.orthogonal,
-        )
-        steps = np.zeros((len(update.kept), products.shape[1]))
+        cross = sums["cross"][: len(forming.rows)].T
+        update = self._finish_panel(cross, sums, forming.panel.lower, forming.norms)
+        steps = np.zeros((len(update.kept), len(factors.target_norms)))
         for i, position in enumerate(update.kept):
             column = np.concatenate([forming.coefficients[:, position] + update.u_top[:, i], update.u_new[:i, i]])
             steps[i] = self._append(

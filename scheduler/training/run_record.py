@@ -48,6 +48,8 @@ class RunStore:
         Name of the run, the same in every process that drives it.
     incarnation : int
         Which of these processes this is, from 1.
+    places : list of Place
+        Where the records of earlier processes lie.
 
     Raises
     ------
@@ -79,7 +81,7 @@ class RunStore:
         self._journal = Journal.claim(directory.path)
         self.incarnation = self._journal.incarnation
         try:
-            self._places, notes = recorded(directory.path)
+            self.places, notes = recorded(directory.path)
         except BaseException:
             self.close()
             raise
@@ -100,11 +102,6 @@ class RunStore:
 
         for _ in map_tiles(check, range(len(self._source.boundaries) - 1)):
             pass
-
-    @property
-    def places(self) -> list[Place]:
-        """Where the records of earlier processes lie."""
-        return self._places
 
     def begin(self, continues: int) -> None:
         """Start recording after the first `continues` records."""

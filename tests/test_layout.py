@@ -354,7 +354,7 @@ DOCUMENTED = ("kernels", "methods", "models", "numerics", "probability", "select
 
 def is_base_of_estimators(value: Any) -> bool:
     """Return whether a class has parameters that the docstrings of estimators explain."""
-    return isinstance(value, type) and any(issubclass(estimator, value) for estimator in ESTIMATORS)
+    return any(value in estimator.__mro__ for estimator in ESTIMATORS)
 
 
 def documented_rooms() -> Iterator[tuple[str, Any]]:

@@ -23,7 +23,6 @@ ITSELF = "tests/test_words.py"
 
 NOT_YET = (
     "distkern/cli",
-    "distkern/monitoring",
     "distkern/report",
     "docs/reports.md",
     "docs/resuming.md",
@@ -41,7 +40,6 @@ NOT_YET = (
     "tests/deploy",
     "tests/docs",
     "tests/estimators",
-    "tests/monitoring",
     "tests/report",
     "tests/scheduler/clusters",
     "tests/scheduler/dashboard",

@@ -1,1 +1,1 @@
-"""Events of a training, the state of a run that they add up to, and what shows it."""
+"""Events of a training, the state of a run computed from them, metrics and progress displays."""

@@ -1,4 +1,4 @@
-"""Which recorded events can be believed: a run directory may come from elsewhere, or be damaged."""
+"""Checks of recorded events: a run directory may be damaged, or come from another source."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from .events import EVENTS
 
 _MOST = 1e15
-"""Larger counts and times than this are nonsense."""
+"""Largest count or time of a valid event."""
 
 _UNKNOWN = ("lambda_", "gcv", "residual_max")
-"""Numbers that a path may not have yet."""
+"""Numbers that are null in the events of a path without steps."""
 
 _NUMBERS = {
     name: [entry.name for entry in fields(kind) if entry.type in ("int", "float") and entry.name not in _UNKNOWN]
@@ -23,7 +23,7 @@ _LISTS = {"WorkerLost": "blocks", "BlocksReplayed": "blocks"}
 
 
 def finite(value: object, most: float = _MOST) -> float | None:
-    """Return a number of JSON that is one, of at most a size; None for all else."""
+    """Return a JSON number whose absolute value is at most `most` (default 1e15); None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     # Integers of JSON may be larger than any float.
@@ -31,7 +31,7 @@ def finite(value: object, most: float = _MOST) -> float | None:
 
 
 def usable(record: Mapping[str, Any]) -> bool:
-    """Return whether the numbers of a recorded event are numbers."""
+    """Return whether a recorded event has a valid value in every field that is read."""
     kind = record.get("event")
     if not isinstance(kind, str):
         return False
@@ -49,7 +49,7 @@ def usable(record: Mapping[str, Any]) -> bool:
 
 
 def _costs_usable(record: Mapping[str, Any]) -> bool:
-    """Tell whether the seconds by phase, and the bytes of each worker by kind, are."""
+    """Return whether the seconds of each phase and the bytes of each worker are numbers."""
     busy, memory = record.get("busy") or {}, record.get("memory") or {}
     if not isinstance(busy, Mapping) or not isinstance(memory, Mapping):
         return False

@@ -1,4 +1,4 @@
-"""What a training tells its subscribers while it runs.
+"""Events of a training, and the bus that sends them to subscribers.
 
 An event is a frozen dataclass; a subscriber is any callable that takes one. The progress bar, the JSON lines
 of a run directory and user callbacks are all ordinary subscribers.
@@ -25,7 +25,7 @@ class Event:
     """Base of all events."""
 
     level: ClassVar[int] = logging.INFO
-    """Of `logging`: how serious the event is."""
+    """Severity of the event, a level of `logging`."""
     timestamp: float = field(default_factory=time)
     """Seconds since the epoch when the event was made."""
 
@@ -34,16 +34,16 @@ class Event:
         return {"event": type(self).__name__, **asdict(self)}
 
     def describe(self) -> str | None:
-        """Return the event as one line for people; None where it says only how far the run is."""
+        """Return the event as one line for users; None where it only reports progress."""
         return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunStarted(Event):
-    """Shapes are known and the first exchange is about to start."""
+    """The shapes are known and the first exchange starts."""
 
     run_id: str
-    """Name of this run, unique on the cluster."""
+    """Name of the run, unique on the cluster."""
     n_rows: int
     """Rows of the training data."""
     n_features: int
@@ -51,11 +51,11 @@ class RunStarted(Event):
     n_targets: int
     """Columns of the encoded target."""
     n_problems: int
-    """Factor sets trained in lockstep: 1 for shared centres, one a class for one-vs-rest."""
+    """Number of problems trained together: 1 for shared centres, one for each class for one-vs-rest."""
     n_blocks: int
-    """Blocks the rows are cut into."""
+    """Number of blocks of the rows."""
     max_centers: int
-    """Most centres any problem may select."""
+    """Most centres that a problem may select."""
     workers: int
     """Workers at the start (1 for the serial executor)."""
 
@@ -69,22 +69,22 @@ class RunStarted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RunResumed(Event):
-    """What an earlier process recorded was taken over; training goes on from there."""
+    """The training continues from the record of an earlier process."""
 
     run_id: str
     """Name of the run."""
     exchanges: int
-    """Exchanges that need not be made again."""
+    """Exchanges that the record answers."""
     seconds: float
     """Seconds of training that they took."""
 
     def describe(self) -> str:
-        """Return what need not be done again."""
+        """Return the exchanges that are not repeated."""
         return f"resumed: {self.exchanges} exchanges, which took {duration(self.seconds)}, are not made again"
 
 
 WAITING = "waiting"
-"""Phase of threads that have nothing to do while an exchange goes on: for messages, for the driver, for others."""
+"""Phase of threads that wait during an exchange: for a message, for the driver, or for other workers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,21 +92,21 @@ class ExchangeDone(Event):
     """Workers have answered a message."""
 
     name: str
-    """What the message asked for, as in the keys of the tasks."""
+    """Name of the message, as in the keys of the tasks."""
     seconds: float
     """Seconds it took."""
     exchanges: int = 1
-    """Driver-workers-driver exchanges it took."""
+    """Number of exchanges between driver and workers."""
     bytes_read: int = 0
-    """Bytes of the arrays that were read for it."""
+    """Bytes of the arrays that were read for the answer."""
     part: str = "training"
-    """What it belongs to: ``training``, or the ``search`` for settings before it."""
+    """``training``, or the ``search`` for settings before it."""
     busy: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of all workers' threads by what they did (``kernel-columns``, ``projection``, ``update``, ...), and
-    `WAITING` for what is left of them; empty where nothing was measured."""
+    """Seconds of all workers' threads by phase (``kernel-columns``, ``projection``, ``update``, ...), and the rest as
+    `WAITING`; empty where nothing was measured."""
     memory: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Now and then, for each worker in bytes: ``resident`` set of its process, row matrices in memory (``cache``) and
-    in ``scratch``, and the ``planned`` peak."""
+    """In some of the events, the bytes of each worker: ``resident`` set of its process, row matrices in memory
+    (``cache``) and in ``scratch``, and the ``planned`` peak."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,58 +131,58 @@ class RoundDone(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerLost(Event):
-    """A worker cannot be used any more; its blocks are placed elsewhere."""
+    """A worker is not usable any more; its blocks are reassigned."""
 
     level = logging.WARNING
 
     worker: str
     """Address of the worker."""
     blocks: tuple[int, ...]
-    """Blocks it looked after."""
+    """Blocks that it owned."""
     reason: str = "left"
-    """``left`` (killed, or gone for another reason), ``retired``, ``paused`` by dask, or ``frozen`` (no answer)."""
+    """``left`` (killed or disconnected), ``retired``, ``paused`` by dask, or ``frozen`` (no answer)."""
 
     def describe(self) -> str:
-        """Return which worker was lost, and why."""
+        """Return the worker, the reason and the number of its blocks."""
         reason = _REASONS.get(self.reason, self.reason)
-        return f"lost worker {self.worker} ({reason}); others take over {counted(len(self.blocks), 'block')}"
+        return f"lost worker {self.worker} ({reason}); reassigned {counted(len(self.blocks), 'block')}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerRefused(Event):
-    """A worker that joined is not used, since it differs from the driver."""
+    """A worker that joined is not used, because it differs from the driver."""
 
     level = logging.WARNING
 
     worker: str
     """Address of the worker."""
     what: str
-    """What differs: distkern, Python, numpy or BLAS."""
+    """Name of the difference: distkern, Python, numpy or BLAS."""
     driver: str
     """Value in the driver."""
     found: str
     """Value in the worker."""
 
     def describe(self) -> str:
-        """Return what differs."""
+        """Return the difference."""
         return f"worker {self.worker} is not used: {self.what} is {self.found} there and {self.driver} here"
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkersAwaited(Event):
-    """No worker can be used; the run waits for one."""
+    """No worker is usable; the run waits for one."""
 
     level = logging.WARNING
 
     seconds: float
-    """How long it will wait."""
+    """Most seconds that the run waits."""
     unusable: tuple[str, ...] = ()
-    """Workers that are on the cluster and cannot be used."""
+    """Workers of the cluster that are not usable."""
 
     def describe(self) -> str:
-        """Return how long the run will wait."""
-        why = f"{len(self.unusable)} are there" if self.unusable else "the cluster has none"
-        return f"no worker can be used ({why}); waiting up to {self.seconds:g} s for one ([cluster] wait)"
+        """Return why the run waits, and for how long."""
+        why = f"{len(self.unusable)} on the cluster" if self.unusable else "the cluster has none"
+        return f"no worker is usable ({why}); waiting up to {self.seconds:g} s for one ([cluster] wait)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,42 +194,42 @@ class BlocksReplayed(Event):
     blocks: tuple[int, ...]
     """Blocks that were rebuilt."""
     messages: int
-    """Log messages replayed."""
+    """Messages of the log that were replayed."""
     seconds: float = 0.0
-    """Time it took, from the first task to the last."""
+    """Time from the first task to the last."""
 
     def describe(self) -> str:
-        """Return what was rebuilt."""
+        """Return worker, blocks, messages and time."""
         blocks = counted(len(self.blocks), "block")
         return f"worker {self.worker} rebuilt {blocks} from {self.messages} messages in {duration(self.seconds)}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class StorageRetried(Event):
-    """Reads of an array failed and succeeded when they were tried again."""
+    """Reads of an array failed, and succeeded when they were repeated."""
 
     level = logging.WARNING
 
     array: str
     """Name of the array: X, y or sample_weight."""
     count: int
-    """Attempts that failed, of all workers together."""
+    """Failed attempts of all workers together."""
 
     def describe(self) -> str:
         """Return how many reads failed."""
-        return f"reads of {self.array} failed {self.count} times and succeeded when tried again"
+        return f"reads of {self.array} failed {self.count} times and succeeded when repeated"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChunksAbsent(Event):
-    """Chunks of a zarr array were never written and read as its fill value, as zarr defines it."""
+    """Chunks of a zarr array are absent; they are read as its fill value."""
 
     array: str
     """Name of the array: X, y or sample_weight."""
     count: int
-    """Absent chunks."""
+    """Number of absent chunks."""
     chunks: tuple[tuple[int, ...], ...]
-    """Positions of the first of them in the grid of chunks."""
+    """Positions of the first absent chunks in the grid of chunks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,16 +244,16 @@ class RunEnded(Event):
     """Seconds since the run started."""
 
     def describe(self) -> str:
-        """Return size, time and reason."""
+        """Return number of centres, time and stop reason."""
         return f"{self.n_centers} centres in {duration(self.seconds)}, stopped: {self.stop_reason}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class DashboardServed(Event):
-    """The training is about to start on a cluster that has a dashboard."""
+    """A training starts on a cluster that has a dashboard."""
 
     address: str
-    """Where a browser finds it."""
+    """URL of the dashboard."""
 
     def describe(self) -> str:
         """Return the address."""
@@ -262,14 +262,14 @@ class DashboardServed(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RunCutShort(Event):
-    """The training ends without a model, since an error or an interrupt ended it; a run directory is kept."""
+    """An error or an interrupt ended the training without a model; the run directory is kept."""
 
     level = logging.WARNING
 
     error: str
     """Class of the error."""
     message: str
-    """What it says."""
+    """Message of the error."""
 
     def describe(self) -> str:
         """Return the error."""
@@ -277,18 +277,18 @@ class RunCutShort(Event):
 
 
 EVENTS: dict[str, type[Event]] = {kind.__name__: kind for kind in Event.__subclasses__()}
-"""Every event by its name."""
+"""Classes of events by their names."""
 
 _REASONS = {
-    "left": "it was killed or left",
-    "retired": "it retires",
+    "left": "it was killed or disconnected",
+    "retired": "dask retired it",
     "paused": "dask paused it",
     "frozen": "it does not answer",
 }
 
 
 def describe(record: Mapping[str, Any]) -> tuple[int, str] | None:
-    """Return level and line of a recorded event; None where it has none, is unknown or damaged."""
+    """Return level and line of a recorded event; None where the event has no line, is unknown or is damaged."""
     kind = EVENTS.get(str(record.get("event")))
     if kind is None:
         return None
@@ -296,7 +296,7 @@ def describe(record: Mapping[str, Any]) -> tuple[int, str] | None:
         event = kind(**{entry.name: record[entry.name] for entry in fields(kind) if entry.name in record})
         text = event.describe()
     except (TypeError, ValueError, OverflowError):
-        # Recorded by another version, or damaged.
+        # Another version wrote the record, or it is damaged.
         return None
     return None if text is None else (kind.level, text)
 
@@ -305,20 +305,20 @@ Subscriber = Callable[[Event], None]
 
 
 class EventBus:
-    """Hands each event to all subscribers; a subscriber that fails is logged and dropped.
+    """Sends each event to all subscribers; the error of a subscriber is logged, and it gets no more events.
 
-    A subscriber that raises `Cancelled` ends the training, and so does one that raises `RunError`, since what it was to
-    keep would be lost.
+    A subscriber that raises `Cancelled` ends the training. `RunError` ends it too: the subscriber cannot write the
+    record of the run.
 
     Parameters
     ----------
-    subscribers : iterable of callable
-        Called in order with each event.
+    subscribers : iterable of callable, default ()
+        Functions that take an event, in the order of the calls.
 
     Attributes
     ----------
     muted : bool
-        Whether events are kept back but for `RunStarted`, since what they tell was told before.
+        Whether only `RunStarted` is sent: during a resumption the other events are in the record already.
     """
 
     def __init__(self, subscribers: Iterable[Subscriber] = ()) -> None:
@@ -326,12 +326,12 @@ class EventBus:
         self.muted = False
 
     def emit(self, event: Event) -> None:
-        """Deliver `event`.
+        """Send `event` to all subscribers.
 
         Raises
         ------
         Cancelled, RunError
-            A subscriber asks for the end, or cannot keep what it is there to keep.
+            A subscriber ends the training, see the class.
         """
         if self.muted and not isinstance(event, RunStarted):
             return
@@ -345,7 +345,7 @@ class EventBus:
                 self._subscribers.remove(subscriber)
 
     def cut_short(self, error: BaseException) -> None:
-        """Send every subscriber the event that `error` ends the training, whatever they make of it."""
+        """Send every subscriber the event that `error` ends the training; their own errors are ignored."""
         event = RunCutShort(error=type(error).__name__, message=redact(str(error)))
         for subscriber in tuple(self._subscribers):
             with suppress(Exception):

@@ -1,7 +1,7 @@
 """Figures of runs as Prometheus metrics: the same names and values on a scheduler's ``/metrics`` and in a file.
 
-Every sample has the label ``run``. Names begin with ``distkern_``, units are seconds and bytes, and counters, which
-only grow while a run lasts, end in ``_total``.
+Every sample has the label ``run``. Names begin with ``distkern_``, units are seconds and bytes. Names of counters end
+in ``_total``; a counter only grows during a run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .run_state import CUT_SHORT, OVER, RunFigures
 __all__ = ["Runs", "families"]
 
 Runs = Iterable[tuple[str, str, RunFigures]]
-"""Name of each run, what people know it by, and its figures."""
+"""Name, title and figures of each run."""
 
 _Kind = type[GaugeMetricFamily] | type[CounterMetricFamily]
 
@@ -25,12 +25,12 @@ _GAUGE, _COUNTER = GaugeMetricFamily, CounterMetricFamily
 
 
 def _largest(value: Any) -> Any:
-    """Lambda of a model, the largest where targets or problems have their own."""
+    """Return lambda, the largest where targets or problems have their own."""
     return max(value, default=None) if isinstance(value, list | tuple) else value
 
 
 def _final(name: str, along: str | None = None) -> Callable[[RunFigures], Any]:
-    """Figure of the model once it is there, and until then of the path so far."""
+    """Return a function of a run: the figure of its model, or of the path while there is no model."""
     return lambda run: _largest(run.summary[name]) if name in run.summary else run.latest(along or name)
 
 
@@ -43,18 +43,18 @@ _SINGLE: tuple[tuple[str, _Kind, str, Callable[[RunFigures], Any]], ...] = (
     (
         "run_cut_short",
         _GAUGE,
-        "1 where the run was ended without a model, as long as no process goes on with it.",
+        "1 while the run is cut short: it ended without a model, and no process has resumed it.",
         lambda run: int(run.state == CUT_SHORT),
     ),
-    ("run_started_timestamp_seconds", _GAUGE, "When the run began.", lambda run: run.started),
-    ("run_updated_timestamp_seconds", _GAUGE, "When the run was last heard of.", lambda run: run.updated),
-    ("run_seconds", _GAUGE, "Time that the training has taken.", lambda run: run.training_seconds),
-    ("run_left_seconds", _GAUGE, "Time to the largest number of centres.", lambda run: run.seconds_left),
+    ("run_started_timestamp_seconds", _GAUGE, "Time of the first start of the run.", lambda run: run.started),
+    ("run_updated_timestamp_seconds", _GAUGE, "Time of the last event of the run.", lambda run: run.updated),
+    ("run_seconds", _GAUGE, "Time of the training so far.", lambda run: run.training_seconds),
+    ("run_left_seconds", _GAUGE, "Time that is left to the largest number of centres.", lambda run: run.seconds_left),
     ("run_rows", _GAUGE, "Rows of the training data.", lambda run: run.shapes.get("n_rows")),
     ("run_features", _GAUGE, "Features of a row.", lambda run: run.shapes.get("n_features")),
     ("run_workers", _GAUGE, "Workers at the start.", lambda run: run.shapes.get("workers")),
     ("max_centers", _GAUGE, "Most centres that may be selected.", lambda run: run.shapes.get("max_centers")),
-    ("centers", _GAUGE, "Centres of the model; of the path so far while the run lasts.", _final("n_centers")),
+    ("centers", _GAUGE, "Centres of the model; of the path during the run.", _final("n_centers")),
     ("steps", _COUNTER, "Centres selected along the path.", lambda run: run.n_centers),
     (
         "lambda",
@@ -79,9 +79,9 @@ _SINGLE: tuple[tuple[str, _Kind, str, Callable[[RunFigures], Any]], ...] = (
     ),
     ("read_bytes", _COUNTER, "Bytes of the arrays read from the store.", lambda run: run.bytes_read),
     ("replayed_blocks", _COUNTER, "Blocks rebuilt from the run log.", lambda run: run.replayed_blocks),
-    ("workers_lost", _COUNTER, "Workers that could not be used any more.", lambda run: run.workers_lost),
-    ("storage_retries", _COUNTER, "Reads that failed and were tried again.", lambda run: run.storage_retries),
-    ("resumptions", _COUNTER, "Times that another process went on with the run.", lambda run: run.resumed),
+    ("workers_lost", _COUNTER, "Workers that failed, retired or were paused.", lambda run: run.workers_lost),
+    ("storage_retries", _COUNTER, "Reads that failed and were repeated.", lambda run: run.storage_retries),
+    ("resumptions", _COUNTER, "Times that another process resumed the run.", lambda run: run.resumed),
 )
 """Name without ``distkern_`` and ``_total``, type, help, and the value of a run; None where there is none."""
 
@@ -89,21 +89,21 @@ _LABELLED: tuple[tuple[str, _Kind, str, str, Callable[[RunFigures], Mapping[str,
     (
         "messages",
         _COUNTER,
-        "Messages to the workers by what they asked for.",
+        "Messages to the workers, by name.",
         "message",
         lambda run: run.exchange_counts,
     ),
     (
         "message_seconds",
         _COUNTER,
-        "Time that the driver waited for answers, by what the messages asked for.",
+        "Time that the driver waited for answers, by name of the message.",
         "message",
         lambda run: run.exchange_seconds,
     ),
     (
         "thread_seconds",
         _COUNTER,
-        "Time of all workers' threads during exchanges, by what they did.",
+        "Time of all workers' threads during exchanges, by phase.",
         "phase",
         lambda run: run.busy,
     ),
@@ -113,18 +113,18 @@ _LABELLED: tuple[tuple[str, _Kind, str, str, Callable[[RunFigures], Mapping[str,
     (
         "worker_planned_bytes",
         _GAUGE,
-        "Largest resident set that was planned for a worker's process.",
+        "Planned peak of the resident set of a worker's process.",
         "worker",
         _of_workers("planned"),
     ),
 )
-"""The same with a label beside ``run``, and the values by that label."""
+"""As `_SINGLE`, with the name of a second label, and the values by that label."""
 
 
 def families(runs: Runs) -> Iterator[Metric]:
-    """Yield the metrics of some runs, whose names are unique; without samples where no run has a value."""
+    """Yield the metrics of runs with unique names; a metric has no samples where no run has a value."""
     known = list(runs)
-    info = GaugeMetricFamily("distkern_run_info", "Runs, and what people know them by.", labels=["run", "title"])
+    info = GaugeMetricFamily("distkern_run_info", "Names and titles of runs.", labels=["run", "title"])
     reasons = GaugeMetricFamily("distkern_stop_reason_info", "Why selection ended.", labels=["run", "reason"])
     for run, title, figures in known:
         info.add_metric([run, title], 1)

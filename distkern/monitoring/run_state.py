@@ -1,7 +1,7 @@
-"""What a run came to so far, kept up to date by its events.
+"""The state of a run: its figures, computed from its events.
 
-The dashboard, the metrics, the report and ``distkern info --follow`` all show these numbers, so they cannot disagree;
-they are made from live events and from the ``events.jsonl`` of a run directory alike.
+The dashboard, the metrics, the report and ``distkern info --follow`` all show these figures, so they agree. Live events
+and the ``events.jsonl`` of a run directory give the same figures.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CUT_SHORT = "cut short"
 """State of a run that ended without a model."""
 
 OVER = ("done", CUT_SHORT)
-"""States of a run that no process is at work on."""
+"""States of a run without a driver process."""
 
 _SHAPES = ("n_rows", "n_features", "n_targets", "n_problems", "n_blocks", "max_centers", "workers")
 _SERIES = ("n_centers", "lambda_", "gcv", "residual_max", "validation", "seconds")
@@ -28,20 +28,20 @@ _SERIES = ("n_centers", "lambda_", "gcv", "residual_max", "validation", "seconds
 
 @dataclass(frozen=True)
 class Mark:
-    """Something that befell a run, and where on its path."""
+    """An incident of a run, and its place on the path."""
 
     kind: str
     """Name of the event's class: `WorkerLost`, `BlocksReplayed`, `StorageRetried`, ..."""
     n_centers: int
-    """Centres selected when it happened."""
+    """Centres selected before it."""
     timestamp: float
     """Seconds since the epoch."""
     what: dict[str, Any]
-    """The event's fields."""
+    """Fields of the event."""
 
     @property
     def text(self) -> str:
-        """The event in one line."""
+        """The incident in one line."""
         described = describe({"event": self.kind, **self.what})
         return self.kind if described is None else described[1]
 
@@ -53,14 +53,13 @@ class RunFigures:
     Attributes
     ----------
     series : dict
-        One list a figure of `RoundDone`, all of one length: an entry a round.
+        A list for each figure of `RoundDone`, with an entry for each round.
     exchange_seconds, exchange_counts : dict
-        Driver's waiting time and number of messages, by what they asked for.
+        Seconds that the driver waited, and number of messages, by name of the message.
     busy : dict
-        Seconds of all workers' threads, by what they did; `WAITING` for what is left of them. Empty where nothing was
-        measured.
+        Seconds of all workers' threads by phase, the rest as `WAITING`; empty where nothing was measured.
     memory : dict
-        Of each worker, as of the last `ExchangeDone` that told: bytes by kind.
+        Bytes of each worker by kind, from the last `ExchangeDone` that has them.
     """
 
     run_id: str = ""
@@ -75,38 +74,38 @@ class RunFigures:
     busy: dict[str, float] = field(default_factory=dict)
     memory: dict[str, dict[str, int]] = field(default_factory=dict)
     peak_resident: int = 0
-    """Largest resident set of any worker that was told of, in bytes."""
+    """Largest measured resident set of a worker, in bytes."""
     bytes_read: int = 0
-    """Bytes of the arrays that the training read from the store."""
+    """Bytes of the arrays that the training has read."""
     exchanges: int = 0
-    """Exchanges of the training so far, those that a resumed process did not make again included."""
+    """Exchanges of the training so far, over all processes of the run."""
     search_exchanges: int = 0
     """Exchanges of a search for settings before the training."""
     search_seconds: float = 0.0
-    """Seconds that these took; the seconds by message and by phase hold the search's too."""
+    """Seconds of these exchanges, which the seconds by message and by phase include."""
     marks: list[Mark] = field(default_factory=list)
     resumed: int = 0
-    """Times that another process went on with the run."""
+    """Times that another process resumed the run."""
     replayed_blocks: int = 0
     storage_retries: int = 0
     stop_reason: str | None = None
-    """Why selection ended; None while it goes on or where it was cut short."""
+    """Stop reason; None during the selection, and where the run was cut short."""
     seconds: float | None = None
     """Seconds of training at the end."""
     failure: str | None = None
-    """What cut the training short, as far as its driver could still tell: the kind or the class of the error. None as
-    soon as the training goes on."""
+    """Kind or class of the error that cut the training short, where its driver recorded one; None again after the next
+    event."""
     summary: dict[str, Any] = field(default_factory=dict)
-    """What the run came to, once that is known: ``n_centers``, ``lambda``, ``gcv``, ... of the model."""
+    """Summary of the finished run: ``n_centers``, ``lambda``, ``gcv``, ... of the model."""
 
     @classmethod
     def of_records(cls, records: Iterable[Mapping[str, Any]]) -> RunFigures:
-        """Return the figures of recorded events, in their order; those that are unknown or damaged are passed over.
+        """Return the figures of recorded events, in their order; unknown and damaged records are skipped.
 
         Parameters
         ----------
         records : iterable of mapping
-            As `Event.as_record` makes them.
+            Results of `Event.as_record`.
         """
         figures = cls()
         for record in records:
@@ -115,17 +114,11 @@ class RunFigures:
         return figures
 
     def __call__(self, event: Event) -> None:
-        """Take an event of a running training."""
+        """Add an event of a running training."""
         self.take(event.as_record())
 
     def take(self, record: Mapping[str, Any]) -> None:
-        """Take an event's record.
-
-        Parameters
-        ----------
-        record : mapping
-            As `Event.as_record` makes it.
-        """
+        """Add a recorded event, a result of `Event.as_record`."""
         timestamp = record.get("timestamp")
         if isinstance(timestamp, int | float):
             self.updated = float(timestamp)
@@ -179,7 +172,7 @@ class RunFigures:
         self.marks.append(Mark(kind, self.n_centers, self.updated or 0.0, what))
 
     def latest(self, name: str) -> Any:
-        """Return a figure of the series after the last round; None where there is none."""
+        """Return the last value of a series; None before the first round."""
         values = self.series.get(name)
         return values[-1] if values else None
 
@@ -196,7 +189,7 @@ class RunFigures:
 
     @property
     def state(self) -> str:
-        """What the run is at: ``starting``, ``searching``, ``selecting`` centres, ``done``, or ``cut short``."""
+        """State of the run: ``starting``, ``searching``, ``selecting`` centres, ``done``, or ``cut short``."""
         if self.failure is not None:
             return CUT_SHORT
         if self.summary or self.stop_reason is not None:
@@ -207,16 +200,16 @@ class RunFigures:
 
     @property
     def workers_lost(self) -> int:
-        """Times that a worker could not be used any more."""
+        """Number of failed, retired and paused workers."""
         return sum(mark.kind == "WorkerLost" for mark in self.marks)
 
     def changes(self, rounds: int = 0, marks: int = 0) -> dict[str, Any]:
-        """Return what somebody lacks who knows so many rounds and marks; everything by default.
+        """Return the changes for a copy that has some rounds and marks already.
 
         Parameters
         ----------
-        rounds, marks : int
-            How many are known already.
+        rounds, marks : int, default 0
+            Rounds and marks that the copy has.
 
         Returns
         -------
@@ -232,13 +225,7 @@ class RunFigures:
         }
 
     def apply(self, changes: Mapping[str, Any]) -> bool:
-        """Take what `changes` of another object returned; return whether it joins on to what is known.
-
-        Parameters
-        ----------
-        changes : mapping
-            As it was returned, or through JSON.
-        """
+        """Apply the `changes` of another object, also after JSON; return False where rounds or marks are missing."""
         first_round, first_mark = changes["first_round"], changes["first_mark"]
         if first_round > len(self.series["n_centers"]) or first_mark > len(self.marks):
             return False
@@ -250,12 +237,12 @@ class RunFigures:
         return True
 
     def conclude(self, summary: Mapping[str, Any]) -> None:
-        """Take what the run came to; it stands over what the events added up to.
+        """Set the summary of a finished run; its numbers replace those of the events.
 
         Parameters
         ----------
         summary : mapping
-            As ``train --json`` prints it, and ``summary.json`` of a run directory has it.
+            The output of ``train --json``, or ``summary.json`` of a run directory.
         """
         self.summary = {str(name): value for name, value in summary.items()}
         for name in ("exchanges", "bytes_read"):
@@ -268,7 +255,7 @@ class RunFigures:
 
     @property
     def centers_per_second(self) -> float | None:
-        """Pace over the last quarter of the rounds; None before two rounds are done."""
+        """Centres per second over the last quarter of the rounds; None before the second round."""
         centers, seconds = self.series["n_centers"], self.series["seconds"]
         if len(centers) < 2:
             return None
@@ -278,9 +265,9 @@ class RunFigures:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds to the largest number of centres if the pace falls as the path grows; None where unknown.
+        """Seconds to the largest number of centres; None where unknown.
 
-        A step costs time in proportion to the centres before it, so the time of a path grows with its square.
+        The time of a step is in proportion to the centres before it, so the time of a path grows with its square.
         """
         limit, now, pace = self.shapes.get("max_centers", 0), self.n_centers, self.centers_per_second
         if self.stop_reason is not None:
@@ -290,7 +277,7 @@ class RunFigures:
         return (limit - now) / pace * (1 + limit / now) / 2
 
     def as_json(self) -> dict[str, Any]:
-        """Return JSON-ready values of everything, the derived figures included."""
+        """Return all figures as JSON values, the derived ones included."""
         return {
             **asdict(self),
             "n_centers": self.n_centers,
@@ -300,4 +287,4 @@ class RunFigures:
 
 
 _SMALL = tuple(f.name for f in fields(RunFigures) if f.name not in ("series", "marks"))
-"""What does not grow with a run."""
+"""Fields whose size does not grow with a run."""

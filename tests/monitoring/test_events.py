@@ -1,4 +1,4 @@
-"""Events and the bus that hands them to subscribers."""
+"""Events, and the bus that sends them to subscribers."""
 
 from __future__ import annotations
 
@@ -70,24 +70,24 @@ def test_events_are_frozen_and_stamped() -> None:
     assert first.timestamp <= second.timestamp
 
 
-def test_the_bus_hands_every_event_to_every_subscriber_in_order() -> None:
-    heard: list[tuple[str, Event]] = []
-    bus = EventBus([lambda e: heard.append(("a", e)), lambda e: heard.append(("b", e))])
+def test_the_bus_sends_every_event_to_every_subscriber_in_order() -> None:
+    received: list[tuple[str, Event]] = []
+    bus = EventBus([lambda e: received.append(("a", e)), lambda e: received.append(("b", e))])
     bus.emit(EVENTS[0])
     bus.emit(EVENTS[1])
-    assert heard == [("a", EVENTS[0]), ("b", EVENTS[0]), ("a", EVENTS[1]), ("b", EVENTS[1])]
+    assert received == [("a", EVENTS[0]), ("b", EVENTS[0]), ("a", EVENTS[1]), ("b", EVENTS[1])]
 
 
-def test_while_muted_only_the_start_is_told() -> None:
-    heard: list[Event] = []
-    bus = EventBus([heard.append])
+def test_a_muted_bus_sends_only_the_start() -> None:
+    received: list[Event] = []
+    bus = EventBus([received.append])
     bus.muted = True
     for event in EVENTS:
         bus.emit(event)
-    assert heard == [EVENTS[0]]
+    assert received == [EVENTS[0]]
     bus.muted = False
     bus.emit(EVENTS[1])
-    assert heard == EVENTS[:2]
+    assert received == EVENTS[:2]
 
 
 def test_a_subscriber_may_cancel_the_training() -> None:
@@ -99,25 +99,25 @@ def test_a_subscriber_may_cancel_the_training() -> None:
 
 
 def test_a_subscriber_that_fails_is_logged_and_dropped(caplog: pytest.LogCaptureFixture) -> None:
-    heard: list[Event] = []
+    received: list[Event] = []
     calls = []
 
     def broken(event: Event) -> None:
         calls.append(event)
         raise ValueError("no space left")
 
-    bus = EventBus([broken, heard.append])
+    bus = EventBus([broken, received.append])
     with caplog.at_level(logging.ERROR, logger="distkern.monitoring.events"):
         for event in EVENTS[:3]:
             bus.emit(event)
-    assert heard == EVENTS[:3]
+    assert received == EVENTS[:3]
     assert calls == EVENTS[:1]
     assert len(caplog.records) == 1
     assert "gets no more events" in caplog.text
     assert "no space left" in caplog.text
 
 
-def test_an_interrupt_is_not_swallowed() -> None:
+def test_an_interrupt_is_raised() -> None:
     def interrupt(event: Event) -> None:
         raise KeyboardInterrupt
 

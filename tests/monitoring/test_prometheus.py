@@ -105,7 +105,7 @@ def test_a_run_under_way() -> None:
     assert not any(name == "distkern_stop_reason_info" for name, _ in found)
 
 
-def test_a_run_that_is_over_says_what_its_model_has() -> None:
+def test_a_finished_run_has_the_figures_of_its_model() -> None:
     figures = a_run()
     figures(RunEnded(n_centers=16, stop_reason="gcv-risen", seconds=2.5))
     figures.conclude(

@@ -1,4 +1,4 @@
-"""The figures of a run equal what its events say, live and from records."""
+"""Figures of a run, from live events and from records."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_live_events_and_their_records_make_the_same_figures() -> None:
     assert json.loads(json.dumps(ours)) == json.loads(json.dumps(theirs))
 
 
-def test_sums_and_marks_say_what_befell_the_run() -> None:
+def test_sums_and_marks_of_a_run() -> None:
     figures = RunFigures.of_records(event.as_record() for event in a_run())
     assert figures.run_id == "r1"
     assert figures.series["n_centers"] == [16, 32]
@@ -81,7 +81,7 @@ def test_sums_and_marks_say_what_befell_the_run() -> None:
     assert (figures.stop_reason, figures.seconds, figures.seconds_left) == ("max-centers", 4.0, 0.0)
 
 
-def test_a_run_that_goes_on_counts_its_resumption_and_is_not_over() -> None:
+def test_a_resumed_run_counts_its_resumption_and_is_not_over() -> None:
     events = [*a_run(), started(max_centers=128), RunResumed(run_id="r1", exchanges=3, seconds=4.0), a_round(2, 6.0)]
     figures = RunFigures.of_records(event.as_record() for event in events)
     assert figures.resumed == 1
@@ -91,7 +91,7 @@ def test_a_run_that_goes_on_counts_its_resumption_and_is_not_over() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.5, 3.0])
-def test_the_time_left_is_right_where_a_step_costs_in_proportion_to_the_path(rate: float) -> None:
+def test_the_time_left_where_the_time_of_a_step_grows_with_the_path(rate: float) -> None:
     figures = RunFigures()
     figures(started(max_centers=1000))
     assert figures.centers_per_second is None
@@ -102,7 +102,7 @@ def test_the_time_left_is_right_where_a_step_costs_in_proportion_to_the_path(rat
     np.testing.assert_allclose(figures.seconds_left, rate * (1000**2 - 500**2), rtol=0.15)
 
 
-def test_unknown_and_broken_records_are_passed_over() -> None:
+def test_unknown_and_broken_records_are_skipped() -> None:
     figures = RunFigures.of_records([{}, {"event": "Other"}, {"event": 3, "timestamp": "soon"}])
     assert figures.as_json()["n_centers"] == 0
     assert figures.updated is None
@@ -127,7 +127,7 @@ def test_costs_add_up_by_phase_and_the_latest_memory_is_kept() -> None:
     assert (figures.exchanges, figures.bytes_read) == (4, 100)
 
 
-def test_a_search_counts_for_itself() -> None:
+def test_a_search_has_its_own_counts() -> None:
     figures = RunFigures()
     assert figures.state == "starting"
     figures(costly("load-blocks", part="search", bytes_read=50))
@@ -141,7 +141,7 @@ def test_a_search_counts_for_itself() -> None:
     assert figures.state == "selecting"
 
 
-def test_what_a_run_came_to_stands_over_its_events() -> None:
+def test_the_summary_replaces_the_figures_of_the_events() -> None:
     figures = RunFigures.of_records(event.as_record() for event in a_run())
     figures.conclude({"n_centers": 20, "gcv": 0.5, "exchanges": 9, "bytes_read": 7, "seconds": 6, "stop_reason": "x"})
     assert (figures.exchanges, figures.bytes_read, figures.seconds, figures.stop_reason) == (9, 7, 6.0, "x")
@@ -165,7 +165,7 @@ def test_changes_in_any_portions_make_the_same_figures(data: st.DataObject) -> N
     assert json.loads(json.dumps(theirs.as_json())) == json.loads(json.dumps(ours.as_json()))
 
 
-def test_changes_that_do_not_join_on_are_refused() -> None:
+def test_changes_with_missing_rounds_or_marks_are_refused() -> None:
     figures = RunFigures.of_records(event.as_record() for event in a_run())
     fresh = RunFigures()
     assert not fresh.apply(figures.changes(rounds=1))
@@ -173,7 +173,7 @@ def test_changes_that_do_not_join_on_are_refused() -> None:
     assert fresh == RunFigures()
 
 
-def test_a_run_is_cut_short_until_it_goes_on() -> None:
+def test_a_run_is_cut_short_until_it_is_resumed() -> None:
     figures = RunFigures()
     for event in (started(), a_round(0, 1.0), a_round(1, 2.0)):
         figures(event)
@@ -189,7 +189,7 @@ def test_a_run_is_cut_short_until_it_goes_on() -> None:
     [{"busy": [1, 2]}, {"busy": {"read": "long"}}, {"memory": "x"}, {"memory": {"a": 3}}, {"bytes_read": "all"}],
     ids=str,
 )
-def test_damaged_records_are_passed_over(changes: dict[str, Any]) -> None:
+def test_damaged_records_are_skipped(changes: dict[str, Any]) -> None:
     record = ExchangeDone(name="load-blocks", seconds=0.5).as_record()
     figures = RunFigures.of_records([record, {**record, **changes}])
     assert figures.exchanges == 1

@@ -1,4 +1,4 @@
-"""Shows a training while it runs, as suits the place: a terminal, a notebook, or a file that is read later."""
+"""Progress of a training: on a terminal, in a notebook, or as lines of a log."""
 
 from .display import Display, RunDisplay
 from .log_lines import LineDisplay

@@ -1,4 +1,4 @@
-"""What a display is, and the subscriber that tells it of a run."""
+"""The base class of displays, and the subscriber that shows the events of a run on one."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ _LAST = ("RunEnded", "RunCutShort")
 
 
 class Display:
-    """Where a run is shown; this one shows nothing."""
+    """Base class of displays; it shows nothing."""
 
     def show(self, figures: RunFigures, dashboard: str | None) -> None:
-        """Show how far the run is, where it is time to, and the address of dask's dashboard, if there is one."""
+        """Show the figures, where the last time is long enough ago, and the address of dask's dashboard, if any."""
 
     def say(self, level: int, text: str) -> None:
-        """Write a line that is to stay; its level is one of `logging`."""
+        """Write a line that stays visible; its level is one of `logging`."""
 
     def note(self, text: str | None) -> None:
-        """Set a remark on the state of the run, which may be given again and again; None takes it away."""
+        """Set the remark on the state of the run, also the same one again; None removes it."""
 
     def close(self) -> None:
-        """Stop redrawing and leave the place as it was found; idempotent."""
+        """Stop redrawing and restore the terminal; a second call does nothing."""
 
 
 class RunDisplay:
-    """Shows the events of a run on a display, one by one.
+    """Subscriber that shows the events of a run on a display.
 
     Parameters
     ----------
     display : Display
-        Where.
+        The display.
 
     Attributes
     ----------
     figures : RunFigures
-        The run so far.
+        Figures of the run so far.
     dashboard : str or None
         Address of dask's dashboard, where there is one.
     """
@@ -52,7 +52,7 @@ class RunDisplay:
     def __call__(self, event: Event) -> None:
         """Show an event of a training that runs in this process."""
         if isinstance(event, RunCutShort):
-            # The error itself is about to be seen.
+            # The caller reports the error itself.
             self.display.close()
             self.figures(event)
         else:
@@ -64,9 +64,9 @@ class RunDisplay:
         Parameters
         ----------
         record : mapping
-            As `Event.as_record` makes it.
-        show : bool
-            Whether to show more than what is to stay.
+            Result of `Event.as_record`.
+        show : bool, default True
+            Whether to show the figures too; lines that stay are written in any case.
         """
         if not usable(record):
             return
@@ -74,21 +74,21 @@ class RunDisplay:
         if self._begins_another(record):
             self.figures = RunFigures()
         self.figures.take(record)
-        said = describe(record)
+        message = describe(record)
         if kind == "DashboardServed":
-            # A search and the training after it both tell of it.
+            # A search and the training after it both send this event.
             address = str(record.get("address"))
-            said = None if address == self.dashboard else said
+            message = None if address == self.dashboard else message
             self.dashboard = address
-        if said is not None:
-            self.display.say(*said)
+        if message is not None:
+            self.display.say(*message)
         if kind in _LAST:
             self.display.close()
         elif show:
             self.display.show(self.figures, self.dashboard)
 
     def _begins_another(self, record: Mapping[str, Any]) -> bool:
-        """Tell whether an event is of another run than those before; a search comes before its run has a name."""
+        """Return whether an event belongs to another run than those before; a search precedes the name of its run."""
         known = self.figures
         if record.get("event") == "RunStarted":
             return known.run_id not in ("", record.get("run_id"))

@@ -1,4 +1,4 @@
-"""Lines for a log: start, end and what befalls a run at once, how far it is at most once a minute."""
+"""Lines for a log: start, end and incidents of a run at once, its state at most once a minute."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from .display import Display
 from .messages import line
 
 LOG_INTERVAL = 60.0
-"""Least seconds between two lines on how far a run is."""
+"""Least seconds between two lines on the state of a run."""
 
 
 class LineDisplay(Display):
-    """Plain lines, no control codes.
+    """Plain lines without control codes.
 
     Parameters
     ----------
     write : callable
-        Takes the level, as of `logging`, and a line.
-    interval : float
-        Least seconds between two lines on how far the run is.
-    clock : callable
-        Returns seconds.
+        Function that takes the level, as of `logging`, and a line.
+    interval : float, default 60.0
+        Least seconds between two lines on the state of the run.
+    clock : callable, default monotonic
+        Function that returns seconds.
     """
 
     def __init__(
@@ -38,23 +38,23 @@ class LineDisplay(Display):
         self._write = write
         self._interval = interval
         self._clock = clock
-        self._last = self._heard = clock()
+        self._last = self._last_event = clock()
         self._noted: float | None = None
         self._figures: RunFigures | None = RunFigures()
         self._lock = Lock()
 
     def show(self, figures: RunFigures, dashboard: str | None) -> None:
-        """Write a line if the last one is old enough."""
+        """Write a line if the last one is `interval` old."""
         del dashboard
-        self._figures, self._heard = None if figures.state in OVER else figures, self._clock()
-        self._tell()
+        self._figures, self._last_event = None if figures.state in OVER else figures, self._clock()
+        self._write_state()
 
     def tick(self) -> None:
-        """Write a line if the last one is old enough, though nothing may have happened since; from any thread."""
-        silent = self._clock() - self._heard
-        self._tell(f"; nothing new for {duration(silent)}" if silent >= self._interval else "")
+        """Write a line if the last one is `interval` old, also without an event since; may be called by any thread."""
+        silent = self._clock() - self._last_event
+        self._write_state(f"; nothing new for {duration(silent)}" if silent >= self._interval else "")
 
-    def _tell(self, remark: str = "") -> None:
+    def _write_state(self, remark: str = "") -> None:
         with self._lock:
             now, figures = self._clock(), self._figures
             if figures is None or now - self._last < self._interval:
@@ -63,7 +63,7 @@ class LineDisplay(Display):
         self.say(logging.INFO, line(figures) + remark)
 
     def close(self) -> None:
-        """Write no more of a run that is over."""
+        """Write no more lines on the state of the run."""
         self._figures = None
 
     def say(self, level: int, text: str) -> None:
@@ -71,7 +71,7 @@ class LineDisplay(Display):
         self._write(level, text)
 
     def note(self, text: str | None) -> None:
-        """Write a remark that is new, or that was written long enough ago."""
+        """Write a remark that is new, or that was written `interval` ago."""
         now = self._clock()
         if text is None:
             self._noted = None

@@ -9,17 +9,17 @@ from ..event_checks import finite
 from ..run_state import RunFigures
 
 DOING = {"starting": "getting ready", "searching": "searching for settings"}
-"""What a run is at before it selects centres, by its state."""
+"""Names of the states before the selection of centres."""
 
 
 def latest(figures: RunFigures, name: str) -> float | None:
-    """Return a figure after the last round; None where there is none."""
+    """Return the last value of a series as a finite float; None where there is none."""
     value = finite(figures.latest(name), math.inf)
     return None if value is None else float(value)
 
 
 def state(figures: RunFigures) -> str:
-    """Return GCV, lambda, the held-out error and the pace, as far as they are known."""
+    """Return GCV, lambda, the held-out error, the pace and the time left, those that are known."""
     parts = []
     for name, label, form in (("gcv", "gcv", ".4g"), ("lambda_", "lambda", ".3g"), ("validation", "held out", ".4g")):
         value = latest(figures, name)
@@ -34,7 +34,7 @@ def state(figures: RunFigures) -> str:
 
 
 def line(figures: RunFigures) -> str:
-    """Return how far a run is, in one line."""
+    """Return the state of a run in one line."""
     doing = DOING.get(figures.state)
     if doing is not None:
         if figures.state != "searching":

@@ -1,4 +1,4 @@
-"""One output of a notebook's cell that is replaced while a run goes on; needs IPython and no widgets."""
+"""Output of a notebook's cell that is replaced during a run; needs IPython and no widgets."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ _KEPT = 8
 
 
 class NotebookDisplay(Display):
-    """Shows a run in the output of a cell, which stays there when the run is over.
+    """Shows a run in the output of a cell, which keeps the end of the run.
 
     Parameters
     ----------
     display : callable, optional
-        As `IPython.display.display`: takes an object and ``display_id=True`` and returns a handle with ``update``.
-    clock : callable
-        Returns seconds.
+        Function like `IPython.display.display`, the default: it takes an object and ``display_id=True`` and returns a
+        handle with ``update``.
+    clock : callable, default monotonic
+        Function that returns seconds.
     """
 
     def __init__(self, display: Callable[..., Any] | None = None, clock: Callable[[], float] = monotonic) -> None:
@@ -39,7 +40,7 @@ class NotebookDisplay(Display):
         self._shown: tuple[RunFigures, str | None] = (RunFigures(), None)
 
     def show(self, figures: RunFigures, dashboard: str | None) -> None:
-        """Replace the output if the last one is old enough."""
+        """Replace the output if the last one is half a second old."""
         self._shown = figures, dashboard
         now = self._clock()
         if (figures.shapes or figures.search_exchanges) and now - self._last >= _INTERVAL:
@@ -51,7 +52,7 @@ class NotebookDisplay(Display):
         self._lines = [*self._lines[-_KEPT + 1 :], (level, text)]
 
     def close(self) -> None:
-        """Show how the run ended."""
+        """Show the end of the run."""
         self._draw()
         self._handle = None
         self._lines = []
@@ -62,7 +63,7 @@ class NotebookDisplay(Display):
         from rich.text import Text
 
         figures, dashboard = self._shown
-        # A Table knows how to show itself in a notebook, as HTML.
+        # IPython shows a Table as HTML.
         drawn = Table.grid()
         if figures.stop_reason is None:
             drawn.add_row(picture(figures, dashboard))

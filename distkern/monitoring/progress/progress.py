@@ -1,4 +1,4 @@
-"""The callback that shows a training wherever it runs."""
+"""The callback `Progress`, which chooses the display."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Progress:
     """Shows a training while it runs: ``callbacks=[distkern.Progress()]``.
 
     On a terminal a few lines are redrawn: centres against the limit, GCV, lambda, the largest residual, the held-out
-    error where rows are held out, centres per second, the time that is left at most, and the address of the dask
+    error where rows are held out, centres per second, an upper bound of the time left, and the address of the dask
     dashboard where the training is on a cluster. In a notebook the output of the cell is replaced twice a second;
-    that needs no widgets. Elsewhere, as in the log of a batch job, lines without control codes tell of the start, the
-    end, lost workers, and once a minute of how far the training is.
+    that needs no widgets. Elsewhere, as in the log of a batch job, lines without control codes report the start, the
+    end and failed workers at once, and the state of the training once a minute.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class Progress:
     interval : float, default 60.0
         Smallest number of seconds between two lines on the state of the training, where lines are written.
     file : text stream, optional
-        Where to write, standard error by default; no matter in a notebook.
+        Stream to write to, standard error by default; a notebook ignores it.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class Progress:
     def __call__(self, event: Event) -> None:
         """Show an event of a training."""
         if self._shown is None:
-            # As late as that, since another standard error may come after this object was made.
+            # Not in `__init__`: standard error may be replaced after that.
             self._shown = RunDisplay(self._display())
         self._shown(event)
 

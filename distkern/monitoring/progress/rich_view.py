@@ -1,4 +1,4 @@
-"""How far a run is as a few lines that are redrawn, for terminals and notebooks."""
+"""The picture of a run for terminals and notebooks: a progress bar, figures, and the address of the dashboard."""
 
 from __future__ import annotations
 
@@ -15,7 +15,17 @@ if TYPE_CHECKING:
 
 
 def picture(figures: RunFigures, dashboard: str | None = None, *, now: float | None = None) -> Table:
-    """Return a bar of centres against the limit, with figures and the dashboard's address below."""
+    """Return a bar of centres against the limit, above figures and the address of a dashboard.
+
+    Parameters
+    ----------
+    figures : RunFigures
+        The run.
+    dashboard : str, optional
+        Address of the dashboard.
+    now : float, optional
+        Seconds since the epoch; the present time by default.
+    """
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text

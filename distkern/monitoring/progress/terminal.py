@@ -1,4 +1,4 @@
-"""A few lines at the bottom of a terminal that are redrawn while a run goes on."""
+"""Lines at the bottom of a terminal that are redrawn during a run."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _STYLES = {logging.WARNING: "yellow", logging.ERROR: "red"}
 
 
 class TerminalDisplay(Display):
-    """Redraws a few lines, and takes them away when the run is over.
+    """Redraws a few lines, and removes them at the end of the run.
 
     Parameters
     ----------
     console : rich.console.Console
         The terminal.
     write : callable, optional
-        Takes the level, as of `logging`, and a line that is to stay; the console by default.
+        Function that takes the level, as of `logging`, and a line that stays; the console prints by default.
     """
 
     def __init__(self, console: Console, write: Callable[[int, str], None] | None = None) -> None:
@@ -37,13 +37,13 @@ class TerminalDisplay(Display):
         self._note: str | None = None
 
     def show(self, figures: RunFigures, dashboard: str | None) -> None:
-        """Take what is drawn next; starts to redraw once there is a search, or the shapes of the run are known."""
+        """Set the figures to draw; redrawing starts with a search, or with the shapes of the run."""
         self._shown = figures, dashboard
         if figures.shapes or figures.search_exchanges:
             self.start()
 
     def start(self) -> None:
-        """Start to redraw, before anything is known of the run too; whoever calls this closes it."""
+        """Start to redraw, also without figures; the caller must call `close`."""
         if self._live is not None:
             return
         from rich.live import Live
@@ -53,22 +53,22 @@ class TerminalDisplay(Display):
             get_renderable=self._picture,
             transient=True,
             refresh_per_second=4,
-            # What a program writes to a file or a pipe stays out of the terminal.
+            # Output of the program to a file or a pipe must not appear on the terminal.
             redirect_stdout=sys.stdout.isatty(),
             redirect_stderr=sys.stderr.isatty(),
         )
         self._live.start()
 
     def note(self, text: str | None) -> None:
-        """Set a line below the picture, None to take it away."""
+        """Set the line below the picture; None removes it."""
         self._note = text
 
     def say(self, level: int, text: str) -> None:
-        """Print a line above what is redrawn."""
+        """Print a line above the picture."""
         self._write(level, text)
 
     def close(self) -> None:
-        """Take the picture away and show the cursor."""
+        """Remove the picture and show the cursor."""
         live, self._live = self._live, None
         if live is not None:
             live.stop()

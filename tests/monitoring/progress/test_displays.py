@@ -67,7 +67,7 @@ class Lines:
         return [text for _, text in self.said]
 
 
-def test_lines_tell_of_start_and_end_and_once_a_minute_of_the_state() -> None:
+def test_lines_report_start_and_end_and_once_a_minute_the_state() -> None:
     clock, lines = Clock(), Lines()
     show = RunDisplay(LineDisplay(lines, clock=clock))
     show(START)
@@ -92,7 +92,7 @@ def test_the_state_has_pace_and_time_left() -> None:
 SEARCH = ExchangeDone(name="score-folds", seconds=4.0, exchanges=3, part="search")
 
 
-def test_a_search_is_told_of_as_a_training_is() -> None:
+def test_a_search_is_reported_like_a_training() -> None:
     clock, lines = Clock(), Lines()
     show = RunDisplay(LineDisplay(lines, clock=clock))
     show(DashboardServed(address="http://h:1/status"))
@@ -116,7 +116,7 @@ def test_a_search_is_told_of_as_a_training_is() -> None:
     assert (show.figures.search_exchanges, show.figures.stop_reason) == (4, None)
 
 
-def test_a_line_a_minute_while_nothing_is_heard() -> None:
+def test_a_line_a_minute_without_events() -> None:
     clock, lines = Clock(), Lines()
     display = LineDisplay(lines, clock=clock)
     show = RunDisplay(display)
@@ -143,7 +143,7 @@ def test_a_line_a_minute_while_nothing_is_heard() -> None:
         (BlocksReplayed(worker="b", blocks=(1, 2), messages=7, seconds=1.25), "INFO", "2 blocks from 7 messages"),
         (WorkerRefused(worker="c", what="numpy", driver="2.0", found="2.1"), "WARNING", "numpy is 2.1 there and 2.0"),
         (WorkersAwaited(seconds=60.0), "WARNING", "the cluster has none); waiting up to 60 s"),
-        (WorkersAwaited(seconds=60.0, unusable=("a",)), "WARNING", "1 are there"),
+        (WorkersAwaited(seconds=60.0, unusable=("a",)), "WARNING", "1 on the cluster"),
         (StorageRetried(array="X", count=7), "WARNING", "reads of X failed 7 times"),
         (DashboardServed(address="http://h:1/status"), "INFO", "dashboard at http://h:1/status"),
         (RunResumed(run_id="r", exchanges=4, seconds=90.0), "INFO", "4 exchanges, which took 1 min 30 s"),
@@ -151,7 +151,7 @@ def test_a_line_a_minute_while_nothing_is_heard() -> None:
     ids=lambda value: type(value).__name__ if isinstance(value, Event) else "",
 )
 @pytest.mark.parametrize("kind", ["lines", "terminal"])
-def test_what_befalls_a_run_is_said_at_once(event: Event, level: str, text: str, kind: str) -> None:
+def test_incidents_are_reported_at_once(event: Event, level: str, text: str, kind: str) -> None:
     lines = Lines()
     display = LineDisplay(lines) if kind == "lines" else TerminalDisplay(Console(quiet=True), lines)
     RunDisplay(display)(event)
@@ -165,7 +165,7 @@ def test_what_befalls_a_run_is_said_at_once(event: Event, level: str, text: str,
 @pytest.mark.parametrize(
     "record", [{}, {"event": "WorkerLost"}, {"event": "RunEnded", "n_centers": 3, "seconds": "soon"}, {"event": 3}]
 )
-def test_records_of_another_version_are_passed_over(record: dict[str, Any]) -> None:
+def test_records_of_another_version_are_skipped(record: dict[str, Any]) -> None:
     assert describe(record) is None
 
 
@@ -197,12 +197,12 @@ def test_a_search_is_in_the_picture() -> None:
     assert "searching for settings" in stream.getvalue()
 
 
-def test_before_the_first_round_the_rows_are_read() -> None:
+def test_the_picture_before_the_first_round() -> None:
     assert "getting ready" in drawn()
     assert "centres" not in drawn(ExchangeDone(name="load-blocks", seconds=1.0))
 
 
-def test_what_a_program_prints_goes_where_it_is_sent(capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_of_the_program_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
     """Standard output of `python train.py > results` is no terminal, whatever standard error is."""
     stream = io.StringIO()
     show = Progress("terminal", file=Screen(stream))
@@ -220,7 +220,7 @@ def test_the_picture_fits_its_terminal(width: int) -> None:
     assert "20/50" in lines[0]
 
 
-def test_a_terminal_is_left_as_it_was_found() -> None:
+def test_a_terminal_is_restored() -> None:
     stream = io.StringIO()
     show = Progress("terminal", file=Screen(stream))
     show(START)
@@ -246,7 +246,7 @@ class Screen(io.TextIOWrapper):
         return True
 
 
-def test_a_training_that_fails_gives_the_terminal_back() -> None:
+def test_a_failed_training_restores_the_terminal() -> None:
     def fail(event: Event) -> None:
         if isinstance(event, RoundDone):
             raise dk.Cancelled("enough")
@@ -259,7 +259,7 @@ def test_a_training_that_fails_gives_the_terminal_back() -> None:
     assert "enough" not in stream.getvalue()  # the error says it
 
 
-def test_one_who_follows_hears_what_ended_a_run() -> None:
+def test_a_follower_reports_the_error_that_ended_a_run() -> None:
     lines = Lines()
     show = RunDisplay(LineDisplay(lines))
     show.take(RunCutShort(error="KeyboardInterrupt", message="").as_record())
@@ -267,7 +267,7 @@ def test_one_who_follows_hears_what_ended_a_run() -> None:
     assert lines.said == [(logging.WARNING, "cut short: KeyboardInterrupt"), (logging.WARNING, "cut short: no room")]
 
 
-def test_what_comes_after_a_run_that_was_cut_short_is_of_another() -> None:
+def test_events_after_a_run_that_was_cut_short_belong_to_another() -> None:
     lines = Lines()
     show = RunDisplay(LineDisplay(lines, interval=0.0))
     for event in (START, at(1.0, 20), RunCutShort(error="Cancelled", message=""), SEARCH):
@@ -276,14 +276,14 @@ def test_what_comes_after_a_run_that_was_cut_short_is_of_another() -> None:
     assert show.figures.n_centers == 0
 
 
-def test_every_subscriber_hears_that_the_run_is_cut_short() -> None:
-    heard: list[Event] = []
+def test_every_subscriber_receives_that_the_run_is_cut_short() -> None:
+    received: list[Event] = []
 
     def refuse(event: Event) -> None:
         raise dk.Cancelled("no")
 
-    EventBus([refuse, heard.append]).cut_short(OSError("password=hunter2"))
-    (event,) = heard
+    EventBus([refuse, received.append]).cut_short(OSError("password=hunter2"))
+    (event,) = received
     assert isinstance(event, RunCutShort)
     assert event.error == "OSError"
     assert "hunter2" not in event.message
@@ -330,7 +330,7 @@ def test_a_notebook_gets_one_output_that_is_replaced() -> None:
     assert len(shown) == 2
 
 
-def test_the_callback_finds_out_that_it_writes_to_a_file(tmp_path: Any) -> None:
+def test_the_callback_detects_that_it_writes_to_a_file(tmp_path: Any) -> None:
     with (tmp_path / "log").open("w+") as stream:
         dk.OROLSRegressor(max_centers=40, stop="none", callbacks=[dk.Progress(file=stream)]).fit(*rows())
         stream.seek(0)
@@ -358,7 +358,7 @@ def test_two_runs_one_after_another_are_shown_apart() -> None:
     assert show.figures.series["n_centers"] == [10]
 
 
-def test_a_remark_is_made_again_only_after_a_while() -> None:
+def test_a_remark_is_repeated_only_after_the_interval() -> None:
     clock, lines = Clock(), Lines()
     display = LineDisplay(lines, clock=clock)
     for second in range(130):
@@ -393,11 +393,11 @@ def test_off_a_terminal_there_are_no_control_codes(capsys: pytest.CaptureFixture
     assert "\r" not in captured.err
 
 
-def test_a_log_hears_of_an_exchange_that_takes_long(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal, heard = Terminal(), ""
+def test_a_log_reports_a_long_exchange(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal, received = Terminal(), ""
     with terminal.log_records(), show_progress(terminal, interval=0.05) as show:
         show(START)
-        while "; nothing new for" not in heard:
+        while "; nothing new for" not in received:
             sleep(0.01)
-            heard += capsys.readouterr().err
+            received += capsys.readouterr().err
     assert not any(thread.name == "distkern-progress" for thread in threading.enumerate())

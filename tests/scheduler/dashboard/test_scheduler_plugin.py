@@ -152,7 +152,7 @@ def test_a_page_follows_its_runs() -> None:
     assert page._time._parts.data["share"] == [0.75, 0.25]
     assert page._memory._source.data["planned"] == [9 << 20]
     assert text_of(page) != before
-    assert "lost worker tcp://10.0.0.7:4000 (it was killed or left); others take over 2 blocks" in text_of(page)
+    assert "lost worker tcp://10.0.0.7:4000 (it was killed or disconnected); reassigned 2 blocks" in text_of(page)
 
 
 def test_a_second_run_appears_beside_the_first_and_runs_can_be_chosen() -> None:

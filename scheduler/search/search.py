@@ -109,56 +109,41 @@ def search_settings(
         raise DataError(f"folds={n_folds}: there are {source.n_rows} rows only", kind="too-few-rows")
     limit = limit or TimeLimit()
     events = EventBus([limit, *subscribers])
-    try:
-        announce_dashboard(client, events)
-        return _search(jobs, n_folds, source, finishes, leave_out, client, factors, memory_limit, events, limit)
-    except BaseException as error:
-        events.cut_short(error)
-        raise
-
-
-def _search(
-    jobs: Sequence[TrainingJob],
-    n_folds: int,
-    source: BlockSource,
-    finishes: Sequence[Finish] | None,
-    leave_out: bool,
-    client: Any,
-    factors: str,
-    memory_limit: int | None,
-    events: EventBus,
-    limit: TimeLimit,
-) -> SearchResult:
     started = perf_counter()
     facts = None if client is None else worker_facts(client)
     race = Race(len(jobs), n_folds, leave_out=leave_out)
     n_centers = np.zeros(race.errors.shape, dtype=np.int64)
     kernels: dict[int, Kernel] = {}
     passes = bytes_read = peak = driver_peak = 0
-    for members in _alike(jobs):
-        together = [jobs[i] for i in members]
-        work = workload(together[0], source)
-        room = SearchRoom(together, n_folds, work, facts, factors=factors, memory_limit=memory_limit)
-        while models := race.next_models(members, room.most):
-            plan = room.plan(len(models))
-            peak, driver_peak = max(peak, plan.peak), max(driver_peak, plan.driver_peak)
-            group = sorted({setting for setting, _ in models})
-            with within(plan, MEMORY_ADVICE), closing(make_executor(source, client, events, plan)) as executor:
-                found = cross_validate(
-                    [jobs[i] for i in group],
-                    [(group.index(setting), fold) for setting, fold in models],
-                    Folds(n_folds, jobs[group[0]].seed),
-                    source,
-                    AnnouncingExecutor(executor, events, plan.peak, "search"),
-                    events,
-                    None if finishes is None else [finishes[i] for i in group],
-                    limit,
-                    in_turns=client is None,
-                )
-            race.note(models, found.errors)
-            n_centers[tuple(np.transpose(models))] = found.n_centers
-            kernels |= dict(zip(group, found.kernels, strict=True))
-            passes, bytes_read = passes + 1, bytes_read + found.bytes_read
+    try:
+        announce_dashboard(client, events)
+        for members in _alike(jobs):
+            together = [jobs[i] for i in members]
+            work = workload(together[0], source)
+            room = SearchRoom(together, n_folds, work, facts, factors=factors, memory_limit=memory_limit)
+            while models := race.next_models(members, room.most):
+                plan = room.plan(len(models))
+                peak, driver_peak = max(peak, plan.peak), max(driver_peak, plan.driver_peak)
+                group = sorted({setting for setting, _ in models})
+                with within(plan, MEMORY_ADVICE), closing(make_executor(source, client, events, plan)) as executor:
+                    found = cross_validate(
+                        [jobs[i] for i in group],
+                        [(group.index(setting), fold) for setting, fold in models],
+                        Folds(n_folds, jobs[group[0]].seed),
+                        source,
+                        AnnouncingExecutor(executor, events, plan.peak, "search"),
+                        events,
+                        None if finishes is None else [finishes[i] for i in group],
+                        limit,
+                        in_turns=client is None,
+                    )
+                race.note(models, found.errors)
+                n_centers[tuple(np.transpose(models))] = found.n_centers
+                kernels |= dict(zip(group, found.kernels, strict=True))
+                passes, bytes_read = passes + 1, bytes_read + found.bytes_read
+    except BaseException as error:
+        events.cut_short(error)
+        raise
     return SearchResult(
         errors=race.errors,
         n_centers=n_centers,
@@ -180,5 +165,5 @@ def _alike(jobs: Sequence[TrainingJob]) -> list[list[int]]:
         kernel = job.kernel.stationary if isinstance(job.kernel, Kernel) else job.kernel
         fixed = tuple(getattr(job, f.name) for f in fields(job) if f.name not in VARIED)
         # Rows that are held out for one setting would be missed by another.
-        groups.setdefault((kernel, job.stop == "validation", *fixed), []).append(index)
+        groups.setdefault((kernel, job.holds_out, *fixed), []).append(index)
     return list(groups.values())

@@ -51,7 +51,7 @@ def in_line(value: Any) -> str:
 
 
 def model_bits(place: Path) -> bytes:
-    """What a stored model predicts with, bit for bit."""
+    """Return the bits of a stored model that decide its predictions."""
     from distkern.estimators import load_model
 
     model = load_model(place)

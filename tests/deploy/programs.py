@@ -36,7 +36,7 @@ def program(path: Path, text: str) -> None:
 
 
 def environment(programs: Path, **variables: str) -> dict[str, str]:
-    """What a login shell of a user of distkern would have."""
+    """Return the environment of a login shell of a user of distkern."""
     path = os.pathsep.join([str(programs), os.environ.get("PATH", "")])
     modules = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     quiet = {"DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False"}

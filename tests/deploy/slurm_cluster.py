@@ -72,7 +72,7 @@ class Slurm:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What its programs need to find it."""
+        """Variables by which its programs find it."""
         return {"SLURM_CONF": str(self.folder / "slurm.conf")}
 
     def call(self, *command: str, cwd: Path | None = None, **variables: str) -> str:

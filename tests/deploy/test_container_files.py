@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def compose_commands(workers: int) -> tuple[dict[str, list[str]], str]:
-    """What each service runs where nothing is set in the environment, and how the scheduler's health is asked."""
+    """Return the command of each service with no variables set, and the check of the scheduler's health."""
     text = re.sub(r"\$\{DISTKERN_WORKERS:-\d+\}", str(workers), (DEPLOY / "compose.yaml").read_text())
     services = yaml.safe_load(text)["services"]
     assert services["worker"]["deploy"]["replicas"] == workers
@@ -33,7 +33,7 @@ def compose_commands(workers: int) -> tuple[dict[str, list[str]], str]:
 
 
 def pod_commands(workers: int) -> dict[str, list[str]]:
-    """What each pod of the job runs."""
+    """Return the command of each pod of the job."""
     spec = yaml.safe_load((DEPLOY / "kubernetes" / "job.yaml").read_text())["spec"]
     cluster = spec["cluster"]["spec"]
     parts = {"scheduler": cluster["scheduler"], "worker": cluster["worker"], "job": spec["job"]}

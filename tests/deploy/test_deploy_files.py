@@ -1,4 +1,4 @@
-"""The files of deploy/ against the schemas of what reads them, and against distkern itself."""
+"""The files of deploy/ against the schemas of their programs, and against distkern itself."""
 
 from __future__ import annotations
 

@@ -254,7 +254,7 @@ def test_the_pbs_script_trains_and_goes_on(make_queue: MakeQueue, here: Path) ->
 
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_jobs_are_cancelled_when_the_driver_is_told_to_end_before_they_begin(make_queue: MakeQueue, here: Path) -> None:
+def test_jobs_are_cancelled_when_the_driver_is_terminated_before_they_begin(make_queue: MakeQueue, here: Path) -> None:
     queue = make_queue("slurm")
     cluster = {"kind": "slurm", "workers": 2, "memory": "256MiB", "host": "127.0.0.1", "job": {"setup": ["sleep 600"]}}
     command = [sys.executable, "-m", "distkern", "train", str(write_job(here, cluster=cluster))]

@@ -1,4 +1,4 @@
-"""The Slurm scripts in a real Slurm: they train, stop when told to, and go on from there."""
+"""The Slurm scripts in a real Slurm: they train, stop on a signal, and resume from there."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def test_workers_that_are_jobs_of_their_own(slurm: Slurm, here: Path) -> None:
 
 
 @pytest.mark.parametrize("script", [SRUN, JOBS], ids=["srun", "jobs"])
-def test_a_job_that_is_told_to_end_goes_on_when_it_is_submitted_again(slurm: Slurm, here: Path, script: Path) -> None:
-    """What Slurm does before the time limit, to the batch shell alone."""
+def test_a_job_that_is_terminated_resumes_when_it_is_submitted_again(slurm: Slurm, here: Path, script: Path) -> None:
+    """The signal that Slurm sends to the batch shell alone before the time limit."""
     model = {"sigma": 0.7, "max_centers": 200, "stop": "none", "candidates": 64, "panel": 1}
     expected = undisturbed(here, model=model)
     write_job(here, model=model, cluster=QUEUED if script == JOBS else {})
@@ -85,7 +85,7 @@ def test_a_job_that_is_told_to_end_goes_on_when_it_is_submitted_again(slurm: Slu
     slurm.call("scancel", "--signal=TERM", "--batch", job)
     assert slurm.wait_for(job, "COMPLETED", "FAILED") == "FAILED", output(here, job)
     assert "ending after the exchange under way" in output(here, job)
-    assert "go on with --resume" in output(here, job)
+    assert "--resume" in output(here, job)
     assert not (here / "waves.model").exists()
     again = submit(slurm, here, script, *options)
     assert slurm.wait_for(again, "COMPLETED", "FAILED") == "COMPLETED", output(here, again)

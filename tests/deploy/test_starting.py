@@ -1,4 +1,4 @@
-"""Clusters that are found by a file, waited for, or cannot be started: what is said, and what is planned before."""
+"""Clusters that are found by a file, waited for, or cannot be started: their messages, and the plan before."""
 
 from __future__ import annotations
 

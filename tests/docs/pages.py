@@ -35,7 +35,7 @@ CHECKED = ("toml", "yaml", "json", "math")
 MARK = re.compile(r"<!-- (example|file|data|output|command): (.*?) -->")
 NUMBER = re.compile(r"-?\d+(?:\.\d*)?(?:e[-+]?\d+)?")
 VARYING = re.compile(r"^(seconds|peak memory)\b.*$", re.MULTILINE)
-"""Lines whose numbers say nothing about the product."""
+"""Lines whose numbers differ from run to run."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Block:
     text: str
     marks: dict[str, str]
     shown: str | None = None
-    """What the page says that it prints."""
+    """Output that the page shows for it."""
     output_of: str | None = None
     """For a text block: the language of the block it belongs to."""
 

@@ -1,4 +1,4 @@
-"""What can be said about a block without running it: syntax, and names that the product must have."""
+"""Checks of a block without running it: syntax, and names that the product must have."""
 
 from __future__ import annotations
 

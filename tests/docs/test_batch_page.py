@@ -1,4 +1,4 @@
-"""The page on batch jobs: what it says of exit codes and reasons is what there is."""
+"""The page on batch jobs: its exit codes and reasons are those of the code."""
 
 from __future__ import annotations
 

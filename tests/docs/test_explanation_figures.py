@@ -23,7 +23,7 @@ def test_every_figure_is_on_a_page_and_small() -> None:
 
 
 def test_no_figure_has_black_or_white_in_it() -> None:
-    """What is black or white vanishes in one of the two schemes of the site."""
+    """Black and white lines vanish in one of the two schemes of the site."""
     for figure in FIGURES.glob("*.svg"):
         fills = re.findall(r"(?:fill|stroke): (#\w+)", figure.read_text())
         assert fills

@@ -1,4 +1,4 @@
-"""Every page: its blocks are run or say why not, print what the page shows, and its links lead somewhere."""
+"""Every page: its blocks are run or state why not, print the output of the page, and its links exist."""
 
 from __future__ import annotations
 

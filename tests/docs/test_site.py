@@ -83,7 +83,7 @@ def equations_are_mathml(site: Path) -> None:
 
 
 def links_of_the_readme_stay_on_the_site(site: Path) -> None:
-    home = (site / "index.html").read_text()
-    assert 'href="methods/index.html"' in home
-    assert 'href="design/index.html"' in home
-    assert 'href="docs/' not in home
+    index = (site / "index.html").read_text()
+    assert 'href="methods/index.html"' in index
+    assert 'href="design/index.html"' in index
+    assert 'href="docs/' not in index

@@ -1,4 +1,4 @@
-"""Data that is hard on arithmetic ends in a valid model with its reason, or in an error that says why; never in NaN."""
+"""Data that is hard on arithmetic gives a valid model with its reason, or an error with its cause; never NaN."""
 
 from __future__ import annotations
 
@@ -266,25 +266,25 @@ def test_one_row_of_a_class_among_a_hundred_thousand(cls: Any, criterion: str) -
 def test_a_row_far_outside_is_predicted_as_the_gaussian_does(dtype: str, value: float) -> None:
     X, y = easy()
     model = dk.OROLSRegressor(dtype=dtype, max_centers=20).fit(X, y)
-    far = np.array([[value, 0.0], [0.0, value], [value, -value], [0.0, 0.0]])
-    predicted = model.predict(far)
+    distant = np.array([[value, 0.0], [0.0, value], [value, -value], [0.0, 0.0]])
+    predicted = model.predict(distant)
     np.testing.assert_allclose(predicted[:3], model.intercept_[0])
-    np.testing.assert_allclose(predicted[3:], model.predict(far[3:]), atol=1e-3)
+    np.testing.assert_allclose(predicted[3:], model.predict(distant[3:]), atol=1e-3)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_prediction_that_overflows_names_the_feature(dtype: str) -> None:
     X, y = easy()
     model = dk.OROLSRegressor(kernel=dk.Polynomial(5, 1.0), dtype=dtype, max_centers=20).fit(X, y)
-    far = np.zeros((3, 2))
-    far[1, 1] = 1e200
+    distant = np.zeros((3, 2))
+    distant[1, 1] = 1e200
     with pytest.raises(dk.DataError, match=r"1e\+200 in column 1 .*polynomial") as caught:
-        model.predict(far)
+        model.predict(distant)
     assert caught.value.kind == "overflow"
 
 
 @pytest.mark.parametrize("standardize", [True, False])
-def test_what_overflows_is_named(standardize: bool) -> None:
+def test_an_overflow_is_named(standardize: bool) -> None:
     X, y = easy()
     wide, targets = X.copy(), np.column_stack([y, y])
     wide[3, 1], targets[3, 1] = 1e200, 1e200

@@ -1,4 +1,4 @@
-"""`max_seconds`: a fit that ends in time with a model, and goes on in its run directory."""
+"""`max_seconds`: a fit that ends in time with a model, and is resumed in its run directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from distkern.monitoring.events import Event, ExchangeDone, RoundDone
 from distkern.storage import RunDirectory
 
 NONE = 1e-6
-"""Seconds that are over at once."""
+"""Seconds that end at once."""
 
 
 def rows(n: int = 600) -> tuple[Any, Any]:
@@ -106,9 +106,9 @@ def test_a_search_that_takes_longer_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_search_that_was_finished_is_not_made_again(tmp_path: Path) -> None:
-    """A run whose training goes on after its search reads the rows for that only."""
+    """A run that is resumed after its search reads the rows for the training only."""
     X, y = rows(120)
-    heard: list[Event] = []
+    events: list[Event] = []
 
     def cut(event: Event) -> None:
         if isinstance(event, RoundDone):
@@ -117,12 +117,12 @@ def test_a_search_that_was_finished_is_not_made_again(tmp_path: Path) -> None:
     model = dk.OROLSRegressor(sigma="cv", max_centers=20, panel=4, stop=None, run_dir=tmp_path / "run")
     with pytest.raises(dk.Cancelled):
         model.set_params(callbacks=[cut]).fit(X, y)
-    model.set_params(callbacks=[heard.append], max_seconds=NONE).fit(X, y)
+    model.set_params(callbacks=[events.append], max_seconds=NONE).fit(X, y)
     assert model.stop_reason_ == "time-limit"
     model.set_params(max_seconds=None).fit(X, y)
-    assert not any(isinstance(event, ExchangeDone) and "score" in event.name for event in heard)
-    whole = dk.OROLSRegressor(sigma="cv", max_centers=20, panel=4, stop=None, callbacks=[heard.append]).fit(X, y)
-    assert any(isinstance(event, ExchangeDone) and "score" in event.name for event in heard)
+    assert not any(isinstance(event, ExchangeDone) and "score" in event.name for event in events)
+    whole = dk.OROLSRegressor(sigma="cv", max_centers=20, panel=4, stop=None, callbacks=[events.append]).fit(X, y)
+    assert any(isinstance(event, ExchangeDone) and "score" in event.name for event in events)
     assert bits(model) == bits(whole)
     for name, values in whole.cv_results_.items():
         np.testing.assert_array_equal(model.cv_results_[name], values)

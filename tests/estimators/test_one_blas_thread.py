@@ -45,7 +45,7 @@ def test_methods_solve_on_one_blas_thread(name: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(module, function, solve_and_count)
     with threadpool_limits(2, user_api="blas"):
         if blas_threads() != {2}:
-            pytest.skip("BLAS has one thread here, whatever it is told")
+            pytest.skip("BLAS has one thread here, whatever its limit is")
         model.fit(*data_for(model))
         assert seen
         assert all(threads == {1} for threads in seen)

@@ -109,8 +109,8 @@ def test_likelihoods_are_posteriors_over_shares(n_classes: int) -> None:
     scores = model.log_likelihood(X)
     assert scores.shape == (300, n_classes)
     np.testing.assert_allclose(scores, np.log(model.predict_proba(X) / model.class_prior_), rtol=1e-9, atol=1e-9)
-    far = model.log_likelihood(1e3 * X)
-    assert np.isfinite(far).all()
+    distant = model.log_likelihood(1e3 * X)
+    assert np.isfinite(distant).all()
 
 
 def test_shares_are_weighted() -> None:
@@ -190,8 +190,8 @@ def test_the_sample_depends_on_rows_alone_and_keeps_rare_classes() -> None:
     whole = draw(X, y, (0, 6000))
     cut = draw(X, y, (0, 1, 700, 4000, 6000))
     with cluster(2, processes=False) as client:
-        far = draw(X, y, (0, 1, 700, 4000, 6000), client)
-    for other in (cut, far):
+        on_workers = draw(X, y, (0, 1, 700, 4000, 6000), client)
+    for other in (cut, on_workers):
         for name in ("rows", "features", "codes", "weights", "shares"):
             assert getattr(whole, name).tobytes() == getattr(other, name).tobytes(), name
     np.testing.assert_array_equal(whole.features, X[whole.rows])

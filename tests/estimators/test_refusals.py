@@ -270,10 +270,10 @@ def test_truncate_to_no_integer(n_centers: Any) -> None:
 
 
 def test_a_run_directory_that_exists_is_refused_before_training(tmp_path: Path) -> None:
-    heard: list[Any] = []
+    events: list[Any] = []
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine").touch()
     with pytest.raises(dk.RunError):
-        dk.OROLSRegressor(run_dir=tmp_path / "run", callbacks=[heard.append]).fit(*regression(40))
-    assert not heard
+        dk.OROLSRegressor(run_dir=tmp_path / "run", callbacks=[events.append]).fit(*regression(40))
+    assert not events
     assert [file.name for file in (tmp_path / "run").iterdir()] == ["mine"]

@@ -83,7 +83,7 @@ def test_each_chunk_is_read_once_a_pass(model: Any, s3: S3Server, stores: dict[s
     assert_array_equal(model.coef_, type(model)(**model.get_params()).fit(open_dataset(stores[task])).coef_)
     s3.reset(0.01)
     predicted = np.concatenate([values for _, values, _ in model.iter_predictions(data)])
-    # Targets are not asked for.
+    # No request is for targets.
     assert s3.chunk_reads(task) == {f"{task}/X/c/{chunk}/0": 1 for chunk in range(12)}
     assert_array_equal(predicted, np.asarray(model.predict(open_dataset(stores[task]))))
 
@@ -96,9 +96,7 @@ def test_a_model_travels_through_a_store(s3: S3Server, stores: dict[str, Path]) 
     assert_array_equal(back.predict_proba(X), model.predict_proba(X))
 
 
-def test_trouble_on_the_way_changes_nothing(
-    s3: S3Server, stores: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_requests_change_nothing(s3: S3Server, stores: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DISTKERN_READ_WAIT", "0.001")
     data = open_dataset(f"s3://{BUCKET}/regression")
     s3.fail("regression/X/c/*", cut=0.3, times=5)
@@ -163,18 +161,18 @@ def test_worker_processes_read_for_themselves(s3: S3Server, stores: dict[str, Pa
 
 
 def test_a_score_does_not_wait_for_targets_one_by_one(s3: S3Server, stores: dict[str, Path]) -> None:
-    far, near = open_dataset(f"s3://{BUCKET}/classification"), open_dataset(stores["classification"])
+    remote, near = open_dataset(f"s3://{BUCKET}/classification"), open_dataset(stores["classification"])
     model = dk.OROLSClassifier(**PARAMETERS).fit(near)
     expected = score_model(model, near).as_record()
     s3.reset(latency=0.1)
     started = time.perf_counter()
-    assert score_model(model, far).as_record() == expected
+    assert score_model(model, remote).as_record() == expected
     assert time.perf_counter() - started < 12 * 0.1, "12 chunks of y, with those of X beside them"
     assert passes_of(s3, "classification") == {1}
     s3.reset()
     s3.fail("classification/y/*", status=403, times=1)
     with pytest.raises(dk.DataError, match=r"y.*refused"):
-        score_model(model, far)
+        score_model(model, remote)
 
 
 def test_a_score_of_arrays_that_a_user_keeps_apart(s3: S3Server, stores: dict[str, Path]) -> None:
@@ -186,7 +184,7 @@ def test_a_score_of_arrays_that_a_user_keeps_apart(s3: S3Server, stores: dict[st
 
 
 @pytest.mark.slow
-def test_a_far_pass_takes_less_than_twice_as_long(s3: S3Server, tmp_path: Path) -> None:
+def test_a_remote_pass_takes_less_than_twice_as_long(s3: S3Server, tmp_path: Path) -> None:
     """One pass over 64 MB in 1 MB chunks, with 50 ms a request, against the same pass on the local disk.
 
     The pass evaluates a model of 200 centres, which is what the final pass of a training does, and less.
@@ -206,7 +204,7 @@ def test_a_far_pass_takes_less_than_twice_as_long(s3: S3Server, tmp_path: Path) 
             pass
         return time.perf_counter() - started
 
-    near, far = (min(seconds(place) for _ in range(3)) for place in (tmp_path / "rows", url))
+    near, remote = (min(seconds(place) for _ in range(3)) for place in (tmp_path / "rows", url))
     assert set(s3.chunk_reads("ratio").values()) == {1}
     requests = len(s3.chunk_reads("ratio"))
 
@@ -221,5 +219,5 @@ def test_a_far_pass_takes_less_than_twice_as_long(s3: S3Server, tmp_path: Path) 
     at_hand, over_there = (min(loading(place) for _ in range(3)) for place in (tmp_path / "rows", url))
     assert over_there < 2 * at_hand + 4 * LATENCY
     # One after another the requests alone would take longer.
-    assert far < requests * LATENCY
-    assert far < 2 * near
+    assert remote < requests * LATENCY
+    assert remote < 2 * near

@@ -17,8 +17,8 @@ from tests.estimators.fits import ALL, assert_equal_models, fitted, regression
 
 @pytest.mark.parametrize("cls", ALL)
 def test_a_run_directory_holds_job_events_and_summary(cls: Any, tmp_path: Path) -> None:
-    heard: list[Event] = []
-    model = fitted(cls, run_dir=tmp_path / "run", callbacks=[heard.append], tol=0.01, kernel=dk.Gaussian(1.0))
+    events: list[Event] = []
+    model = fitted(cls, run_dir=tmp_path / "run", callbacks=[events.append], tol=0.01, kernel=dk.Gaussian(1.0))
     assert {file.name for file in (tmp_path / "run").iterdir()} == {
         "job.json",
         "training.json",
@@ -36,7 +36,7 @@ def test_a_run_directory_holds_job_events_and_summary(cls: Any, tmp_path: Path) 
     assert not {"client", "callbacks"} & set(parameters)
     assert set(parameters) == set(model.get_params(deep=False)) - {"client", "callbacks"}
 
-    assert list(run.events()) == [json.loads(json.dumps(event.as_record())) for event in heard]
+    assert list(run.events()) == [json.loads(json.dumps(event.as_record())) for event in events]
     kinds = [record["event"] for record in run.events()]
     assert kinds[0] == "ExchangeDone"  # rows are loaded
     assert kinds[1] == "RunStarted"
@@ -85,7 +85,7 @@ def test_a_finished_run_gives_its_model_again(tmp_path: Path) -> None:
     names = [event["event"] for event in events]
     assert names[names.index("RunEnded") + 1 :] == ["RunStarted", "RunResumed", "RunEnded"]
     assert again.summary_["exchanges"] == first.summary_["exchanges"]
-    # The time that the recorded exchanges took counts as time of the run; the last one is recorded before it is told.
+    # The time that the recorded exchanges took counts as time of the run; the last one is recorded before its event.
     taken = [event["seconds"] for event in events if event["event"] == "ExchangeDone"]
     assert again.summary_["seconds"] >= max(taken[:-1])
 
@@ -110,14 +110,14 @@ def test_input_that_is_refused_leaves_no_run(tmp_path: Path) -> None:
 
 
 def test_a_training_that_could_never_run_leaves_nothing(tmp_path: Path) -> None:
-    """What turns out in the first exchange."""
+    """The first exchange finds the error."""
     X, y = regression()
     with pytest.raises(dk.DataError):
         dk.OROLSRegressor(run_dir=tmp_path / "run").fit(np.ones_like(X), y)
     assert not (tmp_path / "run").exists()
 
 
-def test_a_callback_may_end_a_training_and_the_next_fit_goes_on(tmp_path: Path) -> None:
+def test_a_callback_may_end_a_training_and_the_next_fit_resumes_it(tmp_path: Path) -> None:
     def stop(event: Event) -> None:
         if isinstance(event, RoundDone):
             raise dk.Cancelled("enough for today")
@@ -125,10 +125,10 @@ def test_a_callback_may_end_a_training_and_the_next_fit_goes_on(tmp_path: Path) 
     with pytest.raises(dk.Cancelled, match="enough"):
         fitted(dk.OROLSRegressor, run_dir=tmp_path / "run", callbacks=[stop], max_centers=60)
     assert RunDirectory.open(tmp_path / "run").summary is None
-    heard: list[Event] = []
-    model = fitted(dk.OROLSRegressor, run_dir=tmp_path / "run", callbacks=[heard.append], max_centers=60)
+    events: list[Event] = []
+    model = fitted(dk.OROLSRegressor, run_dir=tmp_path / "run", callbacks=[events.append], max_centers=60)
     assert_equal_models(model, fitted(dk.OROLSRegressor, max_centers=60))
-    assert sum(isinstance(event, RunResumed) for event in heard) == 1
+    assert sum(isinstance(event, RunResumed) for event in events) == 1
     assert RunDirectory.open(tmp_path / "run").summary is not None
 
 

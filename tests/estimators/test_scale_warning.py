@@ -1,4 +1,4 @@
-"""Features that differ in scale are told of where nothing puts them on one scale, and nothing else is."""
+"""Features that differ in scale are warned of where they are not standardised, and only there."""
 
 from __future__ import annotations
 

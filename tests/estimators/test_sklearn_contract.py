@@ -86,8 +86,8 @@ def test_set_params_reaches_every_parameter() -> None:
 
 @pytest.mark.parametrize("cls", ALL)
 def test_pickling_keeps_the_model_and_leaves_client_and_callbacks_behind(cls: Any) -> None:
-    heard: list[Any] = []
-    model = fitted(cls, callbacks=[lambda event: heard.append(event)])
+    events: list[Any] = []
+    model = fitted(cls, callbacks=[lambda event: events.append(event)])
     twin = pickle.loads(pickle.dumps(model))
     assert twin.client is None
     assert tuple(twin.callbacks) == ()

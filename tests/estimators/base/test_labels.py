@@ -115,8 +115,8 @@ def test_unbalanced_classes_shift_the_intercept(cls: Any) -> None:
     X, _ = classes(100, 2)
     y = (np.arange(100) < 10).astype(int)
     model = cls(max_centers=1, sigma=1e-3, stop=None).fit(X, y)
-    far = np.full((1, 2), 1e3)
-    assert model.decision_function(far)[0] == pytest.approx(-0.8, abs=0.05)
+    distant = np.full((1, 2), 1e3)
+    assert model.decision_function(distant)[0] == pytest.approx(-0.8, abs=0.05)
 
 
 @pytest.mark.parametrize("cls", REGRESSORS)

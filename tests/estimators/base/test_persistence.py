@@ -1,4 +1,4 @@
-"""Models on disk: the same estimator back, the same bytes every time."""
+"""Models on disk: read back as the same estimator, and written with the same bytes every time."""
 
 from __future__ import annotations
 
@@ -313,7 +313,7 @@ def test_predict_proba_of_a_loaded_binary_model(cls: Any, tmp_path: Path) -> Non
     assert loaded.decision_function(X).shape == (80,)
 
 
-def test_task_keys_tell_fitted_models_apart() -> None:
+def test_fitted_models_have_different_task_keys() -> None:
     X, y = regression(60)
     model = dk.OROLSRegressor(max_centers=3).fit(X, y)
     assert tokenize(model) == tokenize(model)

@@ -101,7 +101,7 @@ def test_lssvm_classification_solves_for_all_classes_together(n_classes: int) ->
         np.testing.assert_allclose(model.intercept_, intercept, rtol=1e-8)
 
 
-def test_conjugate_gradients_tell_when_they_did_not_get_there() -> None:
+def test_conjugate_gradients_warn_when_they_did_not_converge() -> None:
     X, y = regression(200)
     model = dk.LSSVMRegressor(sigma=1.0, gamma=1e6, solver="cg", max_iter=3, preconditioner_rank=0)
     with pytest.warns(dk.DistkernWarning, match="after 3 iterations"):
@@ -205,7 +205,7 @@ def test_ols_forward_is_orols_with_all_rows_as_candidates(kind: str) -> None:
     assert model.error_reduction_.shape == (25,)
 
 
-def test_forward_paths_say_why_they_ended() -> None:
+def test_forward_paths_have_the_reason_for_their_end() -> None:
     X, y = regression(100)
     assert dk.QRForwardRegressor(tol=10.0).fit(X, y).stop_reason_ is StopReason.RESIDUAL_BELOW
     assert dk.QRForwardRegressor(max_centers=3).fit(X, y).stop_reason_ is StopReason.MAX_CENTERS

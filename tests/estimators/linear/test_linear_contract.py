@@ -1,4 +1,4 @@
-"""What the linear methods promise as estimators: scikit-learn's checks, stores, clones, streams."""
+"""The linear methods as estimators: scikit-learn's checks, stores, clones, streams."""
 
 from __future__ import annotations
 

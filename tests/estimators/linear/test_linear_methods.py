@@ -80,7 +80,7 @@ def test_projections_are_those_of_the_eigenvectors() -> None:
     np.testing.assert_allclose((X - X.mean(axis=0)) @ ours.scalings_, found, atol=1e-12)
 
 
-def test_a_singular_covariance_is_told_of_and_shrinkage_mends_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_singular_covariance_is_warned_of_and_shrinkage_mends_it(caplog: pytest.LogCaptureFixture) -> None:
     X, y = classes(60, 2, 2)
     X = np.concatenate([X, y[:, None] * 1.0], axis=1)
     singular = dk.FisherDiscriminant().fit(X, y)
@@ -112,12 +112,12 @@ def test_ho_kashyap_is_the_procedure_of_the_slides(seed: int, rate: float, dupli
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 4))
-def test_ho_kashyap_separates_what_can_be_separated(seed: int, n_classes: int) -> None:
+def test_ho_kashyap_separates_separable_classes(seed: int, n_classes: int) -> None:
     """Classes at the corners of a simplex, each apart from the rest; minimum squared error alone may not do it."""
     rng = np.random.default_rng(seed)
     y = np.concatenate([np.arange(n_classes), rng.integers(0, n_classes, 60)])
     X = np.eye(n_classes)[y] * 3 + rng.uniform(-0.7, 0.7, (len(y), n_classes))
-    # A crowd far behind the border draws the squared error's hyperplane to it.
+    # Many rows far behind the border attract the squared error's hyperplane.
     X[y == 0] += np.eye(n_classes)[0] * rng.exponential(20, (np.count_nonzero(y == 0), 1))
     model = dk.HoKashyapClassifier(max_iter=5000).fit(X, y)
     assert model.separable_ is True
@@ -129,7 +129,7 @@ def test_ho_kashyap_separates_what_can_be_separated(seed: int, n_classes: int) -
         assert ((values > 0) == np.eye(n_classes, dtype=bool)[y]).all()
 
 
-def test_ho_kashyap_says_what_cannot_be_separated() -> None:
+def test_ho_kashyap_reports_classes_that_cannot_be_separated() -> None:
     square = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
     assert dk.HoKashyapClassifier().fit(square, [0, 0, 1, 1]).separable_ is False
     rng = np.random.default_rng(0)
@@ -183,7 +183,7 @@ def test_containers_give_the_same_model(cls: Any, labels: list[Any], tmp_path: P
     X, codes = classes(300, len(labels), 3)
     y = np.array(labels)[codes]
     expected = cls().fit(X, y)
-    # As many blocks as `write_dataset` is told to make; only those of memory are cut otherwise.
+    # The store has blocks of `chunk_rows`; an array in memory has others.
     store = dk.write_dataset(tmp_path / "store.zarr", X, y, chunk_rows=64, task="classification")
     chunked = zarr.array(X, chunks=(50, 2))
     for rows, targets in ((store, None), (da.from_array(X, chunks=(70, 3)), da.from_array(y, chunks=70))):
@@ -207,9 +207,11 @@ def test_containers_give_the_same_model(cls: Any, labels: list[Any], tmp_path: P
 def test_far_from_the_origin(cls: Any) -> None:
     """Shifted and scaled features give the same predictions; Widrow-Hoff does where it standardises."""
     X, y = classes(120, 3, 3)
-    near, far = (cls(standardize=True).fit(rows, y) for rows in (X, X * [1e-3, 1.0, 1e5] + 1e7))
+    plain, shifted = (cls(standardize=True).fit(rows, y) for rows in (X, X * [1e-3, 1.0, 1e5] + 1e7))
     tolerance = 1e-2 if cls is dk.WidrowHoffClassifier else 1e-4
-    np.testing.assert_allclose(far.predict_proba(X * [1e-3, 1.0, 1e5] + 1e7), near.predict_proba(X), atol=tolerance)
+    np.testing.assert_allclose(
+        shifted.predict_proba(X * [1e-3, 1.0, 1e5] + 1e7), plain.predict_proba(X), atol=tolerance
+    )
 
 
 @pytest.mark.parametrize("cls", LINEAR)

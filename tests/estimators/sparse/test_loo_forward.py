@@ -79,7 +79,7 @@ def two_classes(n: int, seed: int, duplicates: bool = False) -> tuple[Any, Any]:
 def test_the_slides_algorithm(n: int, seed: int, sigma: float, rows: int, stop: bool) -> None:
     X, y = two_classes(n, seed)
     expected = Reference(gaussian_gram(X, sigma), y, RIDGE, 8, stop=stop)
-    assume(expected.clear)  # rounding may tell equally good candidates apart
+    assume(expected.clear)  # rounding may order equally good candidates
     model = dk.LOOForwardClassifier(
         sigma=sigma, ridge=RIDGE, standardize=False, max_centers=8, stop="loo" if stop else None
     )

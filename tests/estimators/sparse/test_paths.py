@@ -298,13 +298,13 @@ def test_the_gcv_rule_keeps_the_minimum() -> None:
     np.testing.assert_array_equal(plain.center_indices_[: model.n_centers_], model.center_indices_)
 
 
-def test_the_lambda_rule_waits_for_calm() -> None:
+def test_the_lambda_rule_waits_until_lambda_has_converged() -> None:
     model = fitted(dk.OROLSRegressor, n=300, max_centers=200, stop="lambda", tol=0.2, patience=3)
     assert model.stop_reason_ == dk.StopReason.LAMBDA_CONVERGED
     lambdas = np.r_[0.0, model.history_["lambda_"]]
-    calm = np.abs(np.diff(lambdas)) <= 0.2 * lambdas[1:]
-    assert calm[-3:].all()
-    streaks = np.convolve(calm, np.ones(3), mode="valid")
+    converged = np.abs(np.diff(lambdas)) <= 0.2 * lambdas[1:]
+    assert converged[-3:].all()
+    streaks = np.convolve(converged, np.ones(3), mode="valid")
     assert np.argmax(streaks == 3) + 3 == model.n_centers_
 
 
@@ -373,7 +373,7 @@ def test_a_fixed_lambda_is_kept() -> None:
 
 @pytest.mark.parametrize("cls", ALL)
 @pytest.mark.parametrize("criterion", ["error-reduction", "residual"])
-def test_callbacks_hear_start_rounds_and_end(cls: Any, criterion: str) -> None:
+def test_callbacks_get_start_rounds_and_end(cls: Any, criterion: str) -> None:
     events: list[Event] = []
     model = fitted(cls, criterion=criterion, panel=4, max_centers=12, stop=None, callbacks=[events.append])
     loaded, start, *rounds, end = events

@@ -1,4 +1,4 @@
-"""What is planned for ``sigma="cv"``: the search beside the model that it ends in."""
+"""Plans for ``sigma="cv"``: the search, and the model that is trained after it."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ def test_other_methods_take_one_width(cls: Any) -> None:
         cls(sigma=WIDTHS).fit(*regression(30))
 
 
-def test_a_run_goes_on_with_the_same_widths_only(tmp_path: Path) -> None:
+def test_a_run_resumes_with_the_same_widths_only(tmp_path: Path) -> None:
     X, y = regression(100)
     parameters: dict[str, Any] = {"run_dir": tmp_path / "run", "stop": None}
     first = dk.OROLSRegressor(sigma=WIDTHS, max_centers=6, **parameters).fit(X, y)

@@ -349,7 +349,7 @@ def test_every_field_of_a_public_dataclass_has_a_sentence(name: str) -> None:
             assert isinstance(after.value, ast.Constant), ast.unparse(node)
 
 
-DOCUMENTED = ("kernels", "methods", "models", "numerics", "probability", "selection", "storage", "estimators")
+DOCUMENTED = ("cli", "kernels", "methods", "models", "numerics", "probability", "selection", "storage", "estimators")
 
 
 def is_base_of_estimators(value: Any) -> bool:

@@ -22,10 +22,6 @@ PAGES = ("README.md", "CONTRIBUTING.md", "docs")
 ITSELF = "tests/test_words.py"
 
 NOT_YET = (
-    "distkern/cli",
-    "distkern/report",
-    "docs/reports.md",
-    "docs/resuming.md",
     "scheduler/clusters",
     "scheduler/dashboard",
     "scheduler/execution",
@@ -36,8 +32,6 @@ NOT_YET = (
     "scheduler/search",
     "scheduler/selectors",
     "scheduler/training",
-    "tests/cli",
-    "tests/report",
     "tests/scheduler/clusters",
     "tests/scheduler/dashboard",
     "tests/scheduler/execution",

@@ -1,4 +1,4 @@
-"""The ``distkern`` command: the group of commands and what an error looks like from outside."""
+"""The ``distkern`` command: the group of commands, the messages of errors, and exit codes."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ for _command in (demo, ingest, info, plan, train, predict, evaluate, report, met
 
 
 def _open_streams() -> None:
-    """Give output that was closed by the caller (``>&-``) somewhere to go."""
+    """Open the null device as standard output or error where the caller closed it (``>&-``)."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  lives as long as the process
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  open until the process ends
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,9 +87,9 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
     command : click.Command
         The command, or a group of them.
     name : str
-        How the user calls it.
+        Name of the command in messages.
     arguments : sequence of str, optional
-        The command and its arguments; those of the process where not given.
+        The command and its arguments; those of the process by default.
 
     Returns
     -------
@@ -124,7 +124,7 @@ def run_command(command: click.Command, name: str, arguments: Sequence[str] | No
 
 
 def _cause(error: BaseException, terminal: Terminal) -> tuple[str, str, int]:
-    """Return kind, message and exit code of what ended a command."""
+    """Return kind, message and exit code for the error that ended a command."""
     if isinstance(error, DistkernError):
         return error.kind, error.message, error.exit_code
     if isinstance(error, click.Abort | KeyboardInterrupt):
@@ -133,25 +133,25 @@ def _cause(error: BaseException, terminal: Terminal) -> tuple[str, str, int]:
         advice = "fewer centres ([model] max_centers), smaller blocks or more memory ([cluster] memory) help"
         return "out-of-memory", f"the process ran out of memory; {advice}", BudgetError.exit_code
     if isinstance(error, OSError) and error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        # Stores name what they cannot write; what is left is what the process itself writes.
+        # Errors of stores have a file name; without one it is a file of the process itself.
         advice = "make room, or send the output elsewhere"
         place = "where standard output goes, or for temporary files"
         return "disk-full", f"{error.strerror} {place}: {advice}", StoreError.exit_code
-    hint = "" if terminal.verbosity > 0 else "; run again with -v to see where"
+    hint = "" if terminal.verbosity > 0 else "; run again with -v for the traceback"
     return "unexpected", f"unexpected {type(error).__name__}: {error}{hint}", 1
 
 
 def _failed(terminal: Terminal, kind: str, message: str, code: int) -> int:
-    """Say what failed as JSON too, where that was asked for."""
+    """Print the error as JSON too, where ``--json`` is given; return the exit code."""
     if terminal.json_wanted:
-        # Standard output may be what failed.
+        # The error may be that of standard output.
         with suppress(OSError):
             print_json({"error": {"kind": kind, "message": message, "exit_code": code}})
     return _flushed(code)
 
 
 def _flushed(code: int) -> int:
-    """Write out what standard output still holds; a reader that has gone away is no error to talk about."""
+    """Flush standard output and return the exit code; a pipe that its reader closed is no error message."""
     try:
         sys.stdout.flush()
     except OSError as error:

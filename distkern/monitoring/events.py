@@ -27,7 +27,7 @@ class Event:
     level: ClassVar[int] = logging.INFO
     """Severity of the event, a level of `logging`."""
     timestamp: float = field(default_factory=time)
-    """Seconds since the epoch when the event was made."""
+    """Seconds since the epoch when the event was made, by default now."""
 
     def as_record(self) -> dict[str, Any]:
         """Return the event as a flat JSON-ready mapping, its type under ``event``."""
@@ -96,17 +96,17 @@ class ExchangeDone(Event):
     seconds: float
     """Seconds it took."""
     exchanges: int = 1
-    """Number of exchanges between driver and workers."""
+    """Number of exchanges between driver and workers, default 1."""
     bytes_read: int = 0
-    """Bytes of the arrays that were read for the answer."""
+    """Bytes of the arrays that were read for the answer, default 0."""
     part: str = "training"
-    """``training``, or the ``search`` for settings before it."""
+    """``training``, the default, or the ``search`` for settings before it."""
     busy: Mapping[str, float] = field(default_factory=dict)
     """Seconds of all workers' threads by phase (``kernel-columns``, ``projection``, ``update``, ...), and the rest as
-    `WAITING`; empty where nothing was measured."""
+    `WAITING`; empty, the default, where nothing was measured."""
     memory: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """In some of the events, the bytes of each worker: ``resident`` set of its process, row matrices in memory
-    (``cache``) and in ``scratch``, and the ``planned`` peak."""
+    (``cache``) and in ``scratch``, and the ``planned`` peak; empty by default."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +126,7 @@ class RoundDone(Event):
     seconds: float
     """Seconds since the run started."""
     validation: float | None = None
-    """Mean squared residual on the held-out rows, where there are any."""
+    """Mean squared residual on the held-out rows, where there are any; default None."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +140,7 @@ class WorkerLost(Event):
     blocks: tuple[int, ...]
     """Blocks that it owned."""
     reason: str = "left"
-    """``left`` (killed or disconnected), ``retired``, ``paused`` by dask, or ``frozen`` (no answer)."""
+    """``left`` (killed or disconnected; the default), ``retired``, ``paused`` by dask, or ``frozen`` (no answer)."""
 
     def describe(self) -> str:
         """Return the worker, the reason and the number of its blocks."""
@@ -177,7 +177,7 @@ class WorkersAwaited(Event):
     seconds: float
     """Most seconds that the run waits."""
     unusable: tuple[str, ...] = ()
-    """Workers of the cluster that are not usable."""
+    """Workers of the cluster that are not usable, default ()."""
 
     def describe(self) -> str:
         """Return why the run waits, and for how long."""
@@ -196,7 +196,7 @@ class BlocksReplayed(Event):
     messages: int
     """Messages of the log that were replayed."""
     seconds: float = 0.0
-    """Time from the first task to the last."""
+    """Time from the first task to the last, default 0.0."""
 
     def describe(self) -> str:
         """Return worker, blocks, messages and time."""

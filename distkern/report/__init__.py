@@ -1,4 +1,4 @@
-"""Reports on runs: one HTML file each, with everything that a run directory, its model and its test data tell."""
+"""Reports on runs: one HTML file each, from a run directory, its model and its test data."""
 
 from .evaluation import Evaluation, evaluate_model
 from .page import GENERATOR, render_report

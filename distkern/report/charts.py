@@ -1,4 +1,4 @@
-"""The charts of a report."""
+"""The charts of a report: curves of a path, reliability, residuals, timeline, and the spread of features."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from .record import Exchange, Incident, RunRecord
 from .svg import Axis, Chart, element, number, path
 
 CURVE_POINTS = 500
-"""Points of a curve that are drawn."""
+"""Most points of a curve."""
 
 LARGEST_DRAWN = 1e100
-"""Numbers that are drawn."""
+"""Largest number in a chart."""
 
 SLICES = 90
-"""Slices of time that the exchanges of a run are summed over."""
+"""Slices of time of the timeline."""
 
 LARGEST_PHASES = 5
-"""Phases with a colour of their own."""
+"""Most phases with their own colour."""
 
 _LEVELS = 7
 _UNITS = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
@@ -35,16 +35,20 @@ _UNITS = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1
 def curve(
     record: RunRecord, name: str, title: str, x_name: str = "n_centers", x_label: str = "centres"
 ) -> Markup | None:
-    """Draw one figure of the run against another; None where there are not two points.
+    """Draw one series of the run against another; None with fewer than two points.
 
     Parameters
     ----------
     record : RunRecord
         The run.
-    name, x_name : str
-        Of the figures' series.
-    title, x_label : str
-        Their names.
+    name : str
+        Series along the y axis.
+    title : str
+        Name of the series in the chart.
+    x_name : str, default "n_centers"
+        Series along the x axis.
+    x_label : str, default "centres"
+        Its name in the chart.
     """
     pairs = finite_pairs(record.figures.series.get(x_name, []), record.figures.series.get(name, []))
     if len(pairs) < 2:
@@ -76,7 +80,7 @@ def curve(
 
 
 def finite_pairs(xs: Sequence[Any], ys: Sequence[Any]) -> list[tuple[float, float]]:
-    """Return the pairs of numbers, without those that are missing or not finite."""
+    """Return the pairs of finite numbers; others are skipped."""
     return [
         (float(x), float(y))
         for x, y in zip(xs, ys, strict=False)
@@ -85,7 +89,7 @@ def finite_pairs(xs: Sequence[Any], ys: Sequence[Any]) -> list[tuple[float, floa
 
 
 def thinned(pairs: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return at most about `CURVE_POINTS` of the pairs; the lowest and the highest of every piece stay."""
+    """Return about `CURVE_POINTS` of the pairs, among them the lowest and the highest of each piece."""
     if len(pairs) <= CURVE_POINTS:
         return pairs
     size = -(-2 * len(pairs) // CURVE_POINTS)
@@ -98,7 +102,7 @@ def thinned(pairs: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _marked(record: RunRecord, x_name: str) -> list[float]:
-    """Return where workers were lost and the run was resumed, along the path."""
+    """Return the places on the path where workers failed and the run was resumed."""
     if x_name != "n_centers":
         return []
     kinds = ("WorkerLost", "RunResumed")
@@ -106,13 +110,13 @@ def _marked(record: RunRecord, x_name: str) -> list[float]:
 
 
 def reliability_chart(reliability: Reliability, index: int, title: str) -> Markup:
-    """Draw how often a class is right against the probability it was given, with the rows of every bin below."""
+    """Draw the fraction of right predictions against the probability, above the rows of each bin."""
     predicted, right, counts = reliability.curve(index)
     error = reliability.calibration_error(index)
-    said = ", ".join(f"{p:.2f}: {r:.2f}" for p, r in zip(predicted, right, strict=True))
+    points_text = ", ".join(f"{p:.2f}: {r:.2f}" for p, r in zip(predicted, right, strict=True))
     chart = Chart(
         title,
-        f"Expected calibration error {error:.3f}. Predicted probability and fraction that is right: {said}.",
+        f"Expected calibration error {error:.3f}. Predicted probability and fraction that is right: {points_text}.",
         "predicted probability",
         "fraction that is right",
         size=(300.0, 300.0),
@@ -144,11 +148,11 @@ def reliability_chart(reliability: Reliability, index: int, title: str) -> Marku
 
 
 def residual_chart(grid: ResidualGrid, title: str) -> Markup | None:
-    """Draw residuals against predictions: a point a row, or cells that are the darker the more rows they hold."""
+    """Draw residuals against predictions: a point for each row, or cells, darker with more rows."""
     if grid.points is not None:
         if not len(grid.points):
             return None
-        what = f"{len(grid.points)} rows, a point each"
+        what = f"{len(grid.points)} rows, a point for each"
         xs, ys = grid.points.T
     else:
         assert grid.counts is not None
@@ -176,7 +180,7 @@ def _occupied(edges: NDArray[np.float64], counts: NDArray[Any]) -> NDArray[np.fl
 
 
 def _cells(grid: ResidualGrid, x: Axis, y: Axis) -> list[Markup]:
-    """Return one path for every level of darkness."""
+    """Return a path for each level of darkness."""
     assert grid.counts is not None
     levels = np.zeros(grid.counts.shape, dtype=int)
     some = grid.counts > 0
@@ -195,7 +199,7 @@ def _cells(grid: ResidualGrid, x: Axis, y: Axis) -> list[Markup]:
 
 
 def phases_of(exchanges: Sequence[Exchange]) -> list[str]:
-    """Return the names of the messages that took longest, longest first."""
+    """Return the names of the messages with the longest total time, longest first."""
     seconds: dict[str, float] = {}
     for exchange in exchanges:
         seconds[exchange.name] = seconds.get(exchange.name, 0.0) + exchange.seconds
@@ -203,7 +207,7 @@ def phases_of(exchanges: Sequence[Exchange]) -> list[str]:
 
 
 def timeline(record: RunRecord) -> Markup | None:
-    """Draw what the driver waited for while the run went on, and above it what befell the run."""
+    """Draw the exchanges that the driver waited for during the run, and its incidents above them."""
     if record.first is None or record.last is None or not record.exchanges:
         return None
     begin = min(record.first, min(e.end - e.seconds for e in record.exchanges))
@@ -238,7 +242,7 @@ def timeline(record: RunRecord) -> Markup | None:
 
 
 def _shares(exchanges: Sequence[Exchange], phases: list[str], begin: float, span: float) -> NDArray[np.float64]:
-    """Return the share of each slice of time that each phase took, the others last."""
+    """Return the share of each phase in each slice of time; the last row is the other phases."""
     shares = np.zeros((len(phases) + 1, SLICES))
     width = span / SLICES
     rows = {name: row for row, name in enumerate(phases)}
@@ -247,7 +251,7 @@ def _shares(exchanges: Sequence[Exchange], phases: list[str], begin: float, span
         low, high = (exchange.end - exchange.seconds - begin) / width, (exchange.end - begin) / width
         for i in range(max(0, int(low)), min(SLICES - 1, int(high)) + 1):
             shares[row, i] += max(0.0, min(high, i + 1) - max(low, i))
-    # Exchanges of two driver threads may overlap, and clocks may be set.
+    # Exchanges of two driver threads may overlap, and a clock may be set back.
     total: NDArray[np.float64] = np.maximum(shares.sum(axis=0), 1.0)
     return shares / total
 
@@ -272,7 +276,7 @@ def _flags(incidents: Sequence[Incident], chart: Chart, x: Axis, begin: float, s
 
 
 def box_strip(quartiles: Sequence[float], low: float, high: float, label: str) -> Markup:
-    """Draw least value, quartiles and largest value of a feature between two ends, for a cell of a table."""
+    """Draw least value, quartiles and largest value of a feature between two limits, for a cell of a table."""
     width, height = 150.0, 16.0
     axis = Axis(low, high, 3.0, width - 3) if high > low else Axis(low - 1, low + 1, 3.0, width - 3)
     a, b, c, d, e = (axis(float(value)) for value in quartiles)

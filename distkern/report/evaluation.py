@@ -1,4 +1,4 @@
-"""What a report shows of predictions on test rows, gathered block by block in memory that does not grow with them."""
+"""Statistics of predictions on test rows, block by block, in memory that does not grow with the rows."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ BINS = 10
 """Bins of a reliability diagram."""
 
 POINTS = 2000
-"""Rows that are kept one by one; with more of them they are counted on a grid."""
+"""Most rows that are kept as points; more rows are counted on a grid."""
 
 LIKELIEST = -1
-"""Stands for the likeliest class of every row among the classes."""
+"""Index of the statistics for the likeliest class of each row."""
 
 GRID = (64, 40)
-"""Cells of that grid: along the predictions, along the residuals."""
+"""Cells of the grid along the predictions, and along the residuals."""
 
 LARGEST_TARGETS = 6
-"""Targets whose residuals are looked at."""
+"""Most targets with residuals."""
 
 _OUTSIDE = 0.01
 _ABSURD = 1e100
 
 
 class Reliability:
-    """How often classes are right that are predicted with some probability.
+    """Fractions of right predictions in bins of the predicted probability.
 
     Parameters
     ----------
     classes : array, shape (n_classes,)
         Labels of the model.
-    n_bins : int
+    n_bins : int, default 10
         Bins of equal width.
 
     Attributes
     ----------
     counts, sums, hits : array, shape (n_classes + 1, n_bins)
-        Rows, sum of their probabilities, and rows of the class, by the probability of each class; last those of the
-        likeliest class.
+        Rows of each bin, sum of their probabilities, and rows of the class, for each class and then for the likeliest
+        class of each row.
     """
 
     def __init__(self, classes: NDArray[Any], n_bins: int = BINS) -> None:
@@ -58,7 +58,7 @@ class Reliability:
         return int(self.counts[LIKELIEST].sum())
 
     def update(self, truth: NDArray[Any], predicted: NDArray[Any], probabilities: Array | None) -> None:
-        """Take a block; without probabilities there is nothing to take."""
+        """Add a block; without probabilities this does nothing."""
         if probabilities is None or not len(probabilities):
             return
         is_class = np.asarray(truth).ravel()[:, None] == self.classes[None, :]
@@ -70,25 +70,25 @@ class Reliability:
                 total[index] += np.bincount(numbers, weights, len(self.edges) - 1)
 
     def curve(self, index: int = LIKELIEST) -> tuple[Array, Array, Array]:
-        """Return predicted probability, fraction that is right and rows of every bin of a class that holds any."""
+        """Return probability, fraction right and number of rows of each bin with rows; default LIKELIEST."""
         counts, some = self.counts[index], self.counts[index] > 0
         return (self.sums[index] / counts.clip(1))[some], (self.hits[index] / counts.clip(1))[some], counts[some]
 
     def calibration_error(self, index: int = LIKELIEST) -> float:
-        """Return the expected calibration error: the mean distance of the curve from the diagonal."""
+        """Return the expected calibration error, the mean distance of the curve from the diagonal."""
         predicted, right, counts = self.curve(index)
         return float(np.sum(counts * np.abs(predicted - right)) / counts.sum()) if len(counts) else float("nan")
 
 
 class ResidualGrid:
-    """Residuals of one target against its predictions: single points while they are few, then counts on a grid.
+    """Residuals of one target against its predictions: points for few rows, counts on a grid for more.
 
     Attributes
     ----------
     points : array, shape (n, 2) or None
-        Prediction and residual of every row; None once they are counted.
+        Prediction and residual of each row; None for counts.
     counts : array, shape `GRID` or None
-        Rows of every cell.
+        Rows of each cell.
     x_edges, y_edges : array
         Edges of the cells.
     outside : int
@@ -103,7 +103,7 @@ class ResidualGrid:
         self.outside = 0
 
     def update(self, predicted: Array, residual: Array) -> None:
-        """Take a block."""
+        """Add a block."""
         rows = np.column_stack([predicted, residual])
         kept = rows[(np.abs(rows) < _ABSURD).all(axis=1)]
         self.outside += len(rows) - len(kept)
@@ -129,7 +129,7 @@ class ResidualGrid:
         self.outside += beyond
 
     def _widen(self, rows: Array) -> None:
-        """Double the width of the cells along every axis that too many rows are beyond of."""
+        """Double the width of the cells along each axis with too many rows outside."""
         assert self.counts is not None
         for axis in (0, 1):
             edges = self.y_edges if axis else self.x_edges
@@ -162,7 +162,7 @@ class Residuals:
         self.n_targets = 0
 
     def update(self, truth: NDArray[Any], predicted: NDArray[Any], probabilities: object) -> None:
-        """Take a block."""
+        """Add a block."""
         truth = np.asarray(truth, dtype=np.float64).reshape(len(truth), -1)
         predicted = np.asarray(predicted, dtype=np.float64).reshape(truth.shape)
         self.n_targets = truth.shape[1]
@@ -174,11 +174,11 @@ class Residuals:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A model on test rows."""
+    """Score and statistics of a model on test rows."""
 
     score: ModelScore
     reliability: Reliability | None
-    """Where there are probabilities."""
+    """Of a classifier with probabilities."""
     residuals: Residuals | None
     """Of a regression."""
 
@@ -189,7 +189,7 @@ class Evaluation:
 
 
 def evaluate_model(model: Any, rows: LabelledRows) -> Evaluation:
-    """Predict all test rows."""
+    """Predict all test rows and return the score with its statistics."""
     if not is_classifier(model):
         residuals = Residuals()
         return Evaluation(score_model(model, rows, [residuals]), None, residuals)

@@ -1,4 +1,4 @@
-"""Values as a person reads them, and the small pieces that all parts of a report are made of."""
+"""Values as text for readers, and the numbers and tables of a report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class KeyNumber:
     name: str
     text: str
     value: object = None
-    """The number in full, for programs that read the page."""
+    """The exact number, for programs that read the page; None without (default None)."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class ReportTable:
 
 
 MOST_SETTINGS = 200
-"""Rows of a table of settings."""
+"""Most rows of a table of settings."""
 
 LONGEST_TEXT = 400
-"""Characters of a value that are shown."""
+"""Most characters of a value."""
 
 
 def shortened(text: str) -> str:
@@ -45,7 +45,7 @@ def grouped(count: float) -> str:
 
 
 def moment(timestamp: float | None) -> str:
-    """Return a time of the day where this runs, with the date and the zone."""
+    """Return date and local time with the time zone."""
     try:
         return f"{datetime.fromtimestamp(timestamp).astimezone():%Y-%m-%d %H:%M:%S %Z}" if timestamp else "–"
     except (ValueError, OverflowError, OSError):
@@ -53,5 +53,5 @@ def moment(timestamp: float | None) -> str:
 
 
 def rate(value: float) -> str:
-    """Return a share in per cent."""
+    """Return a fraction in per cent."""
     return "–" if not math.isfinite(value) else f"{100 * value:.3g} %"

@@ -13,20 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 SMALLEST_SIDE = 8
-"""Side from which squares are taken for images where names do not say so."""
+"""Least side of images whose features have no names of pixels."""
 
 LARGEST_SIDE = 256
-"""Side up to which centres are shown as images."""
+"""Largest side of images."""
 
 _NAMED = re.compile(r"(?i)^\W*(pixel|pix|px)s?\W?_?\d")
 _SMOOTH = 0.75
 
 
 def image_side(values: NDArray[Any], names: Sequence[str] | None = None) -> int | None:
-    """Return the side of the images that rows are, None where they seem to be none.
+    """Return the side of square images that the rows seem to be; None where they do not.
 
-    The names of the features say so, or a square number of features of which neighbours, to the side and below,
-    differ by much less than any two do.
+    Rows are images if their features have the names of pixels, or if neighbours in the square, to the side or below,
+    differ much less than any two features.
 
     Parameters
     ----------

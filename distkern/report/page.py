@@ -1,4 +1,4 @@
-"""A report as one HTML file: no script, no request to any host, light and dark, from a phone's width to paper."""
+"""The report as one HTML file: no script, no request to any host; for light and dark, small screens and paper."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .predictions import test_part
 from .record import RunRecord
 
 GENERATOR = "distkern report"
-"""What the page names as its maker, so that a report is told from other files."""
+"""Generator in the page, by which the command recognises a report."""
 
 
 def render_report(
@@ -35,17 +35,17 @@ def render_report(
     record : RunRecord
         The run.
     model : fitted estimator, optional
-        What it led to.
+        The model of the run.
     evaluation : Evaluation, optional
         The model on test rows.
     planned : mapping, optional
         Planned rounds, exchanges, kernel columns and bytes read.
     feature_names : sequence of str, optional
-        Those of the training data.
-    missing : sequence of str
-        What could not be shown, a sentence each.
+        Feature names of the training data.
+    missing : sequence of str, default ()
+        Sentences about missing parts.
     """
-    # What a run directory holds was hidden when it was written; one that was written by hand may not have been.
+    # Run directories are written without credentials, but a user may have written one by hand.
     record.job = redact_values(record.job)
     test = None if evaluation is None else test_part(evaluation, record)
     environment = Environment(
@@ -76,7 +76,7 @@ def render_report(
         timeline=charts.timeline(record),
         phases=sections.phase_table(record),
         incidents=sections.incident_rows(record),
-        untold=sum(record.incident_counts.values()) - len(record.incidents),
+        unlisted=sum(record.incident_counts.values()) - len(record.incidents),
         note=sections.model_note(record, model),
         missing=[redact(text) for text in missing],
     )

@@ -1,4 +1,4 @@
-"""What a report shows of predictions on test rows."""
+"""The part of a report on predictions for test rows: errors, confusions, residuals, reliability."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from .formats import KeyNumber, ReportTable, grouped, rate
 from .record import RunRecord
 
 MOST_CLASSES = 40
-"""Classes up to which all confusions are shown."""
+"""Most classes of a confusion matrix."""
 
 MOST_CONFUSIONS = 15
-"""Confusions that are listed where there are more classes."""
+"""Listed confusions of more classes."""
 
 MOST_CURVES = 12
-"""Classes up to which each has its reliability diagram."""
+"""Most classes with their own reliability diagrams."""
 
 
 @dataclass
 class TestPart:
-    """A model on test rows."""
+    """The part of a report on test rows; each field is None or empty where it does not apply."""
 
     numbers: list[KeyNumber]
     classes: ReportTable | None = None
@@ -49,11 +49,11 @@ class Confusion:
 
     labels: list[str]
     rows: list[tuple[str, list[tuple[int, str, float]]]]
-    """Of every cell the count, "hit" or "miss", and how strongly it is coloured, from 0 to 1."""
+    """Label of each row, and count, "hit" or "miss", and colour from 0 to 1 of its cells."""
 
 
 def test_part(evaluation: Evaluation, record: RunRecord) -> TestPart:
-    """Return what is shown of the predictions on test rows."""
+    """Return the part of a report on predictions for test rows."""
     score = evaluation.score
     part = _classes(score, evaluation) if isinstance(score, ClassificationScore) else _values(score, evaluation)
     recorded = (record.summary or {}).get("test")
@@ -61,8 +61,8 @@ def test_part(evaluation: Evaluation, record: RunRecord) -> TestPart:
         before = recorded.get(name) if isinstance(recorded, Mapping) else None
         if isinstance(before, int | float) and not math.isclose(before, value, rel_tol=1e-6, abs_tol=1e-12):
             part.note = (
-                f"When the run ended, the test {name} was {before:.6g}; with the model and the test data that are "
-                f"there now it is {value:.6g}."
+                f"When the run ended, the test {name} was {before:.6g}; with the present model and test data it is "
+                f"{value:.6g}."
             )
     return part
 

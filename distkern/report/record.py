@@ -1,4 +1,4 @@
-"""What a run directory tells a report: one pass over its events, its job and its summary."""
+"""The record of a run for its report: one pass over the events, the job and the summary of a run directory."""
 
 from __future__ import annotations
 
@@ -15,59 +15,59 @@ from ..monitoring.events import describe
 from ..monitoring.run_state import RunFigures
 
 MOST_INCIDENTS = 200
-"""Incidents that are told one by one."""
+"""Most incidents in the list of a report."""
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """Workers answered a message."""
+    """An exchange of the run."""
 
     name: str
     end: float
-    """Seconds since the epoch, less the time that no process was at work before."""
+    """Seconds since the epoch, less `RunRecord.away` at that time."""
     seconds: float
 
 
 @dataclass(frozen=True)
 class Incident:
-    """Something that befell the run."""
+    """An incident of the run."""
 
     kind: str
     """Name of the event's class."""
     at: float
-    """Seconds since the epoch, less the time that no process was at work before."""
+    """Seconds since the epoch, less `RunRecord.away` at that time."""
     n_centers: int
-    """Centres selected by then."""
+    """Centres selected before it."""
     text: str
-    """What happened."""
+    """Description."""
     severe: bool
-    """Whether it is a warning."""
+    """Whether its level is at least a warning."""
 
 
 @dataclass
 class RunRecord:
-    """Everything that is known of a run."""
+    """A run for its report."""
 
     path: Path
     job: dict[str, Any]
     summary: dict[str, Any] | None
     identity: dict[str, Any]
-    """What decides the model: its settings, the data, the software."""
+    """Settings, data and software that decide the model."""
     state: str
-    """``finished``, ``running``, ``cut short``, or ``running or cut short`` where that cannot be told."""
+    """``finished``, ``running``, ``cut short``, or ``running or cut short`` where it is not known."""
     figures: RunFigures = field(default_factory=RunFigures)
     exchanges: list[Exchange] = field(default_factory=list)
     incidents: list[Incident] = field(default_factory=list)
-    """The first of them."""
+    """The first `MOST_INCIDENTS` incidents."""
     incident_counts: Counter[str] = field(default_factory=Counter)
-    """All of them, by kind."""
+    """Number of all incidents by kind."""
     cut_short: str | None = None
-    """What ended it without a model, if that is the last thing that is known."""
+    """Error that ended the run without a model, if that is its last event."""
     first: float | None = None
     last: float | None = None
     """Seconds since the epoch of the first and the last event."""
     away: float = 0.0
-    """Seconds between the processes that drove the run."""
+    """Seconds between the driver processes of the run, in which none of them was at work."""
 
     @property
     def n_centers(self) -> int:
@@ -77,7 +77,7 @@ class RunRecord:
 
     @property
     def stop_reason(self) -> str | None:
-        """Why selection ended."""
+        """Stop reason."""
         reason = (self.summary or {}).get("stop_reason")
         return reason if isinstance(reason, str) else self.figures.stop_reason
 
@@ -87,7 +87,7 @@ class RunRecord:
 
 
 def read_run(run: RunDirectory) -> RunRecord:
-    """Read what a run directory holds, of a run that is finished or not."""
+    """Read the directory of a run, finished or not."""
     training = run.training or {}
     identity = training.get("identity")
     record = RunRecord(run.path, run.job, run.summary, identity if isinstance(identity, dict) else {}, "")
@@ -115,12 +115,12 @@ def _take(record: RunRecord, event: dict[str, Any]) -> None:
         return
     if kind == "RunCutShort":
         record.cut_short = str(event.get("message") or event.get("error"))
-    said = describe(event)
-    if said is None or kind in ("RunStarted", "RunEnded", "DashboardServed"):
+    described = describe(event)
+    if described is None or kind in ("RunStarted", "RunEnded", "DashboardServed"):
         return
     record.incident_counts[kind] += 1
     if len(record.incidents) < MOST_INCIDENTS:
-        level, text = said
+        level, text = described
         record.incidents.append(
             Incident(kind, (record.last or 0.0) - record.away, figures.n_centers, text, level >= logging.WARNING)
         )

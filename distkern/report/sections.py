@@ -1,4 +1,4 @@
-"""What each part of a report shows, as plain values, tables and drawings."""
+"""The parts of a report as plain values, tables and charts; `predictions` has the part on test data."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ from .predictions import TestPart
 from .record import RunRecord
 
 MOST_IMAGES = 60
-"""Centres that are drawn."""
+"""Most centres that are shown as images."""
 
 MOST_PHASES = 30
-"""Kinds of exchanges that are listed."""
+"""Most kinds of exchanges in a table."""
 
 MOST_FEATURES = 60
-"""Features that have a row in the table of centres."""
+"""Most features in the table of centres."""
 
 
 @dataclass
 class CenterPart:
-    """The centres of a model."""
+    """The part of a report on centres: images, or a table of features."""
 
     text: str
     images: list[tuple[str, str, str]] = field(default_factory=list)
-    """Address of the image, what it shows, and its caption."""
+    """Address, alternative text and caption of each image."""
     side: int = 0
     features: list[tuple[str, list[str], Markup]] = field(default_factory=list)
-    """Name of a feature, least value, quartiles and largest value, and their drawing."""
+    """Name of each feature; its least value, quartiles and largest value; their chart."""
     left_out: int = 0
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A quantity that was planned, and what it came to."""
+    """A planned quantity, and its measured value."""
 
     name: str
     planned: str
     measured: str
     share: float | None
-    """Measured against planned."""
+    """Measured value divided by the planned one."""
 
 
 def headline(record: RunRecord, test: TestPart | None) -> list[KeyNumber]:
-    """Return the few figures that matter most."""
+    """Return the key figures."""
     shapes, summary = record.figures.shapes, record.summary or {}
     figures = list(test.numbers[:1]) if test is not None else _summary_test(summary)
     figures.append(KeyNumber("centres", grouped(record.n_centers), record.n_centers))
@@ -86,19 +86,19 @@ def _summary_test(summary: Mapping[str, Any]) -> list[KeyNumber]:
 
 
 def advice(record: RunRecord) -> str | None:
-    """Return what the reason why selection ended means."""
+    """Return the advice of the stop reason."""
     reason = record.stop_reason
     return StopReason(reason).advice if reason in set(StopReason) else None
 
 
 def model_note(record: RunRecord, model: Any) -> str | None:
-    """Return what tells a model from the one that the run ended with, as far as the count of its centres does."""
+    """Return a note where the number of centres shows that the model is not that of the run."""
     found = getattr(model, "n_centers_", None)
     if record.state != "finished" or found is None or found == record.n_centers:
         return None
     return (
-        f"The run ended with {record.n_centers} centres. The model that is there now has {found}: it was shortened, or "
-        "is of another training. Predictions and centres below are those of that model."
+        f"The run ended with {record.n_centers} centres. The present model has {found}: it was shortened, or another "
+        "training wrote it. Predictions and centres below are those of the present model."
     )
 
 
@@ -130,7 +130,7 @@ def _sections(job: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]
 
 
 def curves(record: RunRecord) -> list[Markup]:
-    """Return the curves of the run, those that there are."""
+    """Return the curves of the run that have points."""
     wanted = (
         ("gcv", "generalised cross validation", "n_centers", "centres"),
         ("lambda_", "λ", "n_centers", "centres"),
@@ -143,7 +143,7 @@ def curves(record: RunRecord) -> list[Markup]:
 
 
 def center_part(model: Any, feature_names: Sequence[str] | None = None) -> CenterPart | None:
-    """Return what is shown of a model's centres; None where it has none. Names of the model's own go first."""
+    """Return the part on centres; None without. `feature_names` (optional) are for a model without feature names."""
     centers = getattr(model, "centers_", None)
     if centers is None or not len(centers):
         return None
@@ -164,9 +164,13 @@ def center_part(model: Any, feature_names: Sequence[str] | None = None) -> Cente
     for index in range(min(m, MOST_IMAGES)):
         label = "" if classes is None else str(classes[index])
         where = f", row {rows[index]}" if rows[index] >= 0 else ""
-        said = f", predicted as {label}" if label else ""
+        prediction = f", predicted as {label}" if label else ""
         part.images.append(
-            (image_address(values[index], side, low, high), f"centre {index + 1}{where}{said}", label or str(index + 1))
+            (
+                image_address(values[index], side, low, high),
+                f"centre {index + 1}{where}{prediction}",
+                label or str(index + 1),
+            )
         )
     return part
 
@@ -174,7 +178,7 @@ def center_part(model: Any, feature_names: Sequence[str] | None = None) -> Cente
 def _feature_table(values: Any, names: Sequence[str] | None) -> CenterPart:
     m, d = values.shape
     part = CenterPart(
-        f"How the {m} centres are spread along each feature: least value, quartiles, largest value.",
+        f"Distribution of the {m} centres along each feature: least value, quartiles, largest value.",
         left_out=max(0, d - MOST_FEATURES),
     )
     for index in range(min(d, MOST_FEATURES)):
@@ -187,7 +191,7 @@ def _feature_table(values: Any, names: Sequence[str] | None) -> CenterPart:
 
 
 def planned_part(record: RunRecord, planned: Mapping[str, float] | None) -> list[Planned]:
-    """Return what was planned, where the plan could be made again, beside what was measured."""
+    """Return planned and measured quantities; `planned` is None where the job could not be planned again."""
     number, most = record.number, ({} if planned is None else planned).get
     worker, driver = number("peak_rss_worker"), number("peak_rss_driver")
     exchanges = number("exchanges") or record.figures.exchanges or None
@@ -212,7 +216,7 @@ def _planned(name: str, most: float | None, value: float | None, show: Callable[
 
 
 def memory_terms(model: Any) -> list[tuple[str, str, float]]:
-    """Return name, size and share of every planned buffer of the process that holds most rows, largest first."""
+    """Return name, size and share of each planned buffer of the process with most rows, largest first."""
     plan = getattr(model, "plan_", None)
     if not isinstance(plan, Mapping):
         return []
@@ -223,7 +227,7 @@ def memory_terms(model: Any) -> list[tuple[str, str, float]]:
 
 
 def phase_table(record: RunRecord) -> list[tuple[str, str, str, str, float, int]]:
-    """Return name, exchanges, seconds, mean, share of the longest, and colour of every phase, longest first."""
+    """Return name, exchanges, seconds, mean, share of the longest, and colour of each phase, longest first."""
     seconds, counts = record.figures.exchange_seconds, record.figures.exchange_counts
     coloured = charts.phases_of(record.exchanges)
     longest = max(seconds.values(), default=0.0) or 1.0
@@ -241,13 +245,13 @@ def phase_table(record: RunRecord) -> list[tuple[str, str, str, str, float, int]
 
 
 def incident_rows(record: RunRecord) -> list[tuple[str, int, str, bool]]:
-    """Return time, centres, text and severity of what befell the run."""
+    """Return time, centres, text and severity of the incidents."""
     begin = record.first or 0.0
     return [(duration(max(0.0, i.at - begin)), i.n_centers, shortened(i.text), i.severe) for i in record.incidents]
 
 
 def run_facts(record: RunRecord) -> list[tuple[str, str]]:
-    """Return when the run was, and what carried it."""
+    """Return times, workers, counts of incidents and directory of the run."""
     figures, shapes = record.figures, record.figures.shapes
     facts = [("first event", moment(record.first)), ("last event", moment(record.last))]
     if record.away > 1.0:
@@ -258,7 +262,7 @@ def run_facts(record: RunRecord) -> list[tuple[str, str]]:
     for count, label in (
         (figures.resumed, "resumed"),
         (figures.replayed_blocks, "blocks rebuilt"),
-        (figures.storage_retries, "reads tried again"),
+        (figures.storage_retries, "repeated reads"),
         (record.incident_counts["WorkerLost"], "workers lost"),
     ):
         if count:

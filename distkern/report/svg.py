@@ -1,6 +1,6 @@
-"""Elements of SVG, and axes with ticks: what charts are drawn with.
+"""Elements of SVG, axes with ticks, and charts with two axes.
 
-Colours come from the page's style sheet by class, so that one drawing serves light and dark. All text is escaped.
+Colours are those of the page's style sheet, by class, so that a chart has a light and a dark form. Text is escaped.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 360.0, 216.0
-"""Size of a small chart, in the units of its text, which is 11 high."""
+"""Size of a small chart; its text is 11 units high."""
 
 
 def element(name: str, *children: object, **attributes: object) -> Markup:
-    """Return an element; children that are no `Markup` are escaped, attributes that are None left out.
+    """Return an element; children that are no `Markup` are escaped, and attributes that are None are skipped.
 
     Parameters
     ----------
@@ -33,12 +33,12 @@ def element(name: str, *children: object, **attributes: object) -> Markup:
         if value is not None
     ]
     inside = Markup("").join(escape(child) for child in children)
-    # Names and keys are those of this package.
+    # All names and keys come from this package.
     return Markup(f"<{name}{''.join(parts)}>{inside}</{name}>")  # noqa: S704
 
 
 def number(value: object) -> object:
-    """Return a float in as many digits as a drawing needs."""
+    """Return a float as text with two decimals, and other values unchanged."""
     if isinstance(value, float):
         text = f"{value:.2f}".rstrip("0").rstrip(".")
         return "0" if text == "-0" else text
@@ -52,16 +52,16 @@ def path(points: Iterable[tuple[float, float]]) -> str:
 
 @dataclass(frozen=True)
 class Axis:
-    """A range of numbers, and where they are drawn.
+    """A range of numbers and its place in a chart.
 
     Parameters
     ----------
     low, high : float
         The range.
     start, end : float
-        Where `low` and `high` are drawn.
-    log : bool
-        Whether equal factors are equally far apart.
+        Coordinates of `low` and `high`.
+    log : bool, default False
+        Whether the scale is logarithmic.
     """
 
     low: float
@@ -74,7 +74,7 @@ class Axis:
     def around(
         cls, values: Sequence[float], start: float, end: float, *, log: bool = False, zero: bool = False
     ) -> Axis:
-        """Return an axis with some room around values, from zero on where wanted."""
+        """Return an axis with a margin around values; `log` and `zero` are False by default, `zero` starts at 0."""
         low, high = (min(values), max(values)) if len(values) else (0.0, 1.0)
         if log and low > 0:
             room = (high / low) ** 0.04 if high > low else 1.5
@@ -84,7 +84,7 @@ class Axis:
         return cls(low if zero else low - room, high + room, start, end)
 
     def __call__(self, value: float) -> float:
-        """Return where a value is drawn."""
+        """Return the coordinate of a value."""
         if self.log:
             share = math.log(max(value, 1e-300) / self.low) / math.log(self.high / self.low)
         else:
@@ -92,7 +92,7 @@ class Axis:
         return self.start + share * (self.end - self.start)
 
     def ticks(self, count: int = 5) -> list[float]:
-        """Return about as many round numbers within the range."""
+        """Return about `count` (default 5) round numbers within the range."""
         if self.log:
             return self._decades(count) or Axis(self.low, self.high, 0, 1).ticks(count)
         step = _round_step((self.high - self.low) / count)
@@ -133,15 +133,17 @@ class Chart:
     Parameters
     ----------
     title : str
-        What it is, for those who do not see it.
+        Name of the chart, for screen readers.
     description : str
-        What it shows, for the same.
-    x_label, y_label : str
-        What is along the axes.
-    size : tuple of float
+        Content of the chart, for screen readers.
+    x_label : str
+        Label of the x axis.
+    y_label : str, default ""
+        Label of the y axis.
+    size : tuple of float, default (360.0, 216.0)
         Width and height.
-    left : float
-        Room for the numbers on the left.
+    left : float, default 52.0
+        Width of the numbers on the left.
     """
 
     def __init__(
@@ -165,7 +167,7 @@ class Chart:
         self._front: list[Markup] = []
 
     def axes(self, x: Axis, y: Axis, *, x_ticks: Sequence[float] | None = None, count: int = 5) -> None:
-        """Draw grid lines and numbers."""
+        """Draw grid lines and about `count` (default 5) numbers on each axis, or `x_ticks` (optional)."""
         for value in y.ticks(count):
             at = y(value)
             self._back.append(element("line", class_="grid", x1=self.left, x2=self.right, y1=at, y2=at))
@@ -181,11 +183,11 @@ class Chart:
             )
 
     def add(self, *shapes: Markup) -> None:
-        """Draw shapes in front of what is there."""
+        """Draw shapes in front of the earlier ones."""
         self._front.extend(shapes)
 
     def render(self, *, wide: bool = False) -> Markup:
-        """Return the drawing."""
+        """Return the chart, over the full width of the page where `wide` is set (default False)."""
         middle = (self.left + self.right) / 2
         labels = [
             element("text", self.x_label, class_="label", x=middle, y=self.height - 3, text_anchor="middle"),

@@ -34,7 +34,7 @@ def tree(folder: Path) -> set[str]:
 
 
 def model_bits(place: Path) -> bytes:
-    """What a stored model predicts with, bit for bit."""
+    """Return the bytes of centres, weights and intercept of a stored model."""
     from distkern.estimators import load_model
 
     model = load_model(place)

@@ -200,15 +200,15 @@ def test_output_that_finds_no_room(here: Path, words: list[str], unbuffered: str
 
 
 class AllExit(Exception):
-    """As dask raises it within tasks that wait for answers."""
+    """Named like the error of dask's tasks that wait for answers."""
 
 
 @pytest.mark.parametrize(
-    ("error", "verbosity", "told"), [(AllExit(), 0, 0), (AllExit(), 2, 1), (OSError(), 0, 1)], ids=str
+    ("error", "verbosity", "count"), [(AllExit(), 0, 0), (AllExit(), 2, 1), (OSError(), 0, 1)], ids=str
 )
-def test_tasks_that_waited_for_a_lost_worker_are_not_told_of(
-    error: Exception, verbosity: int, told: int, capsys: pytest.CaptureFixture[str]
+def test_tasks_that_waited_for_a_lost_worker_are_not_reported(
+    error: Exception, verbosity: int, count: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Terminal(verbosity).log_records():
         logging.getLogger("asyncio").error("Task exception was never retrieved", exc_info=error)
-    assert capsys.readouterr().err.count("Task exception was never retrieved") == told
+    assert capsys.readouterr().err.count("Task exception was never retrieved") == count

@@ -57,7 +57,7 @@ def test_a_million_million_rows(
     assert str(ROWS) in done.err or "memory" in done.err
 
 
-def test_rows_that_are_absent_are_told_of(here: Path, call: Call) -> None:
+def test_absent_rows_are_reported(here: Path, call: Call) -> None:
     plain_arrays(here, 600, 100, 100, 300)
     done = call("train", write_job(here, **PLAIN), "--json")
     assert done.code == 0, done.err
@@ -65,8 +65,8 @@ def test_rows_that_are_absent_are_told_of(here: Path, call: Call) -> None:
     assert "3 chunks of y" in done.err
     assert "3/0, 4/0, 5/0" in done.err
     events = [json.loads(line) for line in (here / "r" / "events.jsonl").read_text().splitlines()]
-    told = [(event["array"], event["count"], event["chunks"]) for event in events if event["event"] == "ChunksAbsent"]
-    assert told == [("X", 3, [[3, 0], [4, 0], [5, 0]]), ("y", 3, [[3], [4], [5]])]
+    absent = [(event["array"], event["count"], event["chunks"]) for event in events if event["event"] == "ChunksAbsent"]
+    assert absent == [("X", 3, [[3, 0], [4, 0], [5, 0]]), ("y", 3, [[3], [4], [5]])]
 
 
 @pytest.mark.parametrize("damage", ["missing", "flipped", "rewritten"])

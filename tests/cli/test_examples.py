@@ -107,7 +107,7 @@ def test_the_tasks_of_an_array(array: Path) -> None:
     run("bash", SCRIPT, folder=array.parent, SLURM_ARRAY_TASK_ID="1", **own)
     assert (array / "out" / "1.json").read_text() == first
     assert "no line 7" in run("bash", SCRIPT, folder=array.parent, code=2, SLURM_ARRAY_TASK_ID="7", **own).stderr
-    # Slurm tells when it will end the task.
+    # Slurm sets the end time of the task.
     own["SLURM_JOB_END_TIME"] = "4102444800"
     run("bash", SCRIPT, folder=array.parent, SLURM_ARRAY_TASK_ID="2", **own)
     job = json.loads((array / "out" / "2.run" / "job.json").read_text())["job"]

@@ -84,7 +84,7 @@ def test_a_job_that_is_terminated_resumes_when_it_is_submitted_again(slurm: Slur
         sleep(0.2)
     slurm.call("scancel", "--signal=TERM", "--batch", job)
     assert slurm.wait_for(job, "COMPLETED", "FAILED") == "FAILED", output(here, job)
-    assert "ending after the exchange under way" in output(here, job)
+    assert "stopping after the current exchange" in output(here, job)
     assert "--resume" in output(here, job)
     assert not (here / "waves.model").exists()
     again = submit(slurm, here, script, *options)

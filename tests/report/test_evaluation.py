@@ -1,4 +1,4 @@
-"""What is gathered of predictions equals what scikit-learn and numpy say of all rows at once."""
+"""Statistics gathered block by block equal those of scikit-learn and numpy for all rows at once."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_label_that_the_model_never_saw_is_never_right() -> None:
     assert reliability.curve()[1].tolist() == [0.0, 0.0]
 
 
-def test_without_probabilities_there_is_nothing() -> None:
+def test_without_probabilities_there_are_no_counts() -> None:
     reliability = Reliability(np.array([0, 1]))
     reliability.update(np.array([0, 1]), np.array([0, 1]), None)
     assert reliability.n_rows == 0
@@ -98,7 +98,7 @@ def test_many_residuals_are_counted_as_numpy_does(blocks: int) -> None:
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_the_grid_grows_where_later_rows_are_elsewhere(sign: int) -> None:
+def test_the_grid_grows_for_later_rows_outside(sign: int) -> None:
     """Rows that are sorted by target, as stores often are."""
     grid = ResidualGrid()
     x = sign * np.linspace(0.0, 1000.0, 50_000)

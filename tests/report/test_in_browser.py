@@ -1,4 +1,4 @@
-"""The page in a real browser: no request, no complaint, no overflow on a phone, text that can be read in the dark."""
+"""The page in a real browser: no request, no message, no overflow on a phone, text that can be read in the dark."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def requests(driver: Any) -> list[str]:
     return [url for url in sent if not url.startswith("data:")]
 
 
-def test_nothing_is_asked_for_and_nothing_complained_of(visit: Visit, page: Path) -> None:
+def test_the_page_makes_no_request_and_logs_no_message(visit: Visit, page: Path) -> None:
     driver = visit(page)
     assert requests(driver) == [page.as_uri()]
     assert driver.get_log("browser") == []
@@ -183,7 +183,7 @@ def test_the_check_of_contrast_can_fail(visit: Visit, tmp_path: Path) -> None:
     assert [text for ratio, text in found if ratio < LEAST_CONTRAST] == ["pale"]
 
 
-def test_parts_have_names_for_those_who_do_not_see_them(visit: Visit, page: Path) -> None:
+def test_parts_have_names_for_screen_readers(visit: Visit, page: Path) -> None:
     driver = visit(page)
     nameless = driver.execute_script(
         "return [...document.querySelectorAll('svg[role=img], img, [role=region]')].filter(e => "

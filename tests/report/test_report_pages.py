@@ -1,4 +1,4 @@
-"""What a report shows equals what the run, the model and scikit-learn say; what is missing is said."""
+"""The parts of a report agree with the run, the model and scikit-learn; missing parts are named."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_settings_and_data_of_the_job_are_shown(report: Report, waves: Path) -> 
 # Untrusted text and self-containment.
 
 
-def test_the_page_asks_for_nothing(report: Report, digits: Path, waves: Path) -> None:
+def test_the_page_makes_no_request(report: Report, digits: Path, waves: Path) -> None:
     for folder in (digits, waves):
         page, root = report(folder / "it.run")
         assert all(found.startswith(("data:", "#")) for found in addresses(page))
@@ -311,7 +311,7 @@ def test_an_empty_run_has_a_report(bare: RunDirectory) -> None:
     assert root.one("span", class_="badge warn").text == "running or cut short"
 
 
-def test_a_run_that_goes_on_is_shown_as_far_as_it_is(bare: RunDirectory) -> None:
+def test_a_run_in_work_has_a_report_of_its_results_so_far(bare: RunDirectory) -> None:
     journal = Journal.claim(bare.path)
     root = written(bare, started(), *(a_round(n) for n in range(3)))
     journal.close()
@@ -321,13 +321,13 @@ def test_a_run_that_goes_on_is_shown_as_far_as_it_is(bare: RunDirectory) -> None
     assert len(root.one("section", id="curves").all("svg")) == 4
 
 
-def test_a_run_that_was_cut_short_says_by_what(bare: RunDirectory) -> None:
+def test_a_run_that_was_cut_short_names_the_error(bare: RunDirectory) -> None:
     root = written(bare, started(), a_round(0), RunCutShort(error="MemoryError", message="no room"))
     assert root.one("span", class_="badge warn").text == "cut short"
     assert "Cut short. no room" in root.one("div", class_="callout warn").text
 
 
-def test_what_befell_the_run_is_listed_and_marked(bare: RunDirectory) -> None:
+def test_incidents_are_listed_and_marked(bare: RunDirectory) -> None:
     now = 1e9
     events = [
         started(),
@@ -342,7 +342,7 @@ def test_what_befell_the_run_is_listed_and_marked(bare: RunDirectory) -> None:
     ]
     events[0] = RunStarted(**{**started().__dict__, "timestamp": now})
     root = written(bare, *events)
-    rows = root.table("What befell the run")[1:]
+    rows = root.table("Incidents")[1:]
     assert [row[1] for row in rows] == ["16", "16", "32"]
     assert "lost worker tcp://a" in rows[0][2]
     assert rows[2][0] == "5.0 s"  # the hours between the processes do not count
@@ -357,7 +357,7 @@ def test_what_befell_the_run_is_listed_and_marked(bare: RunDirectory) -> None:
 def test_a_run_of_many_incidents_has_a_page_of_some_size(bare: RunDirectory) -> None:
     lost = [WorkerLost(worker="tcp://a", blocks=(1,)) for _ in range(MOST_INCIDENTS + 50)]
     root = written(bare, started(), a_round(0), *lost)
-    assert len(root.table("What befell the run")) == 1 + MOST_INCIDENTS
+    assert len(root.table("Incidents")) == 1 + MOST_INCIDENTS
     assert "50 more are left out" in root.text
 
 
@@ -372,7 +372,7 @@ def test_a_path_of_many_rounds_is_thinned(bare: RunDirectory) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), None, "text"])
-def test_figures_that_are_no_numbers_are_left_out(bare: RunDirectory, value: Any) -> None:
+def test_figures_that_are_no_numbers_are_skipped(bare: RunDirectory, value: Any) -> None:
     records = [a_round(n).as_record() for n in range(3)]
     records[1]["gcv"] = value
     for record in records:
@@ -403,7 +403,7 @@ def test_missing_model_and_test_data_are_named(report: Report, digits: Path, tmp
     assert root.table("Planned and measured")[2][1] == "\u2013"
 
 
-def test_another_model_than_that_of_the_run_is_told_of(report: Report, digits: Path, tmp_path: Path) -> None:
+def test_another_model_than_that_of_the_run_has_a_note(report: Report, digits: Path, tmp_path: Path) -> None:
     run = tmp_path / "copy.run"
     shutil.copytree(digits / "it.run", run)
     kept = json.loads((run / "summary.json").read_text())
@@ -442,13 +442,13 @@ def test_a_run_of_python_takes_model_and_test_data_from_the_command(report: Repo
     model.truncate(20).save(folder / "short.model")
     _, root = report(folder / "py.run", "--model", folder / "short.model", "--test", waves / "test.zarr")
     assert {"test", "centres"} <= parts(root)
-    assert "The run ended with 30 centres. The model that is there now has 20" in root.text
+    assert "The run ended with 30 centres. The present model has 20" in root.text
 
 
 # The command.
 
 
-def test_by_default_the_report_lies_in_the_run(
+def test_by_default_the_report_is_in_the_run_directory(
     digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "copy.run"

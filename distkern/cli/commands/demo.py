@@ -1,4 +1,4 @@
-"""``distkern demo``: the whole path from data to predictions on the digits that scikit-learn ships."""
+"""``distkern demo``: from data to predictions, on the digits that scikit-learn ships."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _MAX_CENTERS = 400
 def demo(context: click.Context, out: str | None, overwrite: bool) -> None:
     """Train a classifier of handwritten digits; needs no file and no network.
 
-    Two thirds of scikit-learn's digits train, one third tests. With --out the dataset stores, the model, the
-    run and the predictions stay there, to try the other commands on.
+    Two thirds of scikit-learn's digits train, one third tests. --out keeps the dataset stores, the model, the
+    run and the predictions, for a try of the other commands.
     """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="distkern-demo-")) if out is None else out)
@@ -36,7 +36,7 @@ def demo(context: click.Context, out: str | None, overwrite: bool) -> None:
 
 
 def run_demo(folder: Path, terminal: Terminal, *, keep: bool, overwrite: bool) -> None:
-    """Write the stores, train, save, predict and print; list what is in the folder where it is kept."""
+    """Write the stores, train, save, predict and print the result, with the folder where `keep` is set."""
     from distkern.storage import open_dataset
 
     from ...estimators.scoring import ClassificationScore

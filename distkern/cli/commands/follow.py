@@ -1,4 +1,4 @@
-"""``distkern info RUN --follow``: a run that another process trains, while it does."""
+"""``distkern info RUN --follow``: the progress of a run that another process trains."""
 
 from __future__ import annotations
 
@@ -22,61 +22,63 @@ from ..running.result import recorded_result, show_result
 from ..running.run_liveness import RunStatus, RunWatch
 
 EVENTS_SECONDS = 0.5
-"""Between two looks at the events."""
+"""Seconds between two reads of the events."""
 
 DRIVER_SECONDS = 2.0
-"""Between two looks at who drives the run."""
+"""Seconds between two checks of the driver process."""
 
 
-_TOLD = ("n_centers", "lambda", "gcv", "stop_reason", "test")
-"""What is shown of the summary that an estimator wrote."""
+_SHOWN = ("n_centers", "lambda", "gcv", "stop_reason", "test")
+"""Numbers that are shown from the summary of an estimator."""
 
 
 class Follower:
-    """Shows what a run records, from its beginning and then as it comes.
+    """Shows the events of a run: first the recorded ones, then new ones.
 
     Parameters
     ----------
     run : RunDirectory
         The run.
     display : Display
-        Where.
-    told : callable
-        Takes every record before it is shown.
-    clock, wait : callable
-        Returns seconds; takes as many to wait.
+        Display of the events.
+    receive : callable, optional
+        Function that takes every record before it is shown.
+    clock : callable, default monotonic
+        Function that returns seconds.
+    wait : callable, default sleep
+        Function that waits a number of seconds.
     """
 
     def __init__(
         self,
         run: RunDirectory,
         display: Display,
-        told: Callable[[dict[str, Any]], None] = lambda record: None,
+        receive: Callable[[dict[str, Any]], None] | None = None,
         clock: Callable[[], float] = monotonic,
         wait: Callable[[float], None] = sleep,
     ) -> None:
         self._run = run
         self._tail = run.tail()
-        self._told = told
+        self._receive = receive
         self._clock = clock
         self._wait = wait
         self._display = display
         self._shown = RunDisplay(self._display)
-        self._liveness = RunWatch(clock())
+        self._watch = RunWatch(clock())
         self._probed = clock() - DRIVER_SECONDS
 
     @property
     def figures(self) -> Any:
-        """The run so far."""
+        """Figures of the run so far."""
         return self._shown.figures
 
     def run(self) -> None:
-        """Follow until the run has ended.
+        """Follow the run to its end.
 
         Raises
         ------
         RunError
-            ``abandoned``: its process is gone and no other went on. ``missing``: its directory was removed.
+            ``abandoned``: its process exited and no other resumed the run. ``missing``: its directory was removed.
         """
         try:
             self._read(show=False)
@@ -97,9 +99,10 @@ class Follower:
             if self._tail.replaced != replaced:
                 replaced = self._tail.replaced
                 self._shown = RunDisplay(self._display)
-                self._display.say(logging.WARNING, "the run was started anew")
-            self._liveness.hear(self._clock())
-            self._told(record)
+                self._display.say(logging.WARNING, "the run was started again from the beginning")
+            self._watch.record_event(self._clock())
+            if self._receive is not None:
+                self._receive(record)
             self._shown.take(record, show=show)
 
     def _over(self) -> bool:
@@ -107,23 +110,23 @@ class Follower:
         if now - self._probed < DRIVER_SECONDS:
             return False
         self._probed = now
-        verdict = self._judge(now)
-        if verdict.abandoned:
+        status = self._status(now)
+        if status.abandoned:
             raise RunError(
-                f"the run {self._run.path} was left unfinished at {self.figures.n_centers} centres: its process is "
-                "gone, and no other has gone on with it; go on with distkern train --resume",
+                f"the run {self._run.path} is unfinished at {self.figures.n_centers} centres: its driver process "
+                "exited, and no other process resumed it; resume it with distkern train --resume",
                 kind="abandoned",
             )
-        self._display.note(verdict.remark)
-        return verdict.ended
+        self._display.note(status.remark)
+        return status.ended
 
-    def _judge(self, now: float) -> RunStatus:
+    def _status(self, now: float) -> RunStatus:
         if not is_run(self._run.path):
-            # A run that replaces this one is away for a moment.
+            # The directory is absent for a moment while another run replaces this one.
             self._wait(EVENTS_SECONDS)
             if not is_run(self._run.path):
                 raise RunError(f"the run {self._run.path} was removed", kind="missing")
-        return self._liveness.judge(
+        return self._watch.status(
             driver_of(self._run.path),
             summary=self._run.summary is not None,
             stopped=self.figures.stop_reason is not None,
@@ -132,31 +135,30 @@ class Follower:
 
 
 def follow(path: str, terminal: Terminal, *, as_json: bool) -> int:
-    """Show a run until it ends and its result, or only events, a JSON object a line; return the exit code."""
+    """Show the progress and the result of a run, or its events as lines of JSON; return the exit code."""
     run = RunDirectory.open(path)
-    told: Callable[[dict[str, Any]], None] = lambda record: None  # noqa: E731
-    display = Display()
+    display, receive = Display(), None
     if as_json:
-        told = _print_event
+        receive = _print_event
     elif not terminal.quiet and can_redraw(sys.stdout):
         from rich.console import Console
 
         display = TerminalDisplay(Console(file=sys.stdout, markup=False, highlight=False))
     elif not terminal.quiet:
         lines = _DatedLines()
-        display, told = LineDisplay(lines), lines.date
-    follower = Follower(run, display, told)
+        display, receive = LineDisplay(lines), lines.date
+    follower = Follower(run, display, receive)
     try:
         follower.run()
     except KeyboardInterrupt:
         if not terminal.quiet:
-            click.echo("no longer following; the run is left as it is", err=True)
+            click.echo("stopped following; the run is not changed", err=True)
         return 130
     if not as_json and not terminal.quiet:
         figures = follower.figures
         known = {"n_centers": figures.n_centers, "stop_reason": figures.stop_reason, "seconds": figures.seconds}
         summary = recorded_result(run.summary or {})
-        show_result(summary or known | {name: value for name, value in (run.summary or {}).items() if name in _TOLD})
+        show_result(summary or known | {name: value for name, value in (run.summary or {}).items() if name in _SHOWN})
     return 0
 
 
@@ -166,13 +168,13 @@ def _print_event(record: dict[str, Any]) -> None:
 
 
 class _DatedLines:
-    """Lines on standard output, each with the time of the event that it tells of."""
+    """Lines on standard output, each with the time of its event."""
 
     def __init__(self) -> None:
         self._at: datetime | None = None
 
     def date(self, record: dict[str, Any]) -> None:
-        """Take the time of an event."""
+        """Set the time of the next line to that of an event."""
         at = record.get("timestamp")
         try:
             self._at = datetime.fromtimestamp(at) if isinstance(at, int | float) else None

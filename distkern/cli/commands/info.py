@@ -1,4 +1,4 @@
-"""``distkern info``: what a dataset store, a model store or a run directory holds."""
+"""``distkern info``: the contents of a dataset store, a model store or a run directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SIZES = ("bytes", "rss_driver", "rss_worker")
 
 @click.command()
 @click.argument("store", metavar="STORE|MODEL|RUN")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object; with --follow one an event.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object; with --follow one for each event.")
 @click.option(
     "--follow",
     "followed",
@@ -28,8 +28,8 @@ _SIZES = ("bytes", "rss_driver", "rss_worker")
 def info(context: click.Context, store: str, as_json: bool, followed: bool) -> None:
     """Describe a dataset store, a model store or a run directory.
 
-    With --follow the exit code is 0 when the run has ended, 6 where its process is gone and no other goes on with it
-    within a minute, and 130 after Ctrl-C, which leaves the run alone.
+    With --follow the exit code is 0 when the run has ended, 6 when its driver process has exited and no other process
+    resumes it within a minute, and 130 after Ctrl-C, which does not change the run.
     """
     if followed:
         from .follow import follow
@@ -45,7 +45,7 @@ def info(context: click.Context, store: str, as_json: bool, followed: bool) -> N
 
 
 def _flat(description: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Yield names and values; the names of nested values carry those of what they are in."""
+    """Yield names and values; the name of a nested value begins with those of its mappings."""
     for name, value in description.items():
         full = f"{prefix}{name}".replace("_", " ")
         if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""``distkern ingest``: files of rows in, a dataset store out."""
+"""``distkern ingest``: writes files of rows as a dataset store."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from ..console.terminal import verbosity_options
 
 @click.command()
 @click.argument("sources", metavar="SRC...", nargs=-1, required=True)
-@click.option("--target", metavar="COL", help="Column of the target: a name, for .npy a number; .npz files bring a y.")
+@click.option("--target", metavar="COL", help="Column of the target: a name, for .npy a number; .npz files have a y.")
 @click.option("--out", required=True, metavar="DIR", help="Dataset store to write.")
 @click.option("--part", type=click.Choice(["train", "test"]), help="X_train, y_train or X_test, y_test of .npz files.")
 @click.option(
     "--task",
     type=click.Choice(["classification", "regression"]),
-    help="What y is, where its type does not tell.",
+    help="Task that y is for; by default it follows from the type of y.",
 )
 @click.option(
     "--missing",
     type=click.Choice(["error", "drop", "mean"]),
     default="error",
     show_default=True,
-    help="What to do with missing values: refuse, drop the row, or put the column's mean.",
+    help="Treatment of missing values: refuse them, drop the row, or use the mean of the column.",
 )
 @click.option("--drop", metavar="COL", multiple=True, help="Column to leave out; may be repeated.")
 @click.option("--delimiter", metavar="CHAR", help="Separator of the columns of text files.")

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 @click.option(
     "--out",
     metavar="FILE",
-    help="Write this file, in one step, instead of printing; a name that ends in .prom in the directory of "
-    "node_exporter's textfile collector is what that takes.",
+    help="Write this file, in one step, instead of printing. The textfile collector of node_exporter needs a name that "
+    "ends in .prom, in its directory.",
 )
 @verbosity_options
 def metrics(run: str, out: str | None) -> None:
     """Export the figures of a run directory as Prometheus metrics.
 
-    The names and values are those of /metrics of a dask scheduler on which the run is trained. The run may be going on.
+    The names and values are those of /metrics of a dask scheduler on which the run is trained. The run may be in work.
     """
     from prometheus_client import generate_latest, write_to_textfile
 
@@ -41,8 +41,8 @@ def metrics(run: str, out: str | None) -> None:
     place = os.path.realpath(out)
     if os.path.lexists(place) and not _is_export(place):
         raise StoreError(
-            f"{out} exists and holds no metrics, so it is not overwritten: name another file with --out, or leave it "
-            "out to print them",
+            f"{out} exists and holds no metrics, so it is not overwritten: name another file with --out, or print the "
+            "metrics without --out",
             kind="foreign",
         )
     try:
@@ -54,7 +54,7 @@ def metrics(run: str, out: str | None) -> None:
 
 
 def _is_export(place: str) -> bool:
-    """Tell whether a file holds metrics in the text format, or nothing."""
+    """Return whether a file is empty, or holds metrics in the text format."""
     if not os.path.isfile(place):
         return False
     try:
@@ -77,7 +77,7 @@ class _Collector:
 
 
 def _registry(place: str) -> CollectorRegistry:
-    """Make a registry that holds the metrics of a run directory and nothing else."""
+    """Return a registry with the metrics of a run directory only."""
     from prometheus_client import CollectorRegistry
 
     from distkern.storage import RunDirectory, driver_of

@@ -1,4 +1,4 @@
-"""``distkern plan``: what a training would take, before anything is read."""
+"""``distkern plan``: memory, bytes, products and exchanges of a training, before any data is read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _POSITIVE = click.IntRange(min=1)
 @click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Replace a value of the job file.")
 @click.option("--workers", type=_POSITIVE, metavar="N", help="Plan for N worker processes.")
 @click.option("--memory", metavar="SIZE", help='Memory of each process that holds rows: "2GiB".')
-@click.option("--rows", type=_POSITIVE, metavar="M", help="Plan for M rows; the data need not be that long.")
+@click.option("--rows", type=_POSITIVE, metavar="M", help="Plan for M rows, whatever the data has.")
 @click.option("--features", type=_POSITIVE, metavar="D", help="Features of data that does not exist yet.")
 @click.option("--targets", type=_POSITIVE, metavar="T", help="Targets or classes of such data, 1 by default.")
 @click.option("--chunk-rows", type=_POSITIVE, metavar="N", help="Rows of a chunk of such data.")
@@ -45,7 +45,7 @@ def plan(
 ) -> None:
     """Print memory, bytes, products and exchanges of the training that JOB.toml describes.
 
-    Only the shapes of the data are looked at. A job that does not fit its memory is refused with exit code 4.
+    Only the shapes of the data are read. A job that does not fit its memory is refused with exit code 4.
     """
     from ..job.job_file import load_job
 
@@ -54,7 +54,7 @@ def plan(
     planned = plan_of(job, *_shapes(job, rows, features, targets, chunk_rows))
     if as_json:
         print_json(planned.record())
-        # The one object of this command, also where the job does not fit.
+        # The plan is the one JSON object of this command, also where the job does not fit.
         terminal_of(click.get_current_context()).json_wanted = False
     else:
         show(planned)
@@ -82,8 +82,8 @@ def _shapes(
     for name, value in (("--features", features), ("--targets", targets), ("--chunk-rows", chunk_rows)):
         if value is not None:
             raise JobError(
-                f"{name} {value} is for data that does not exist yet, and {job.data.train or job.data.x} has its own: "
-                f"leave {name} out, or name data that is not there",
+                f"{name} {value} is for data that does not exist yet, and {job.data.train or job.data.x} exists: "
+                f"leave {name} out, or name data that does not exist",
                 kind="data-exists",
             )
     estimator = planned_estimator(job, task_of(job.data, data))
@@ -118,7 +118,7 @@ def show(planned: Plan) -> None:
             ("products", f"{course.flops['total'] / 1e12:.3g} Tflop"),
         ]
         if course.read_ahead:
-            head.append(("blocks on their way", f"{course.read_ahead}, beyond those that are worked on"))
+            head.append(("blocks on their way", f"{course.read_ahead}, beside those in work"))
         if course.norm_refit:
             head.append(("refit, driver, after the rows", byte_size(course.norm_refit)))
     if planned.search is not None:

@@ -74,7 +74,7 @@ def evaluate(
 
 @contextmanager
 def _opened(model_store: str, store: str, cluster: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
-    """Open a model, on the cluster that flags name, and the data to apply it to."""
+    """Yield a model, on the cluster that the flags name, and a dataset."""
     from distkern.storage import open_dataset
 
     from ...estimators import load_model
@@ -93,7 +93,7 @@ def _opened(model_store: str, store: str, cluster: dict[str, Any]) -> Iterator[t
 
 
 def show_score(score: ModelScore) -> None:
-    """Print a score: figures, and for classes a table of each and the confusion counts."""
+    """Print a score: errors, and for a classifier a table of the classes and the confusion counts."""
     from ...estimators.scoring import ClassificationScore
 
     if not isinstance(score, ClassificationScore):
@@ -104,8 +104,8 @@ def show_score(score: ModelScore) -> None:
         ("class", "rows", "precision", "recall", "f1"),
         ([item["label"], item["rows"], *(fixed(item[name]) for name in _RATES)] for item in score.per_class()),
     )
-    figures = [("error", score.error), ("log loss", score.log_loss), ("Brier score", score.brier)]
-    tables = [pairs([("rows", score.n_rows), *((name, fixed(value)) for name, value in figures)]), classes]
+    errors = [("error", score.error), ("log loss", score.log_loss), ("Brier score", score.brier)]
+    tables = [pairs([("rows", score.n_rows), *((name, fixed(value)) for name, value in errors)]), classes]
     if len(score.labels) <= _LARGEST_CONFUSION:
         tables.append(confusion_table(score))
     print_table(*tables)
@@ -115,7 +115,7 @@ _RATES = ("precision", "recall", "f1")
 
 
 def confusion_table(score: ClassificationScore) -> RenderableType:
-    """Return the confusion counts as a table, a row per true class."""
+    """Return the confusion counts as a table with a row for each true class."""
     labels = [str(label) for label in score.labels]
     counts = score.confusion.tolist()
     return columns(

@@ -1,4 +1,4 @@
-"""``distkern report``: what a run came to, as one HTML file."""
+"""``distkern report``: the results of a run as one HTML file."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ DEFAULT_NAME = "report.html"
 
 @click.command()
 @click.argument("run", metavar="RUN")
-@click.option("--out", metavar="FILE", help=f"Where to write it; {DEFAULT_NAME} in the run directory by default.")
+@click.option("--out", metavar="FILE", help=f"File to write; {DEFAULT_NAME} in the run directory by default.")
 @click.option("--model", "model_store", metavar="MODEL", help="Model of the run, where the job does not name it.")
 @click.option("--test", "test_store", metavar="STORE", help="Test data, where the job does not name any.")
 @click.option("--overwrite", is_flag=True, help="Replace the report where it exists.")
 @verbosity_options
 def report(run: str, out: str | None, model_store: str | None, test_store: str | None, overwrite: bool) -> None:
-    """Write what RUN came to as one HTML file that needs no network.
+    """Write the results of RUN as one HTML file that needs no network.
 
-    It shows the job, the plan against what was measured, the curves of the path, why selection ended, predictions on
-    the test data, the centres and a timeline. The model and the test data that the job names are read again where they
-    are still there; what is missing is named in the report. A run that goes on is shown as far as it is.
+    It shows the job, planned and measured numbers, the curves of the path, the stop reason, predictions on the test
+    data, the centres and a timeline. The command reads the model and the test data that the job names; the report
+    names what is missing. A run in work has a report of its results so far.
     """
     from distkern.storage import RunDirectory
     from distkern.storage.io.publish import publish_text
@@ -73,7 +73,7 @@ def report(run: str, out: str | None, model_store: str | None, test_store: str |
 
 
 def is_report(path: Path) -> bool:
-    """Tell whether a file was written by this command."""
+    """Return whether this command wrote a file."""
     from ...report import GENERATOR
 
     try:
@@ -89,7 +89,7 @@ def _open_model(record: RunRecord, given: str | None, missing: list[str]) -> Any
     place = _place(record, "output", "model") if given is None else given
     if place is None:
         if record.state == "finished":
-            missing.append("Predictions and centres: the job names no model; --model does.")
+            missing.append("Predictions and centres: the job names no model; name one with --model.")
         return None
     try:
         return load_model(place)
@@ -114,7 +114,7 @@ def _open_test(record: RunRecord, model: Any, given: str | None, missing: list[s
         elif x is not None and y is not None:
             rows = PlainArrays(x, y)
         else:
-            missing.append("Predictions: the job names no test data; --test does.")
+            missing.append("Predictions: the job names no test data; name it with --test.")
             return None
         if rows.n_features != model.n_features_in_:
             raise JobError(
@@ -141,7 +141,7 @@ def _place(record: RunRecord, section: str, key: str) -> str | None:
 
 
 def locate(record: RunRecord, named: str) -> str:
-    """Return where something lies that a job names: as seen from where the job ran, if that is known, or from here."""
+    """Return a path that a job names, from the directory where the job ran, if known, or else from the current one."""
     if "://" in named or os.path.isabs(named):
         return named
     run = _named(record, "output", "run")
@@ -155,7 +155,7 @@ def locate(record: RunRecord, named: str) -> str:
 
 
 def _open_train(record: RunRecord) -> tuple[Job, Dataset | PlainArrays] | None:
-    """Open the training data of the job, which say what was planned and what features are called; None without."""
+    """Open the training data of the job, for the plan and the feature names; None where that fails."""
     from ..job.data_section import open_rows
     from ..job.job_file import parse_job
 
@@ -171,12 +171,12 @@ def _open_train(record: RunRecord) -> tuple[Job, Dataset | PlainArrays] | None:
         job = parse_job({**record.job, "data": here})
         return job, open_rows(job.data)[0]
     except DistkernError as error:
-        logger.info("the training data is not looked at: %s", error)
+        logger.info("the training data cannot be opened: %s", error)
         return None
 
 
 def _planned(record: RunRecord, job: Job, rows: Dataset | PlainArrays) -> dict[str, float] | None:
-    """Plan the job again for the shapes that the run had; None for methods that are not planned by rounds."""
+    """Plan the job again for the workers of the run; None for a method whose plan has no rounds."""
     from distkern.scheduler import WorkerFacts
 
     from ..job.data_section import source_of, task_of
@@ -188,7 +188,7 @@ def _planned(record: RunRecord, job: Job, rows: Dataset | PlainArrays) -> dict[s
         estimator = planned_estimator(job, task_of(job.data, rows))
         planned = estimator.plan(estimator.shapes(source_of(rows)), facts)
     except DistkernError as error:
-        logger.info("the plan is not made again: %s", error)
+        logger.info("the job cannot be planned again: %s", error)
         return None
     if planned.course is None:
         return None

@@ -1,4 +1,4 @@
-"""``distkern train``: a job file in, a model store, a run directory and a summary out."""
+"""``distkern train``: trains the model of a job file; writes model store, run directory and summary."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ..console.terminal import terminal_of, verbosity_options
 from ..running.cluster_client import cluster_options
 
 GO_ON = "go-on"
-"""What ``--resume`` without a value means."""
+"""Value of a ``--resume`` without one."""
 
 
 class _Train(click.Command):
-    """Takes ``--resume`` with and without a value, and a job file right after it."""
+    """Command whose ``--resume`` may have no value, also before the job file."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Give a bare ``--resume`` its value: click would take the job file for one."""
+        """Give a bare ``--resume`` its value; click would use the job file as the value."""
         words: list[str] = []
         for word in args:
             if words and words[-1] == "--resume":
@@ -47,16 +47,15 @@ class _Train(click.Command):
     "--max-seconds",
     type=float,
     metavar="N",
-    help="End in time: selection stops so that the model is there N seconds from now; short for "
+    help="Time limit: selection stops so that the model is ready N seconds from now; short for "
     "--set model.max_seconds=N.",
 )
 @click.option(
     "--resume",
     type=click.Choice([GO_ON, "auto"]),
     metavar="[auto]",
-    help="Go on with the run that the job names, from its last exchange; max_centers and max_seconds may differ. "
-    "A run that is not there yet starts from nothing. With auto, a run that is complete is left alone and its result "
-    "printed again.",
+    help="Resume the run that the job names, after its last exchange; max_centers and max_seconds may differ. "
+    "A run that does not exist is started. With auto, a complete run is not changed, and its result is printed again.",
 )
 @verbosity_options
 @click.pass_context
@@ -73,11 +72,11 @@ def train(
     """Train the model that JOB.toml describes.
 
     The job file has the sections [data] (train and test, or x and y), [model] (method and any parameter of
-    the estimator), [cluster] (workers, memory and what starts them, or scheduler) and [output] (model and run). Texts
-    in it may refer to environment variables, as in ${NAME} or ${NAME:-default}.
+    the estimator), [cluster] (workers with memory and kind, or scheduler) and [output] (model and run). Texts in it may
+    refer to environment variables, as in ${NAME} or ${NAME:-default}.
 
-    Ctrl-C or SIGTERM ends the training after the exchange under way, and a second one at once; where the job names
-    a run, --resume then goes on.
+    Ctrl-C or SIGTERM ends the training after the current exchange, and a second one at once. If the job names a run,
+    --resume continues it.
     """
     from ..job.job_file import load_job
     from ..running.finished_run import finished_result

@@ -1,1 +1,1 @@
-"""What reaches the terminal and what comes from it: tables, options, signals."""
+"""Standard output and error, log records, common options and signals of a command."""

@@ -1,4 +1,4 @@
-"""What Ctrl-C and SIGTERM do: the driver ends after the exchange under way, worker processes when it closes them."""
+"""Ctrl-C and SIGTERM: the driver stops after the current exchange and closes its worker processes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ...monitoring.events import Event, Subscriber
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Hold SIGINT back while processes start; an interrupt meanwhile arrives at the end of the block.
+    """Block SIGINT while processes start; an interrupt meanwhile arrives at the end of the block.
 
-    A terminal sends SIGINT to every process of its group. Threads and processes inherit the signal mask of
-    the thread that starts them, so what starts in this block, and what that starts later, never sees it.
+    A terminal sends SIGINT to every process of its group. Threads and processes inherit the signal mask of the thread
+    that starts them, so the processes that start here, and their children, never receive it.
     """
-    # The tracker unblocks SIGINT in the thread that starts it, so it must be there before.
+    # The tracker unblocks SIGINT in the thread that starts it, so it must run before.
     resource_tracker.ensure_running()
     previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -33,7 +33,7 @@ def interrupts_held() -> Iterator[None]:
 
 @contextmanager
 def _handled(handler: Callable[[int, FrameType | None], None], *numbers: signal.Signals) -> Iterator[None]:
-    """Handle signals within the block; only the main thread can."""
+    """Handle signals within the block; in other threads than the main one this does nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -46,7 +46,7 @@ def _handled(handler: Callable[[int, FrameType | None], None], *numbers: signal.
 
 
 def terminated_as_interrupted() -> AbstractContextManager[None]:
-    """Have SIGTERM, which queues and service managers send, end a command as Ctrl-C does."""
+    """Make SIGTERM, the signal of queues and service managers, end a command like Ctrl-C."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -61,7 +61,7 @@ def cancelled_by_signals() -> Iterator[Subscriber]:
     Yields
     ------
     callable
-        Takes each event of a training.
+        Subscriber of the training.
     """
     received: list[int] = []
 
@@ -69,7 +69,7 @@ def cancelled_by_signals() -> Iterator[Subscriber]:
         received.append(number)
         if len(received) > 1:
             raise KeyboardInterrupt
-        click.echo("ending after the exchange under way; the same again ends at once", err=True)
+        click.echo("stopping after the current exchange; press Ctrl-C again to stop at once", err=True)
 
     def watch(event: Event) -> None:
         if received:

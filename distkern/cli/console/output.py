@@ -1,4 +1,4 @@
-"""Results on standard output: tables that stay readable in a file, and JSON without NaN."""
+"""Results on standard output: tables, also for files, and JSON without NaN."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WIDTH_OFF_TERMINAL = 200
 
 
 def print_table(*tables: RenderableType) -> None:
-    """Print tables to standard output, plain and unwrapped where it is not a terminal."""
+    """Print tables to standard output; without styles and 200 characters wide where it is no terminal."""
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else _WIDTH_OFF_TERMINAL

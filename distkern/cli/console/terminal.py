@@ -1,4 +1,4 @@
-"""Where the command line writes: results to standard output, everything else to standard error."""
+"""The streams of a command: verbosity, log records and warnings on standard error; ``-v`` and ``-q``."""
 
 from __future__ import annotations
 
@@ -24,17 +24,20 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Terminal:
-    """The two streams of one command and how much it says on standard error.
+    """Standard output and error of one command.
+
+    Parameters
+    ----------
+    verbosity : int, default 0
+        Messages on standard error: -1 errors only, 0 progress and warnings, 1 the log of every room, 2 debugging and
+        the log of libraries too.
 
     Attributes
     ----------
-    verbosity : int
-        -1 errors only, 0 progress and warnings, 1 what every room logs, 2 debugging and what
-        libraries log too.
     json_wanted : bool
-        Whether standard output is read by a program: what fails is said there too, as JSON.
+        Whether standard output is for a program: errors are printed there too, as JSON.
     owns_process : bool
-        Whether the process is there for this command, so that its age is the command's.
+        Whether the process runs this command only, so that its age is that of the command.
     """
 
     def __init__(self, verbosity: int = 0) -> None:
@@ -43,7 +46,7 @@ class Terminal:
         self.owns_process = False
 
     def seconds(self) -> float:
-        """Return how long ago the command began, imports included, as far as that is known."""
+        """Return the seconds since the start of the process, imports included; 0 where it runs other code too."""
         if not self.owns_process:
             return 0.0
         import psutil
@@ -62,13 +65,13 @@ class Terminal:
 
     @cached_property
     def messages(self) -> Console:
-        """Console on standard error, shared by the progress bar and the log records."""
+        """Console on standard error, for the progress bar and the log records."""
         from rich.console import Console
 
         return Console(stderr=True, markup=False, highlight=False)
 
     def adjust(self, verbosity: int) -> None:
-        """Set the verbosity and the log levels that go with it."""
+        """Set the verbosity and its log levels."""
         self.verbosity = verbosity
         rooms = {-1: logging.ERROR, 0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG)
         logging.getLogger("distkern").setLevel(rooms)
@@ -96,11 +99,11 @@ class Terminal:
                 logger.setLevel(level)
 
     def _wanted(self, record: logging.LogRecord) -> bool:
-        """Let libraries speak up in warnings only: what they do all day is of no use here."""
+        """Return whether a record is shown: those of libraries only as warnings and errors, but all with ``-vv``."""
         if record.name.partition(".")[0] == "distkern" or self.verbosity > 1:
             return True
         if record.name == "asyncio" and record.exc_info and type(record.exc_info[1]).__name__ == "AllExit":
-            # A task of dask's that gives up waiting for a lost worker's answer; the loss itself is told of.
+            # A dask task stops waiting for the answer of a failed worker, which has its own message.
             return False
         return record.levelno >= (logging.ERROR if self.quiet else logging.WARNING)
 
@@ -115,12 +118,12 @@ class Terminal:
 
 
 def can_redraw(stream: IO[str]) -> bool:
-    """Tell whether a stream is a terminal that can redraw a line."""
+    """Return whether a stream is a terminal that can redraw a line."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def _logged(otherwise: Callable[..., None]) -> Callable[..., None]:
-    """Return a hook that turns our own warnings into log records, without the line of code that they came from."""
+    """Return a hook that makes log records of distkern's warnings, without their line of code."""
 
     def show(message: Warning | str, category: type[Warning], *arguments: Any, **named: Any) -> None:
         if issubclass(category, DistkernWarning):
@@ -132,7 +135,7 @@ def _logged(otherwise: Callable[..., None]) -> Callable[..., None]:
 
 
 def _without_credentials(record: logging.LogRecord) -> bool:
-    """Take credentials out of a record's message, and the traceback of an error that holds any."""
+    """Remove credentials from the message of a record, and the traceback of an error with credentials."""
     message = record.getMessage()
     if redact(message) != message:
         record.msg, record.args = redact(message), None
@@ -142,7 +145,7 @@ def _without_credentials(record: logging.LogRecord) -> bool:
 
 
 def verbosity_options(command: Command) -> Command:
-    """Give a command ``-v`` and ``-q``, which act on the `Terminal` of the context."""
+    """Give a command the options ``-v`` and ``-q``, which set the verbosity of its `Terminal`."""
     command = click.option(
         "-q", "--quiet", is_flag=True, expose_value=False, callback=_quieter, help="Show errors only."
     )(command)
@@ -152,7 +155,7 @@ def verbosity_options(command: Command) -> Command:
         count=True,
         expose_value=False,
         callback=_louder,
-        help="Show what every room logs; twice: debugging too.",
+        help="Show the log of every room; twice: debugging too.",
     )(command)
 
 

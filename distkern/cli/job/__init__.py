@@ -1,1 +1,1 @@
-"""Job files: their sections, validated."""
+"""Job files: reading, environment variables, the sections, and messages for what is wrong in them."""

@@ -1,7 +1,6 @@
-"""``[cluster]`` of a job file: which workers train, where they come from, and what each may take.
+"""``[cluster]`` of a job file: the number of workers, what starts them, and the memory of each.
 
-Nothing here starts or imports anything of a cluster, so that ``distkern plan`` can read jobs for machines that are
-not there.
+This module starts no cluster and imports no cluster library: ``distkern plan`` reads jobs for other machines too.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ QUEUES = ("slurm", "pbs", "sge", "lsf", "oar", "moab")
 """Batch queues that worker jobs can be submitted to."""
 
 KINDS = ("local", *QUEUES, "ssh", "kubernetes")
-"""What can start workers."""
+"""Kinds of clusters that start workers."""
 
 _LINES = "a list of texts between quotes"
 
@@ -25,7 +24,7 @@ Words = list[Annotated[str, Field(min_length=1)]]
 
 
 class SecuritySection(Section):
-    """``[cluster.security]``: certificates for a cluster that talks TLS."""
+    """``[cluster.security]``: certificates for a cluster with TLS."""
 
     ca: str = Field(min_length=1, description=PATH)
     cert: str = Field(min_length=1, description=PATH)
@@ -33,10 +32,10 @@ class SecuritySection(Section):
 
 
 class JobsSection(Section):
-    """``[cluster.job]``: the batch jobs that run the workers; what is not said is up to dask's ``jobqueue.yaml``.
+    """``[cluster.job]``: the batch jobs that run the workers; dask's ``jobqueue.yaml`` has the values of absent keys.
 
-    `workers_per_job` is how many worker processes share a job, `setup` are lines of shell that run before them,
-    `directives` lines for the queue beside those that the other keys make.
+    `workers_per_job` is the number of worker processes of a job, `setup` are lines of shell that run before them,
+    `directives` lines for the queue beside those from the other keys.
     """
 
     workers_per_job: Annotated[int, constrained(whole(1))] = 1
@@ -54,7 +53,7 @@ class JobsSection(Section):
 
 
 class SshSection(Section):
-    """``[cluster.ssh]``: the machines that run the workers, and how to log in to them."""
+    """``[cluster.ssh]``: the machines that run the workers, and the login."""
 
     hosts: Words = Field(min_length=1, description='a list of machines such as ["node1", "node2"]')
     user: str | None = Field(default=None, min_length=1, description="a user name between quotes")
@@ -66,7 +65,7 @@ class SshSection(Section):
 
 
 class KubernetesSection(Section):
-    """``[cluster.kubernetes]``: the pods that run scheduler and workers; a dask operator must be installed."""
+    """``[cluster.kubernetes]``: the pods that run scheduler and workers; needs a dask operator in Kubernetes."""
 
     image: str = Field(min_length=1, description="a container image between quotes that holds distkern")
     namespace: str | None = Field(default=None, min_length=1, description=TEXT)
@@ -82,9 +81,9 @@ class KubernetesSection(Section):
 class ClusterSection(Section):
     """``[cluster]``: workers to start, a running scheduler, or neither for training in this process.
 
-    `workers` are asked for and training begins with `min_workers` of them, all if not given; those that come later
-    join. `memory` is what each process that holds rows may take beside the interpreter's own, `cores` its threads.
-    `host` is the address that the scheduler listens on, `wait` how long to wait for a worker when none can be used.
+    Training starts with `min_workers` of the `workers`, with all of them by default; later ones join. `memory` is the
+    memory limit of each process that holds rows, without the interpreter, `cores` its number of threads. `host` is the
+    address that the scheduler listens on, `wait` the seconds to wait for a worker when none is usable.
     """
 
     kind: Annotated[str | None, constrained(one_of(*KINDS))] = None
@@ -105,7 +104,7 @@ class ClusterSection(Section):
 
     @property
     def where(self) -> str | None:
-        """What starts the workers, or "scheduler" for a running one; None for training in this process."""
+        """Kind of the cluster, or "scheduler" for a running one; None for training in this process."""
         if self.kind is not None:
             return str(self.kind)
         if self.scheduler is not None or self.scheduler_file is not None:
@@ -114,28 +113,28 @@ class ClusterSection(Section):
 
     @property
     def n_workers(self) -> int | None:
-        """Workers that are asked for; None where a running cluster brings its own, or there are none."""
+        """Number of workers to start; None for a running cluster, and for training in this process."""
         if self.workers is None and self.where == "ssh" and self.ssh is not None:
             return len(self.ssh.hosts)
         return self.workers
 
     @property
     def least_workers(self) -> int | None:
-        """Workers that a training begins with, and must fit on."""
+        """Number of workers at the start of a training; its plan must fit on them."""
         return self.min_workers or self.n_workers
 
     @property
     def starts_workers(self) -> bool:
-        """Whether workers are started for the command."""
+        """Whether the command starts workers."""
         return self.where not in (None, "scheduler")
 
     @model_validator(mode="after")
     def _one_cluster(self) -> Self:
         where = self.where
         if self.host is not None and self.workers is None and where in (None, "scheduler"):
-            raise ValueError("host needs workers: it is where workers that are started here listen")
+            raise ValueError("host needs workers: it is the address of a scheduler that is started here")
         if where == "scheduler":
-            self._refuse_what_brings_its_own()
+            self._refuse_workers_of_another()
         elif self.scheduler is not None or self.scheduler_file is not None:
             raise ValueError(f'kind = "{where}" starts a scheduler of its own: leave out scheduler and scheduler_file')
         elif where is None:
@@ -143,22 +142,22 @@ class ClusterSection(Section):
                 if getattr(self, name) is not None:
                     raise ValueError(f"{name} needs workers, or a kind that starts them")
         else:
-            self._require_what_is_started(where)
+            self._require_keys_of_kind(where)
         self._refuse_foreign_tables(where)
         return self
 
-    def _refuse_what_brings_its_own(self) -> None:
+    def _refuse_workers_of_another(self) -> None:
         if self.scheduler is not None and self.scheduler_file is not None:
             raise ValueError("scheduler and scheduler_file exclude each other")
         for name in ("workers", "cores"):
             if getattr(self, name) is not None:
                 given = "scheduler" if self.scheduler is not None else "scheduler_file"
                 raise ValueError(
-                    f"{given} and {name} exclude each other: a running cluster brings its own workers "
-                    "(min_workers says how many of them to wait for)"
+                    f"{given} and {name} exclude each other: a running cluster has its own workers "
+                    "(min_workers is the number of them to wait for)"
                 )
 
-    def _require_what_is_started(self, where: str) -> None:
+    def _require_keys_of_kind(self, where: str) -> None:
         if where == "ssh" and self.ssh is None:
             raise ValueError('kind = "ssh" needs hosts, as in ssh = { hosts = ["node1", "node2"] }')
         if where == "kubernetes" and self.kubernetes is None:
@@ -166,9 +165,9 @@ class ClusterSection(Section):
         if where == "kubernetes" and (self.host is not None or self.security is not None):
             raise ValueError('kind = "kubernetes" has its scheduler in a pod: leave out host and security')
         if self.n_workers is None:
-            raise ValueError(f'kind = "{where}" needs workers: how many processes to start')
+            raise ValueError(f'kind = "{where}" needs workers, the number of processes to start')
         if where != "local" and self.memory is None:
-            raise ValueError(f'kind = "{where}" needs memory: what each worker process may take, as in memory = "4GiB"')
+            raise ValueError(f'kind = "{where}" needs memory, the limit of each worker process, as in memory = "4GiB"')
         if self.min_workers is not None and self.min_workers > self.n_workers:
             raise ValueError(f"min_workers = {self.min_workers} is more than workers = {self.n_workers}")
         if self.job is not None and self.n_workers % self.job.workers_per_job:

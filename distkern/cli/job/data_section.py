@@ -1,4 +1,4 @@
-"""The data a job names: dataset stores, or plain arrays that behave alike."""
+"""The data that a job names: dataset stores or plain arrays, with the task."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class PlainArrays:
-    """Two arrays of a user with the face of a `Dataset`.
+    """Two arrays of a user with the attributes of a `Dataset`.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class PlainArrays:
     X, y : zarr.Array
         The arrays.
     task : None
-        Plain arrays do not say what they are for.
+        Plain arrays have no task.
     """
 
     task: None = None
@@ -54,7 +54,7 @@ class PlainArrays:
 
 
 def open_rows(section: DataSection) -> tuple[Dataset | PlainArrays, Dataset | PlainArrays | None]:
-    """Open training and test data and hold their shapes against each other.
+    """Open training and test data, and check that they have the same number of features.
 
     Parameters
     ----------
@@ -64,14 +64,14 @@ def open_rows(section: DataSection) -> tuple[Dataset | PlainArrays, Dataset | Pl
     Returns
     -------
     train : Dataset or PlainArrays
-        Nothing but metadata has been read.
+        Training data; only metadata are read.
     test : Dataset, PlainArrays or None
-        None where the job names no test data.
+        Test data; None where the job names none.
 
     Raises
     ------
     DataError
-        Something is missing or the numbers of features differ.
+        Data are missing, or the numbers of features differ.
     """
     train = _opened(section.train, section.x, section.y)
     test = _opened(section.test, section.test_x, section.test_y)
@@ -94,14 +94,14 @@ def _opened(store: str | None, x: str | None, y: str | None) -> Dataset | PlainA
 
 
 def source_of(rows: Dataset | PlainArrays) -> BlockSource:
-    """Return the blocks of the rows; nothing is read."""
+    """Return the blocks of the rows, without reading any."""
     from distkern.storage import as_source
 
     return as_source(rows.X, rows.y) if isinstance(rows, PlainArrays) else as_source(rows)
 
 
 def task_of(section: DataSection, rows: Dataset | PlainArrays) -> str:
-    """Return what to train for: as the job says, as the store says, or as the type of y tells."""
+    """Return the task: that of the job, else that of the store, else by the type of y."""
     named = section.task or rows.task
     if named is not None:
         return named

@@ -16,16 +16,16 @@ _REFERENCE = re.compile(r"\$(?:\$|\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\{)
 def with_variables(value: Any, file: object, key: str = "", environment: Mapping[str, str] | None = None) -> Any:
     """Replace references to environment variables in all texts of a document; keys and numbers stay.
 
-    The value of a variable whose name speaks of a secret is taken out of every message and record from then on.
+    The value of a variable with the name of a secret is removed from all later messages and records.
 
     Parameters
     ----------
     value : object
-        What TOML holds.
+        Value of a TOML document.
     file : object
-        Where it was written, for messages.
-    key : str
-        Of `value`, for messages.
+        Name of the file, for messages.
+    key : str, default ""
+        Key of `value`, for messages.
     environment : mapping, optional
         Variables; those of the process by default.
 
@@ -54,7 +54,7 @@ def with_variables(value: Any, file: object, key: str = "", environment: Mapping
             return "$"
         if name is None:
             raise JobError(
-                f"{file}, {key}: {found[0]!r} begins a reference to an environment variable that is none: write "
+                f"{file}, {key}: {found[0]!r} is not a valid reference to an environment variable: write "
                 "${NAME} or ${NAME:-default}, or $$ for a dollar",
                 kind="variable-syntax",
             )

@@ -1,8 +1,8 @@
 """The job file of ``distkern train``: TOML in, a checked `Job` out.
 
-Unknown keys are refused with the nearest known one and wrong values with what is allowed. The keys of
-``[model]`` are the parameters of the estimators, read from their signatures. Paths are relative to the
-current directory; nothing here opens the data.
+The message for an unknown key names the nearest known one, and that for a wrong value the allowed ones. The keys of
+``[model]`` are the parameters of the estimators, from their signatures. Paths are relative to the current directory;
+this module does not open the data.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .model_section import METHODS, model_fields
 from .section import PATH as _PATH
 from .section import Section, constrained
 from .toml import forget, override, read_toml
-from .validation_messages import complaints
+from .validation_messages import validation_messages
 
 S = TypeVar("S", bound=Section)
 
@@ -72,7 +72,7 @@ _DISPLACED = {
     "scheduler_file": (*_OWN_WORKERS, "scheduler"),
     "workers": ("scheduler", "scheduler_file", "min_workers"),
 }
-"""What a flag takes the place of."""
+"""Keys of ``[cluster]`` that a flag replaces."""
 
 
 class _Flags(Section):
@@ -80,7 +80,7 @@ class _Flags(Section):
 
 
 class OutputSection(Section):
-    """``[output]``: where the model and the record of the run go; nothing is saved where absent."""
+    """``[output]``: places of the model and of the record of the run; one without a place is not saved."""
 
     model: str | None = Field(default=None, min_length=1, description=_PATH)
     run: str | None = Field(default=None, min_length=1, description=_PATH)
@@ -102,11 +102,11 @@ def load_job(path: str | Path, overrides: Iterable[str] = (), cluster: Mapping[s
     ----------
     path : str or Path
         The TOML file; its texts may refer to environment variables.
-    overrides : iterable of str
-        ``section.key=value`` settings, which replace what the file says.
+    overrides : iterable of str, default ()
+        ``section.key=value`` settings, which replace those of the file.
     cluster : mapping, optional
-        Settings of ``[cluster]`` from the command line; a scheduler there displaces the file's workers and what
-        starts them, workers there displace its scheduler.
+        Settings of ``[cluster]`` from the command line; a scheduler replaces the file's keys of workers, and workers
+        replace its scheduler.
 
     Returns
     -------
@@ -120,7 +120,7 @@ def load_job(path: str | Path, overrides: Iterable[str] = (), cluster: Mapping[s
     document = read_toml(Path(path))
     overrides = tuple(overrides)
     for setting in overrides:
-        # What is replaced may refer to variables that are not set.
+        # A replaced value may refer to variables that are not set.
         forget(document, setting)
     document = with_variables(document, path)
     for setting in overrides:
@@ -168,4 +168,4 @@ def _validated(schema: type[S], document: Mapping[str, Any]) -> S:
     try:
         return schema.model_validate(document)
     except ValidationError as error:
-        raise JobError("\n".join(complaints(error, schema)), kind="invalid-job") from None
+        raise JobError("\n".join(validation_messages(error, schema)), kind="invalid-job") from None

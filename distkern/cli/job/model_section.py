@@ -1,7 +1,7 @@
 """Estimator parameters as keys of a job file's ``[model]``.
 
-The names come from the estimators' signatures, and what a value may be from the constraints that the estimators hold
-themselves to, so that neither can drift; here a message can name the key of the file.
+The names are those of the estimators' signatures, and the allowed values those of the estimators' constraints, so there
+is one list of each; messages name the key of the file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RESERVED = {
     "memory_limit": "name it as memory in [cluster]",
     "callbacks": "only Python code can give callbacks",
 }
-"""Parameters that other sections of the job file set, with the advice to give."""
+"""Parameters that other sections of the job file set, with advice for the message."""
 
 _KERNEL = Constraint(
     'the name of a kernel, or a table such as {name = "polynomial", degree = 3}',
@@ -64,7 +64,7 @@ def estimator(method: str, task: str) -> type[Any]:
     name = METHODS[method][task == "classification"]
     if name is None:
         raise JobError(
-            f"[model] method = {method!r} is for classification, and the targets are values: use a method such as "
+            f"[model] method = {method!r} is for classification, and the targets are numbers: use a method such as "
             '"orols", or task = "classification" in [data]',
             kind="task",
         )
@@ -84,10 +84,7 @@ def model_fields(method: object) -> dict[str, Any]:
 
 
 def model_constraints(method: object) -> dict[str, Constraint]:
-    """Return what each parameter of a method may be.
-
-    Both tasks' parameters are known here, since a job file may leave the task to the data.
-    """
+    """Return the constraint of each parameter of a method, for both tasks: the job file may not name the task."""
     known: dict[str, Constraint] = {}
     name = method if isinstance(method, str) and method in METHODS else "orols"
     for task, found in zip(("regression", "classification"), METHODS[name], strict=True):
@@ -98,17 +95,17 @@ def model_constraints(method: object) -> dict[str, Constraint]:
     return known
 
 
-def build(method: str, task: str, parameters: dict[str, Any], surroundings: dict[str, Any]) -> Any:
+def build(method: str, task: str, parameters: dict[str, Any], runtime: dict[str, Any]) -> Any:
     """Return an unfitted estimator whose parameters have been checked.
 
     Parameters
     ----------
     method, task : str
-        What to train.
+        Method and task of the estimator.
     parameters : dict
-        Keys of the job file's ``[model]``; one that the class lacks is refused.
-    surroundings : dict
-        Client, callbacks and the like; one that the class lacks is left out.
+        Keys of the job file's ``[model]``; one that is no parameter of the class is refused.
+    runtime : dict
+        Client, callbacks and other runtime arguments; those that are no parameter of the class are ignored.
     """
     from ...kernels import kernel_from_parameters
 
@@ -119,9 +116,9 @@ def build(method: str, task: str, parameters: dict[str, Any], surroundings: dict
         settings = {name: value for name, value in kernel.items() if name != "name"}
         made = kernel_from_parameters(kernel.get("name", "gaussian"), settings)
         parameters = {**parameters, "kernel": made}
-    if surroundings.get("run_dir") is not None and "run_dir" not in known:
+    if runtime.get("run_dir") is not None and "run_dir" not in known:
         raise JobError(
-            f"[output] run is named, and method {method!r} keeps no record of a run: leave it out", kind="no-run"
+            f"[output] run is set, and method {method!r} keeps no record of a run: leave it out", kind="no-run"
         )
     for name in parameters:
         if name not in known:
@@ -129,6 +126,6 @@ def build(method: str, task: str, parameters: dict[str, Any], surroundings: dict
                 f"[model] {name} does not belong to {task} with method {method!r} ({kind.__name__})",
                 kind="parameter-of-other-task",
             )
-    made = kind(**parameters, **{name: value for name, value in surroundings.items() if name in known})
+    made = kind(**parameters, **{name: value for name, value in runtime.items() if name in known})
     made._check_parameters()
     return made

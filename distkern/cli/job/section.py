@@ -1,4 +1,4 @@
-"""What every table of a job file is."""
+"""The base class of the tables of a job file, and their validators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Section(BaseModel):
 
 
 def constrained(constraint: Constraint) -> PlainValidator:
-    """Return what holds a key to the same constraint as the parameter of an estimator."""
+    """Return a validator that checks the constraint of an estimator's parameter."""
 
     def check(value: Any) -> Any:
         if value == "none" and constraint.optional:

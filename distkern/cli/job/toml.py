@@ -32,7 +32,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise JobError(
             f"{path} is not valid TOML: tables or lists are nested too deep", kind="job-file-syntax"
         ) from None
-    # The parser lets Python's own complaint about an endless number through.
+    # The parser raises Python's own ValueError for a number with too many digits.
     except ValueError as error:
         last = f"at line {text.count(chr(10)) + 1}, the end of the file"
         reason = str(error).replace("at end of document", last)
@@ -47,7 +47,7 @@ def override(document: dict[str, Any], setting: str) -> None:
     document : dict
         Sections of a job file, changed in place.
     setting : str
-        The value is TOML; what is not TOML, such as a bare word, counts as a string.
+        The assignment; a value that is not TOML, such as a bare word, is a string.
     """
     tables, name, text = _parts(setting)
     table: dict[str, Any] = document
@@ -60,7 +60,7 @@ def override(document: dict[str, Any], setting: str) -> None:
 
 
 def forget(document: dict[str, Any], setting: str) -> None:
-    """Take out of a document what a setting would replace.
+    """Remove the value that a setting replaces from a document.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def forget(document: dict[str, Any], setting: str) -> None:
 
 
 def _parts(setting: str) -> tuple[list[str], str, str]:
-    """Tables, key and value of a setting."""
+    """Return tables, key and value of a setting."""
     key, equals, text = setting.partition("=")
     *tables, name = (part.strip() for part in key.split("."))
     if not (equals and tables and name and all(tables)):

@@ -1,4 +1,4 @@
-"""Says what is wrong with a job file: the key, the value and what is allowed."""
+"""Validation messages of a job file: the key, its value and the allowed values."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ...text import nearest_or_all
 from .model_section import RESERVED
 
 
-def complaints(error: ValidationError, schema: type[BaseModel]) -> list[str]:
-    """Return a line for each key that is wrong; the descriptions of the fields say what is allowed."""
+def validation_messages(error: ValidationError, schema: type[BaseModel]) -> list[str]:
+    """Return a line for each wrong key; the allowed values are in the descriptions of the fields."""
     seen: dict[tuple[str, ...], str] = {}
     for item in error.errors(include_url=False):
         path, table, rest = _place(tuple(str(part) for part in item["loc"]), schema)
-        seen.setdefault((path, *rest[:1]), _complaint(item, path, table, rest))
+        seen.setdefault((path, *rest[:1]), _message(item, path, table, rest))
     return list(seen.values())
 
 
 def _place(places: tuple[str, ...], schema: type[BaseModel]) -> tuple[str, type[BaseModel], tuple[str, ...]]:
-    """Return the innermost table that holds what is wrong: its dotted name, its model, and the way on from there."""
+    """Return dotted name and model of the innermost table with the error, and the remaining keys."""
     names, table = [], schema
     for name in places[:-1]:
         inner = _table(table.model_fields[name].annotation) if name in table.model_fields else None
@@ -32,7 +32,7 @@ def _place(places: tuple[str, ...], schema: type[BaseModel]) -> tuple[str, type[
     return ".".join(names), table, places[len(names) :]
 
 
-def _complaint(item: Any, path: str, table: type[BaseModel], rest: tuple[str, ...]) -> str:
+def _message(item: Any, path: str, table: type[BaseModel], rest: tuple[str, ...]) -> str:
     name, field = rest[0], table.model_fields.get(rest[0])
     if not path and (field is None or _table(field.annotation) is None):
         return f"unknown section [{name}]{nearest_or_all(name, sorted(table.model_fields))}"
@@ -54,7 +54,7 @@ def _complaint(item: Any, path: str, table: type[BaseModel], rest: tuple[str, ..
 
 
 def _table(annotation: Any) -> type[BaseModel] | None:
-    """Return the table that a field holds, also where it may be absent."""
+    """Return the table class of a field, also of an optional one; None for other fields."""
     for part in (annotation, *get_args(annotation)):
         if isinstance(part, type) and issubclass(part, BaseModel):
             return part

@@ -1,1 +1,1 @@
-"""From a job to a finished training: cluster, progress, run and result."""
+"""The training of a job: client, plan, progress, run directory, result; and the state of other runs."""

@@ -1,4 +1,4 @@
-"""The dask client a command works with: that of a running cluster, of workers started for it, or none."""
+"""The dask client of a command: of a running cluster, of workers that it starts, or None."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ if TYPE_CHECKING:
 
 
 def cluster_options(verb: str) -> Callable[[Command], Command]:
-    """Give a command ``--scheduler``, ``--scheduler-file``, ``--workers`` and ``--memory``, as its argument `cluster`.
+    """Add ``--scheduler``, ``--scheduler-file``, ``--workers`` and ``--memory`` as the argument `cluster` of a command.
 
     Parameters
     ----------
     verb : str
-        What the cluster does, for the help.
+        Verb of the help texts, such as "Train".
     """
     options = (
         click.option("--scheduler", metavar="ADDR", help=f"{verb} on the dask cluster at this address."),
-        click.option("--scheduler-file", metavar="FILE", help=f"{verb} on the dask cluster that this file tells of."),
+        click.option(
+            "--scheduler-file", metavar="FILE", help=f"{verb} on the dask cluster whose address is in this file."
+        ),
         click.option("--workers", type=int, metavar="N", help=f"{verb} on N worker processes started for this run."),
         click.option("--memory", metavar="SIZE", help='Memory of each process that holds rows: "2GiB".'),
     )
@@ -46,7 +48,7 @@ def cluster_options(verb: str) -> Callable[[Command], Command]:
 
 
 def tls_files(section: ClusterSection) -> TlsFiles | None:
-    """Return the certificates that a job names."""
+    """Return the certificates of a job; None without."""
     from distkern.scheduler import TlsFiles
 
     return None if section.security is None else TlsFiles(**section.security.model_dump())
@@ -54,7 +56,7 @@ def tls_files(section: ClusterSection) -> TlsFiles | None:
 
 @contextmanager
 def open_client(section: ClusterSection) -> Iterator[Any]:
-    """Yield the dask client that is asked for, or None for work in this process; close what was started."""
+    """Yield the dask client of a section, None for work in this process; at the end close the started workers."""
     if section.where is None:
         yield None
         return
@@ -72,7 +74,7 @@ def open_client(section: ClusterSection) -> Iterator[Any]:
 
 
 def running_client(section: ClusterSection) -> AbstractContextManager[Any]:
-    """Return the client of a cluster that is running already."""
+    """Return the client of a running cluster."""
     from distkern.scheduler import connect, connect_by_file
 
     client: AbstractContextManager[Any]
@@ -84,7 +86,7 @@ def running_client(section: ClusterSection) -> AbstractContextManager[Any]:
 
 
 def started_client(section: ClusterSection) -> AbstractContextManager[Any]:
-    """Return the client of a cluster that starts when it is entered, and is closed with it."""
+    """Return a client whose context starts the cluster, and closes it."""
     from distkern.scheduler import WorkerSize, kubernetes_client, local_client, queue_client, ssh_client
 
     size = WorkerSize(section.n_workers, section.memory, section.cores or 1)
@@ -104,7 +106,7 @@ def started_client(section: ClusterSection) -> AbstractContextManager[Any]:
 
 
 def seconds_to_wait(section: ClusterSection) -> float | None:
-    """Return how long workers are waited for; those of a queue or of pods may take long to be there."""
+    """Return the seconds to wait for workers, longer for those of a queue or of pods; None for the default."""
     from distkern.scheduler import QUEUE_WAIT_SECONDS
 
     from ..job.cluster_section import QUEUES

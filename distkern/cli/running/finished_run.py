@@ -1,4 +1,4 @@
-"""Runs that are complete: what ``--resume auto`` prints again without training, reading or writing anything."""
+"""Complete runs: ``--resume auto`` prints their results again, without reading or writing data."""
 
 from __future__ import annotations
 
@@ -17,20 +17,15 @@ if TYPE_CHECKING:
 
 
 def finished_result(job: Job) -> dict[str, Any] | None:
-    """Return the record of the run that a job names, or None where something is left to do.
+    """Return the record of the run that a job names; None where the run is not complete.
 
-    Nothing is left where the run came to its end (another than that of its time), the job is the same but for the
-    cluster and the time, the model is there, and the training data is the same or is not there any more.
-
-    Parameters
-    ----------
-    job : Job
-        Checked job.
+    A run is complete if it has ended for another reason than its time limit, the job is the same apart from the cluster
+    and the time limit, the model exists, and the training data are the same or do not exist any more.
 
     Raises
     ------
     RunError
-        What is there is no run.
+        The place of the run has something else.
     """
     from distkern.storage import RunDirectory, run_place
 
@@ -48,7 +43,7 @@ def finished_result(job: Job) -> dict[str, Any] | None:
 
 
 def _decisive(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Sections of a job that decide what it leaves."""
+    """Return the settings of a job that decide the model."""
     sections = {name: dict(document.get(name) or {}) for name in ("data", "model", "output")}
     sections["model"].pop("max_seconds", None)
     return sections

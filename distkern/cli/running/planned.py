@@ -1,4 +1,4 @@
-"""The plan of a job before anything runs."""
+"""The plan of a job before the training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def plan_of(job: Job, estimator: Any, work: Workload) -> Plan:
-    """Plan a job on the workers that it asks for, with the memory that it gives the estimator."""
+    """Plan a job on its workers, with its memory limit."""
     from distkern.scheduler import WorkerFacts, worker_facts
 
     section, facts = job.cluster, None
@@ -28,7 +28,7 @@ def plan_of(job: Job, estimator: Any, work: Workload) -> Plan:
 
 
 def planned_estimator(job: Job, task: str) -> Any:
-    """Return the estimator of a job, unfitted, with the memory that the job gives it."""
+    """Return the unfitted estimator of a job, with its memory limit."""
     from ..job.model_section import build
 
     return build(job.model.method, task, job.model.parameters(), {"memory_limit": job.cluster.memory})

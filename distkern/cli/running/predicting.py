@@ -1,4 +1,4 @@
-"""Predictions of a saved model, written as they come."""
+"""Predictions of a saved model, written block by block."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def write_predictions(model: Any, data: Dataset, out: str, *, proba: bool, overwrite: bool) -> None:
-    """Predict all rows of a data set into a store, with class probabilities where `proba` asks for them."""
+    """Write the predictions for all rows of a dataset to a store, with class probabilities if `proba` is set."""
     from distkern.storage import PredictionWriter
 
     classes = model.classes_ if is_classifier(model) else None
     if proba and classes is None:
         raise JobError("--proba needs a classifier, this model is a regression", kind="no-probabilities")
-    # Closed before the caller's client is: a prediction that is cut short has tasks to cancel.
+    # The blocks are closed before the client of the caller: an interrupted prediction cancels its tasks.
     with closing(model.iter_predictions(data, proba=proba)) as blocks:
         first = next(blocks)
         values = first[1]

@@ -20,19 +20,19 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def show_progress(terminal: Terminal, interval: float | None = None) -> Iterator[Subscriber]:
-    """Yield the subscriber that suits the terminal: a picture, log lines, or nothing where it is quiet.
+    """Yield a subscriber for the terminal: it draws a picture, writes log lines, or is quiet.
 
     Parameters
     ----------
     terminal : Terminal
-        Says whether standard error can redraw lines and whether anything is wanted on it.
+        Terminal of the command, with its verbosity.
     interval : float, optional
-        Least seconds between two lines on how far the training is, where lines are written; a minute by default.
+        Least seconds between two log lines on the state of the training; a minute by default.
 
     Yields
     ------
     callable
-        Takes each event of a training.
+        Subscriber of the training.
     """
     if terminal.quiet:
         yield _ignore
@@ -50,7 +50,7 @@ def show_progress(terminal: Terminal, interval: float | None = None) -> Iterator
         return
     interval = LOG_INTERVAL if interval is None else interval
     lines, over = LineDisplay(logger.log, interval), Event()
-    # An exchange may take longer than a log should be silent.
+    # The log has a line a minute also during a long exchange.
     clock = Thread(target=_tick, args=(lines, over, interval / 4), name="distkern-progress", daemon=True)
     clock.start()
     try:

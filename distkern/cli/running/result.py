@@ -1,4 +1,4 @@
-"""The result of a training, as one JSON object or as a table for a person."""
+"""The result of a training, as a JSON object or as a table for users."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ORDER = (
 
 
 def recorded_result(summary: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the record in the summary of a run; None where an estimator wrote it, or where it is damaged."""
+    """Return the record in the summary of a run; None where an estimator wrote the summary, or it is damaged."""
     numbers = ("n_rows", "n_features", "n_centers", *(name for name in _COSTS if not name.startswith("peak_")))
     if (
         set(_ORDER) - {"test"} <= summary.keys() <= set(_ORDER)
@@ -57,14 +57,14 @@ class JobResult:
     """The result of a job's training."""
 
     record: dict[str, Any]
-    """What ``--json`` prints, and a run directory keeps."""
+    """Record of ``--json`` and of the run directory."""
     model: Any
     score: ModelScore | None
-    """On the test data, where the job names some."""
+    """Score on the test data, where the job names some."""
 
     @classmethod
     def of(cls, job: Job, model: Any, score: ModelScore | None) -> JobResult:
-        """Return the result of a model that was trained as a job says."""
+        """Return the result of the trained model of a job."""
         summary, reason = model.summary_, getattr(model, "stop_reason_", None)
         record = {
             "model": job.output.model,
@@ -82,7 +82,7 @@ class JobResult:
 
 
 def show_result(record: Mapping[str, Any]) -> None:
-    """Print the record of a training for a person, as far as it is known."""
+    """Print the known values in the record of a training as a table."""
     known, reason = {name: value for name, value in record.items() if value is not None}, record.get("stop_reason")
     advice = f": {StopReason(reason).advice}" if reason in set(StopReason) else ""
     forms: tuple[tuple[str, str, Callable[[Any], object]], ...] = (

@@ -1,4 +1,4 @@
-"""One training from job to result: outputs checked, data opened, workers found, model saved and tested."""
+"""The training of a job: check the outputs, open the data, start workers, train, save and test the model."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ logger = logging.getLogger(__name__)
 
 
 def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False, resume: bool = False) -> JobResult:
-    """Train, save and test as a job says.
+    """Train, save and test the model of a job.
 
     Parameters
     ----------
     job : Job
         Checked job.
     terminal : Terminal
-        Where progress goes.
-    overwrite : bool
-        Replace the outputs where they exist.
-    resume : bool
-        Go on with the run that is there.
+        Terminal for the progress.
+    overwrite : bool, default False
+        Whether to replace existing outputs.
+    resume : bool, default False
+        Whether to resume an existing run.
 
     Returns
     -------
     JobResult
-        The model and what it came to.
+        The model with record and score.
     """
     from distkern.storage import check_model_destination
 
@@ -62,24 +62,24 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False, resume: bo
         check_model_destination(job.output.model, replace_model)
     rows, test_rows = open_rows(job.data)
     task = task_of(job.data, rows)
-    surroundings: dict[str, Any] = {"memory_limit": job.cluster.memory, "run_dir": job.output.run}
-    estimator = build(job.model.method, task, job.model.parameters(), surroundings)
+    runtime: dict[str, Any] = {"memory_limit": job.cluster.memory, "run_dir": job.output.run}
+    estimator = build(job.model.method, task, job.model.parameters(), runtime)
     if job.cluster.where != "scheduler":
-        # Before workers are started for nothing; a running cluster is asked by the training itself.
+        # The plan is checked before workers start; on a running cluster the training itself checks it.
         plan_of(job, estimator, estimator.shapes(source_of(rows))).require_fit()
     with (
         open_client(job.cluster) as client,
         _run_directory(job, resumed, overwrite=overwrite) as run,
         show_progress(terminal) as show,
     ):
-        surroundings |= {"client": client, "run_dir": run}
+        runtime |= {"client": client, "run_dir": run}
         with cancelled_by_signals() as watch:
             callbacks = {"callbacks": (show, watch)}
             parameters = job.model.parameters()
             if parameters.get("max_seconds") is not None:
-                # The time is that of the command: starting it, finding data and workers counts.
+                # The limit includes the start of the command, the opening of data and the start of workers.
                 parameters["max_seconds"] = max(parameters["max_seconds"] - (perf_counter() - started), 1e-9)
-            model = build(job.model.method, task, parameters, surroundings | callbacks)
+            model = build(job.model.method, task, parameters, runtime | callbacks)
             model = model.fit(rows.X, rows.y) if isinstance(rows, PlainArrays) else model.fit(rows)
         if job.output.model is not None:
             model.save(job.output.model, overwrite=replace_model)
@@ -91,13 +91,7 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False, resume: bo
 
 
 def refuse_nested(job: Job) -> None:
-    """Refuse outputs that lie inside each other or inside the data: writing one would destroy the other.
-
-    Raises
-    ------
-    JobError
-        Names both.
-    """
+    """Refuse outputs inside each other or inside the data, which one of them would overwrite."""
     from distkern.storage import place_of
 
     data = {name: getattr(job.data, name) for name in ("train", "test", "x", "y", "test_x", "test_y")}
@@ -118,12 +112,12 @@ def _overlap(first: Path, second: Path) -> bool:
 
 
 def refuse_existing_run(run: str | None, *, overwrite: bool) -> None:
-    """Refuse a run that stands in the way before any work is done.
+    """Refuse an existing run that may not be overwritten.
 
     Raises
     ------
     RunError
-        Something exists and may not be overwritten.
+        ``exists``, or ``foreign``: the place has something that is not a run.
     """
     from distkern.storage import is_run, run_place
 
@@ -131,7 +125,7 @@ def refuse_existing_run(run: str | None, *, overwrite: bool) -> None:
         return
     if not overwrite:
         raise RunError(
-            f"{run} exists already: go on with it with --resume, name another run, or replace it with --overwrite",
+            f"{run} exists already: resume it with --resume, name another run, or replace it with --overwrite",
             kind="exists",
         )
     if not is_run(run):
@@ -141,19 +135,19 @@ def refuse_existing_run(run: str | None, *, overwrite: bool) -> None:
 
 
 def find_resumed(job: Job, *, overwrite: bool) -> RunDirectory | None:
-    """Open the run that is to go on; None where it has not begun.
+    """Open the run to resume; None where it does not exist.
 
     Raises
     ------
     JobError
         The job names no run, or the flags contradict each other.
     RunError
-        What is there is no run.
+        The place has something that is not a run.
     """
     from distkern.storage import RunDirectory, run_place
 
     if overwrite:
-        raise JobError("--resume and --overwrite exclude each other: go on with the run, or replace it", kind="usage")
+        raise JobError("--resume and --overwrite exclude each other: resume the run, or replace it", kind="usage")
     if job.output.run is None:
         raise JobError(
             "[output] run is not set, and only a run that has a directory can be resumed: name one, as in "
@@ -166,7 +160,7 @@ def find_resumed(job: Job, *, overwrite: bool) -> RunDirectory | None:
 
 
 def names_model(document: Mapping[str, Any], model: str | None) -> bool:
-    """Tell whether the job that a run was of has its model at the same place, so that it is the run's to replace."""
+    """Return whether the job of a run has its model at the same place, so that the resumed run may replace it."""
     output = document.get("output")
     before = output.get("model") if isinstance(output, Mapping) else None
     return isinstance(before, str) and model is not None and os.path.abspath(before) == os.path.abspath(model)
@@ -174,13 +168,14 @@ def names_model(document: Mapping[str, Any], model: str | None) -> bool:
 
 @contextmanager
 def _run_directory(job: Job, resumed: RunDirectory | None, *, overwrite: bool) -> Iterator[RunDirectory | None]:
-    """Yield the record of the run; that of a job that could never have run is taken back."""
+    """Yield the run directory of a job; a new one is removed after an error of the job, the data or the plan."""
     if job.output.run is None:
         try:
             yield None
         except (Cancelled, KeyboardInterrupt) as error:
             raise Cancelled(
-                "interrupted, and nothing is kept: a run that [output] run names could be resumed", kind="interrupted"
+                "interrupted; nothing is kept, as the job names no run: with [output] run it could be resumed",
+                kind="interrupted",
             ) from error
         return
     from distkern.storage import RunDirectory
@@ -197,8 +192,8 @@ def _run_directory(job: Job, resumed: RunDirectory | None, *, overwrite: bool) -
         raise
     except (Cancelled, KeyboardInterrupt) as error:
         raise Cancelled(
-            f"interrupted; the run is kept in {job.output.run}: go on with --resume", kind="interrupted"
+            f"interrupted; the run is kept in {job.output.run}: resume with --resume", kind="interrupted"
         ) from error
     except BaseException:
-        logger.warning("the training was cut short; the run is kept in %s: go on with --resume", job.output.run)
+        logger.warning("the training was cut short; the run is kept in %s: resume with --resume", job.output.run)
         raise

@@ -1,4 +1,4 @@
-"""Whether a run that is watched from outside has ended, goes on, or was left behind by its process."""
+"""The status of a run of another process: in work, ended, or abandoned."""
 
 from __future__ import annotations
 
@@ -11,56 +11,56 @@ if TYPE_CHECKING:
     from distkern.storage import Driver
 
 REMARK_SECONDS = 300.0
-"""How long a run may tell of nothing before that is remarked on."""
+"""Seconds without an event before a remark."""
 
 GIVE_UP_SECONDS = 60.0
-"""How long a run whose process is gone is waited for: another may go on with it."""
+"""Seconds to wait for a resume after the driver process exited."""
 
 SUMMARY_SECONDS = 10.0
-"""How long the summary of a run is waited for after its selection is over and its process is gone."""
+"""Seconds to wait for the summary after the end of the selection, when the driver process exited."""
 
 
 @dataclass(frozen=True)
 class RunStatus:
-    """What can be said of a run."""
+    """Status of a run."""
 
     ended: bool = False
-    """It is over."""
+    """Whether the run has ended, default False."""
     abandoned: bool = False
-    """Its process is gone, and no other has gone on with it."""
+    """Whether its process exited, and no other resumed it; default False."""
     remark: str | None = None
-    """What somebody who waits should know."""
+    """Text for users who wait, default None."""
 
 
 class RunWatch:
-    """Judges a run by its lock, its events and its summary.
+    """Determines the status of a run from its lock, its events and its summary.
 
     Parameters
     ----------
     now : float
-        Seconds of any clock; later calls use the same.
+        Seconds of a clock; later calls use the same clock.
     """
 
     def __init__(self, now: float) -> None:
-        self._heard = now
-        self._gone: float | None = None
+        self._last_event = now
+        self._exited_at: float | None = None
 
-    def hear(self, now: float) -> None:
-        """Note that the run told of something."""
-        self._heard = now
-        self._gone = None
+    def record_event(self, now: float) -> None:
+        """Record that the run has a new event."""
+        self._last_event = now
+        self._exited_at = None
 
-    def judge(self, driver: Driver | None, *, summary: bool, stopped: bool, now: float) -> RunStatus:
-        """Say how the run is.
+    def status(self, driver: Driver | None, *, summary: bool, stopped: bool, now: float) -> RunStatus:
+        """Return the status of the run.
 
         Parameters
         ----------
         driver : Driver or None
-            Who drives it.
+            The driver process.
         summary : bool
-            Whether its summary is there.
+            Whether the run has a summary.
         stopped : bool
-            Whether its selection is over.
+            Whether its selection has ended.
         now : float
             Seconds.
         """
@@ -68,29 +68,27 @@ class RunWatch:
         if summary and not (driver is not None and driver.holds_lock):
             return RunStatus(ended=True)
         if alive is not False:
-            self._gone = None
+            self._exited_at = None
             return RunStatus(remark=self._silence(driver, now))
-        self._gone = now if self._gone is None else self._gone
-        gone = now - self._gone
+        self._exited_at = now if self._exited_at is None else self._exited_at
+        seconds = now - self._exited_at
         if stopped:
-            return RunStatus(ended=gone >= SUMMARY_SECONDS)
+            return RunStatus(ended=seconds >= SUMMARY_SECONDS)
         assert driver is not None
-        remark = (
-            f"its process ({_name(driver)}) is gone; waiting {duration(GIVE_UP_SECONDS)} for another to go on with it"
-        )
-        return RunStatus(abandoned=gone >= GIVE_UP_SECONDS, remark=remark)
+        remark = f"{_name(driver)} exited; waiting {duration(GIVE_UP_SECONDS)} for a resume"
+        return RunStatus(abandoned=seconds >= GIVE_UP_SECONDS, remark=remark)
 
     def _silence(self, driver: Driver | None, now: float) -> str | None:
-        silent = now - self._heard
+        silent = now - self._last_event
         if silent < REMARK_SECONDS:
             return None
-        told = f"nothing was recorded for {duration(silent)}"
+        remark = f"no event for {duration(silent)}"
         if driver is None or driver.host is None:
-            return told
+            return remark
         if driver.alive:
-            return f"{told}; its process ({_name(driver)}) still runs"
-        return f"{told}; whether its process ({_name(driver)}) still runs cannot be told from here"
+            return f"{remark}; {_name(driver)} is running"
+        return f"{remark}; this machine cannot check whether {_name(driver)} is running"
 
 
 def _name(driver: Driver) -> str:
-    return f"number {driver.pid} on {driver.host}"
+    return f"driver process {driver.pid} on {driver.host}"

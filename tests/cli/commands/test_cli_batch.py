@@ -1,4 +1,4 @@
-"""What batch jobs rely on: time limits, ``--resume auto``, one JSON object whatever happens."""
+"""Batch jobs: time limits, ``--resume auto``, one JSON object in every case."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def files(folder: Path) -> dict[Path, tuple[bytes, int]]:
     return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_training_ends_in_time_and_goes_on(job: Path, call: Call) -> None:
+def test_a_training_ends_in_time_and_resumes(job: Path, call: Call) -> None:
     short = record_of(call("train", job, "--max-seconds", NONE, "--json"))
     assert short["stop_reason"] == "time-limit"
     assert 0 < short["n_centers"] < 60
@@ -69,7 +69,7 @@ def test_a_limit_in_the_job_file(job: Path, call: Call) -> None:
     done = call("train", job, "--max-seconds", "0")
     assert done.code == 2
     assert "max_seconds = 0" in done.err
-    assert "number of seconds above 0" in done.err
+    assert "must be a number above 0" in done.err
 
 
 def test_the_time_of_the_command_counts_and_not_that_of_the_job(job: Path, call: Call) -> None:
@@ -78,7 +78,7 @@ def test_the_time_of_the_command_counts_and_not_that_of_the_job(job: Path, call:
     assert RunDirectory.open("r").job["model"]["max_seconds"] == 86400
 
 
-def test_auto_starts_goes_on_and_then_leaves_a_run_alone(job: Path, call: Call) -> None:
+def test_auto_starts_resumes_and_does_not_change_a_complete_run(job: Path, call: Call) -> None:
     first = call("train", job, "--resume", "auto", "--max-seconds", NONE, "--json")
     assert record_of(first)["stop_reason"] == "time-limit"
     second = call("train", job, "--resume", "auto", "--json")
@@ -116,7 +116,7 @@ def test_auto_of_classes_and_of_a_run_without_a_model(blobs: Path, call: Call) -
     assert files(blobs) == before
 
 
-def test_auto_makes_a_model_again_that_is_gone_or_damaged(job: Path, call: Call) -> None:
+def test_auto_writes_a_missing_or_damaged_model_again(job: Path, call: Call) -> None:
     first = record_of(call("train", job, "--resume", "auto", "--json"))
     bits = model_bits(job.parent / "m")
     shutil.rmtree(job.parent / "m")
@@ -138,7 +138,7 @@ def test_auto_of_a_run_with_a_strange_summary_trains(summary: dict[str, Any], jo
     assert (RunDirectory.open("r").summary or {}).keys() == first.keys()
 
 
-def test_auto_with_more_centres_or_other_test_data_goes_on(job: Path, call: Call) -> None:
+def test_auto_with_more_centres_or_other_test_data_resumes(job: Path, call: Call) -> None:
     first = record_of(call("train", job, "--resume", "auto", "--json"))
     longer = record_of(call("train", job, "--resume", "auto", "--json", "--set", "model.max_centers=70"))
     assert longer["n_centers"] == 70
@@ -239,7 +239,7 @@ def test_flags_that_make_no_sense(job: Path, call: Call) -> None:
         (["evaluate", "none", "waves.zarr"], 6, "missing"),
     ],
 )
-def test_what_fails_is_said_as_json_too(words: list[str], code: int, kind: str, job: Path, call: Call) -> None:
+def test_errors_are_printed_as_json_too(words: list[str], code: int, kind: str, job: Path, call: Call) -> None:
     del job
     done = call(*words, "--json")
     error = record_of(done, code)["error"]
@@ -251,14 +251,14 @@ def test_what_fails_is_said_as_json_too(words: list[str], code: int, kind: str, 
     assert error["message"].splitlines()[0] in plain.err
 
 
-def test_a_run_that_exists_is_said_as_json(job: Path, call: Call) -> None:
+def test_an_existing_run_is_an_error_in_json(job: Path, call: Call) -> None:
     assert call("train", job).code == 0
     assert record_of(call("train", job, "--json"), 6)["error"]["kind"] == "exists"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_is_said_as_json_and_auto_goes_on(number: int, job: Path, call: Call) -> None:
+def test_a_signal_is_an_error_in_json_and_auto_resumes(number: int, job: Path, call: Call) -> None:
     settings = ("model.sigma=0.1", "model.max_centers=350", "model.panel=1")
     words = ["train", str(job), "--json", "--resume", "auto", *(f"--set={setting}" for setting in settings)]
     process = subprocess.Popen(

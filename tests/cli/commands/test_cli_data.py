@@ -28,7 +28,7 @@ def csv(folder: Path, text: str, name: str = "rows.csv") -> str:
     return name
 
 
-def test_ingest_writes_a_store_and_says_what_is_in_it(here: Path, shell: Call) -> None:
+def test_ingest_writes_a_store_and_prints_its_contents(here: Path, shell: Call) -> None:
     csv(here, "a,b,y\n1,2,x\n3,4,z\n5,6,x\n7,8,z\n")
     done = shell("ingest", "rows.csv", "--target", "y", "--out", "rows.zarr", "--task", "classification")
     assert done.code == 0, done.err
@@ -138,7 +138,7 @@ def test_predict_writes_labels_and_probabilities(trained: Path, call: Call) -> N
 
 @pytest.mark.parametrize("command", [["predict", "--out", "out.zarr"], ["evaluate"]], ids=lambda c: c[0])
 @pytest.mark.parametrize(
-    ("flags", "complaint"),
+    ("flags", "message"),
     [
         (["--workers", "0"], "whole number above 0"),
         (["--workers", "2", "--scheduler", "tcp://a:1"], "exclude each other"),
@@ -147,11 +147,11 @@ def test_predict_writes_labels_and_probabilities(trained: Path, call: Call) -> N
     ],
 )
 def test_cluster_flags_that_do_not_fit(
-    trained: Path, call: Call, command: list[str], flags: list[str], complaint: str
+    trained: Path, call: Call, command: list[str], flags: list[str], message: str
 ) -> None:
     done = call(command[0], "blobs.model", "blobs-test.zarr", *command[1:], *flags)
     assert done.code == 2
-    assert complaint in done.err
+    assert message in done.err
     assert not Path("out.zarr").exists()
 
 

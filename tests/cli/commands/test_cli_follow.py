@@ -1,4 +1,4 @@
-"""`distkern info RUN --follow`: what it shows of a run that another process trains, and when it ends."""
+"""`distkern info RUN --follow`: the events of a run that another process trains, and its end."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ END = RunEnded(n_centers=32, stop_reason="max-centers", seconds=4.0)
 
 
 class Scene:
-    """A clock that a follower waits on, and what happens meanwhile: one step a wait."""
+    """A clock for a follower, and the steps of the run: one during each wait."""
 
     def __init__(self, run: RunDirectory, *steps: Callable[[], object]) -> None:
         self.now = 0.0
         self.run = run
         self.steps = list(steps)
         self.lines: list[str] = []
-        self.told: list[str] = []
+        self.received: list[str] = []
 
     def wait(self, seconds: float) -> None:
         # A step is followed by time for a probe.
         self.now += max(seconds, 2.0)
         if self.steps:
             self.steps.pop(0)()
-        assert self.now < 10_000, "it follows for ever"
+        assert self.now < 10_000, "it does not end"
 
     def record(self, *events: Event) -> Callable[[], None]:
         return lambda: [self.run.record(event.as_record()) for event in events] and None
@@ -62,7 +62,7 @@ class Scene:
         follower = Follower(
             self.run,
             shown if display is None else display,
-            lambda record: self.told.append(record["event"]),
+            lambda record: self.received.append(record["event"]),
             lambda: self.now,
             self.wait,
         )
@@ -93,7 +93,7 @@ def finish(scene: Scene, journal: Journal) -> Callable[[], None]:
     return end
 
 
-def test_what_was_before_comes_at_once_and_the_rest_as_it_happens(run: RunDirectory, journal: Journal) -> None:
+def test_recorded_events_are_shown_first_and_then_new_ones(run: RunDirectory, journal: Journal) -> None:
     scene = Scene(run)
     scene.record(started(), a_round(0), a_round(1), WorkerLost(worker="tcp://a", blocks=(1,)))()
     scene.steps = [
@@ -109,10 +109,10 @@ def test_what_was_before_comes_at_once_and_the_rest_as_it_happens(run: RunDirect
     assert "lost worker tcp://b" in after[0]
     assert after[1] == "32 centres in 4.0 s, stopped: max-centers"
     assert figures.n_centers == 32
-    assert scene.told == ["RunStarted", "RoundDone", "RoundDone", "WorkerLost", "WorkerLost", "RunEnded"]
+    assert scene.received == ["RunStarted", "RoundDone", "RoundDone", "WorkerLost", "WorkerLost", "RunEnded"]
 
 
-def test_a_line_a_minute_while_nothing_but_rounds_happens(run: RunDirectory, journal: Journal) -> None:
+def test_a_line_a_minute_during_rounds(run: RunDirectory, journal: Journal) -> None:
     scene = Scene(run)
     scene.record(started())()
     scene.steps = [scene.record(a_round(n)) for n in range(90)] + [finish(scene, journal)]
@@ -120,20 +120,20 @@ def test_a_line_a_minute_while_nothing_but_rounds_happens(run: RunDirectory, jou
     assert sum(" of 64 centres" in line for line in scene.lines) == 3  # 180 s
 
 
-def test_a_process_that_is_gone_is_told_of_and_not_waited_for_for_ever(run: RunDirectory, journal: Journal) -> None:
+def test_a_process_that_exited_is_reported_and_ends_the_wait(run: RunDirectory, journal: Journal) -> None:
     scene = Scene(run)
     scene.record(started(), a_round(0))()
     scene.steps = [journal.close]
-    with pytest.raises(RunError, match=r"left unfinished at 16 centres.*--resume") as caught:
+    with pytest.raises(RunError, match=r"unfinished at 16 centres.*--resume") as caught:
         scene.follow()
     assert caught.value.kind == "abandoned"
     assert GIVE_UP_SECONDS <= scene.now < GIVE_UP_SECONDS + 20
-    remarks = [line for line in scene.lines if "is gone" in line]
+    remarks = [line for line in scene.lines if "exited" in line]
     assert len(remarks) == 1
-    assert f"number {os.getpid()} on" in remarks[0]
+    assert f"driver process {os.getpid()} on" in remarks[0]
 
 
-def test_a_run_that_another_process_goes_on_with_is_followed_on(run: RunDirectory, journal: Journal) -> None:
+def test_a_run_that_another_process_resumes_is_followed(run: RunDirectory, journal: Journal) -> None:
     scene = Scene(run)
     scene.record(started(), a_round(0))()
     later: list[Journal] = []
@@ -150,10 +150,10 @@ def test_a_run_that_another_process_goes_on_with_is_followed_on(run: RunDirector
 
     scene.steps = [journal.close, idle, idle, resume, *[idle] * 60, lambda: finish(scene, later[0])()]
     assert scene.follow().figures.n_centers == 32
-    assert any("is gone" in line for line in scene.lines)
+    assert any("exited" in line for line in scene.lines)
 
 
-def test_a_run_that_is_started_anew_is_followed_from_its_beginning(run: RunDirectory, journal: Journal) -> None:
+def test_a_run_that_is_started_again_is_followed_from_its_beginning(run: RunDirectory, journal: Journal) -> None:
     scene = Scene(run)
     scene.record(started(), a_round(0), a_round(1), a_round(2))()
     later: list[Journal] = []
@@ -166,7 +166,7 @@ def test_a_run_that_is_started_anew_is_followed_from_its_beginning(run: RunDirec
 
     scene.steps = [replace, lambda: finish(scene, later[0])()]
     assert scene.follow().figures.series["n_centers"] == [16]
-    assert "the run was started anew" in scene.lines
+    assert "the run was started again from the beginning" in scene.lines
 
 
 def test_a_run_that_is_removed(run: RunDirectory, journal: Journal) -> None:
@@ -178,7 +178,7 @@ def test_a_run_that_is_removed(run: RunDirectory, journal: Journal) -> None:
     assert caught.value.kind == "missing"
 
 
-def test_a_run_that_has_ended_is_shown_and_left(run: RunDirectory, journal: Journal) -> None:
+def test_a_run_that_has_ended_is_shown_at_once(run: RunDirectory, journal: Journal) -> None:
     scene = Scene(run)
     scene.record(started(), a_round(1), END)()
     finish(scene, journal)()
@@ -186,43 +186,43 @@ def test_a_run_that_has_ended_is_shown_and_left(run: RunDirectory, journal: Jour
     assert scene.now == 0.0
 
 
-# When it ends, and what it says.
+# The status of a run.
 
 
-def test_a_summary_ends_a_run_but_for_one_that_goes_on() -> None:
+def test_a_summary_ends_a_run_without_a_driver() -> None:
     live = RunWatch(0.0)
-    assert live.judge(Driver("h", 1, holds_lock=False), summary=True, stopped=True, now=0.0).ended
-    assert live.judge(None, summary=True, stopped=False, now=0.0).ended
-    assert not live.judge(HERE, summary=True, stopped=True, now=0.0).ended
+    assert live.status(Driver("h", 1, holds_lock=False), summary=True, stopped=True, now=0.0).ended
+    assert live.status(None, summary=True, stopped=False, now=0.0).ended
+    assert not live.status(HERE, summary=True, stopped=True, now=0.0).ended
 
 
-def test_a_summary_is_not_waited_for_for_ever() -> None:
+def test_the_wait_for_a_summary_ends() -> None:
     import socket
 
-    live, gone = RunWatch(0.0), Driver(socket.gethostname(), 1, holds_lock=False)
-    assert not live.judge(gone, summary=False, stopped=True, now=0.0).ended
-    assert live.judge(gone, summary=False, stopped=True, now=SUMMARY_SECONDS).ended
+    live, exited = RunWatch(0.0), Driver(socket.gethostname(), 1, holds_lock=False)
+    assert not live.status(exited, summary=False, stopped=True, now=0.0).ended
+    assert live.status(exited, summary=False, stopped=True, now=SUMMARY_SECONDS).ended
 
 
 @pytest.mark.parametrize(
-    ("driver", "said"),
+    ("driver", "remark"),
     [
-        (None, "nothing was recorded for 5 min"),
-        (HERE, "its process (number 7 on here) still runs"),
-        (Driver("elsewhere", 7, holds_lock=False), "whether its process (number 7 on elsewhere) still runs cannot"),
-        (Driver("elsewhere", 7, holds_lock=None), "cannot be told from here"),
+        (None, "no event for 5 min"),
+        (HERE, "driver process 7 on here is running"),
+        (Driver("elsewhere", 7, holds_lock=False), "cannot check whether driver process 7 on elsewhere is running"),
+        (Driver("elsewhere", 7, holds_lock=None), "this machine cannot check"),
     ],
 )
-def test_silence_is_remarked_on(driver: Driver | None, said: str) -> None:
+def test_a_remark_after_a_time_without_events(driver: Driver | None, remark: str) -> None:
     live = RunWatch(0.0)
-    assert live.judge(driver, summary=False, stopped=False, now=REMARK_SECONDS - 1).remark is None
-    verdict = live.judge(driver, summary=False, stopped=False, now=REMARK_SECONDS)
-    assert verdict.remark is not None
-    assert said in verdict.remark
-    assert not verdict.ended
-    assert not verdict.abandoned
-    live.hear(REMARK_SECONDS)
-    assert live.judge(driver, summary=False, stopped=False, now=REMARK_SECONDS + 1).remark is None
+    assert live.status(driver, summary=False, stopped=False, now=REMARK_SECONDS - 1).remark is None
+    status = live.status(driver, summary=False, stopped=False, now=REMARK_SECONDS)
+    assert status.remark is not None
+    assert remark in status.remark
+    assert not status.ended
+    assert not status.abandoned
+    live.record_event(REMARK_SECONDS)
+    assert live.status(driver, summary=False, stopped=False, now=REMARK_SECONDS + 1).remark is None
 
 
 # The command.
@@ -305,11 +305,11 @@ def test_a_run_of_another_process_is_followed_through_kill_and_resume(here: Path
             left.send_signal(signal.SIGINT)
             said, _ = left.communicate(timeout=30)
             assert left.returncode == 130
-            assert "no longer following" in said
+            assert "stopped following" in said
             train.kill()
             train.communicate()
             lines = iter(follow.stdout.readline, "")
-            assert any(f"its process (number {train.pid} on" in line for line in lines)
+            assert any(f"driver process {train.pid} on" in line for line in lines)
             with command("train", "job.toml", "-q", "--resume", "--set", "model.max_centers=100") as again:
                 out, _ = again.communicate(timeout=120)
                 assert again.returncode == 0, out

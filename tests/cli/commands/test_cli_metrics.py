@@ -69,7 +69,7 @@ def test_the_file_is_the_same_and_replaced_in_one_step(call: Call, trained: dict
     assert [path.name for path in here.glob("distkern.prom*")] == ["distkern.prom"]
 
 
-def test_a_run_that_goes_on_has_its_last_figures(call: Call, trained: dict[str, object], here: Path) -> None:
+def test_a_run_in_work_has_its_last_figures(call: Call, trained: dict[str, object], here: Path) -> None:
     assert trained["exchanges"]
     run = RunDirectory.open(here / "m.run")
     run.restart()

@@ -94,7 +94,7 @@ def test_without_json_the_summary_is_for_a_person(blobs: Path, call: Call) -> No
     assert "\x1b" not in done.out
 
 
-def test_without_output_nothing_is_saved_and_the_summary_says_so(blobs: Path, call: Call) -> None:
+def test_without_output_nothing_is_saved_and_the_summary_reports_it(blobs: Path, call: Call) -> None:
     job = write_job(blobs, data={"train": "blobs.zarr"}, model={"max_centers": 5})
     before = tree(blobs)
     done = call("train", job)
@@ -175,7 +175,7 @@ def test_npd_is_a_method(blobs: Path, call: Call) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["i8", "f8", "U3", "?"])
-def test_plain_arrays_train_and_their_type_tells_the_task(here: Path, call: Call, dtype: str) -> None:
+def test_plain_arrays_train_and_their_type_decides_the_task(here: Path, call: Call, dtype: str) -> None:
     zarr = pytest.importorskip("zarr")
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 3))
@@ -309,7 +309,7 @@ def test_a_running_cluster_trains_and_stays(blobs: Path, shell: Call) -> None:
 
 @pytest.mark.slow
 @pytest.mark.cluster
-def test_a_cluster_without_workers_is_waited_for_as_long_as_told(blobs: Path, shell: Call) -> None:
+def test_the_command_waits_for_workers_as_long_as_the_job_says(blobs: Path, shell: Call) -> None:
     from distributed import LocalCluster
 
     job = write_job(blobs, **BLOBS)

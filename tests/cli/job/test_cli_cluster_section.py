@@ -174,5 +174,5 @@ def test_flags_of_commands_without_a_job() -> None:
         ({"workers": 2, "wait": 7}, 7.0),
     ],
 )
-def test_workers_of_a_queue_are_waited_for_longer(keys: dict[str, Any], seconds: float | None) -> None:
+def test_the_wait_for_workers_of_a_queue_is_longer(keys: dict[str, Any], seconds: float | None) -> None:
     assert seconds_to_wait(section(**keys)) == seconds

@@ -70,7 +70,7 @@ def test_what_cannot_be_replaced_is_named(text: str, kind: str, words: tuple[str
 
 
 @given(st.text())
-def test_what_was_escaped_comes_back(text: str) -> None:
+def test_escaped_texts_are_restored(text: str) -> None:
     assert with_variables(text.replace("$", "$$"), "job.toml", environment={}) == text
 
 
@@ -87,7 +87,7 @@ def job(waves: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return waves / "job.toml"
 
 
-def test_a_training_and_what_its_record_says(job: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_and_its_record(job: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     first = call("train", job, "--json")
     assert json.loads(first.out)["model"] == "out.model"
     assert RunDirectory.open("out.run").job["data"]["train"] == str(job.parent / "waves.zarr")

@@ -80,7 +80,7 @@ def test_outputs_inside_the_data_are_refused(output: str, s3: S3Server, tmp_path
     assert s3.counts("PUT") == {}
 
 
-def test_a_model_that_could_not_be_written_is_told_before_the_training(
+def test_a_model_that_cannot_be_written_is_reported_before_the_training(
     s3: S3Server, tmp_path: Path, call: Call
 ) -> None:
     s3.fail("cli-denied/*", method="PUT", status=403, code="AccessDenied", times=10)

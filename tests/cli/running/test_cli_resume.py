@@ -55,7 +55,7 @@ def wait_for_rounds(place: Path, count: int, timeout: float = 120) -> None:
         time.sleep(0.01)
 
 
-def test_a_run_that_is_not_there_starts(job: Path, call: Call) -> None:
+def test_a_run_that_does_not_exist_starts(job: Path, call: Call) -> None:
     done = call("train", job, "--resume")
     assert done.code == 0, done.err
     assert model_bits(job.parent / "m") == undisturbed(call, job)
@@ -68,7 +68,7 @@ def test_a_finished_run_gives_the_same_model(job: Path, call: Call) -> None:
     assert done.code == 0, done.err
     assert model_bits(job.parent / "m") == first
     assert json.loads(done.out)["n_centers"] == 320
-    assert call("train", job).code == 6, "without --resume it stands in the way"
+    assert call("train", job).code == 6, "without --resume the run exists"
 
 
 def test_more_centres(job: Path, call: Call) -> None:
@@ -137,14 +137,14 @@ def test_something_else_is_not_resumed(job: Path, call: Call) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_training_and_says_how_to_go_on(number: int, job: Path, call: Call) -> None:
+def test_a_signal_ends_the_training_and_reports_how_to_resume(number: int, job: Path, call: Call) -> None:
     process = start(job)
     wait_for_rounds(job.parent / "r", 2)
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert "ends at once" in err
-    assert err.splitlines()[-1] == "distkern: error: interrupted; the run is kept in r: go on with --resume"
+    assert "to stop at once" in err
+    assert err.splitlines()[-1] == "distkern: error: interrupted; the run is kept in r: resume with --resume"
     assert not (job.parent / "m").exists()
     kept = len(recorded(job.parent / "r")[0])
     done = call("train", job, "--resume")
@@ -154,7 +154,7 @@ def test_a_signal_ends_the_training_and_says_how_to_go_on(number: int, job: Path
     assert [event["exchanges"] for event in resumed] == [kept]
 
 
-def test_without_a_run_a_signal_says_that_nothing_is_kept(job: Path) -> None:
+def test_without_a_run_a_signal_reports_that_nothing_is_kept(job: Path) -> None:
     text = job.read_text().replace('run = "r"', "")
     job.write_text(text.replace("max_centers = 320", "max_centers = 3000"))
     process = start(job, "-v")
@@ -182,7 +182,7 @@ def test_a_second_signal_ends_at_once(job: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
 def test_a_driver_killed_at_any_moment(seed: int, job: Path, call: Call) -> None:
-    """What was told to have been done is on record, and the model has the bits of an undisturbed run."""
+    """The record has all exchanges of the events, and the model has the bits of an undisturbed run."""
     draw = random.Random(seed)
     process = start(job)
     if seed % 3:
@@ -192,10 +192,10 @@ def test_a_driver_killed_at_any_moment(seed: int, job: Path, call: Call) -> None
         time.sleep(draw.uniform(0.2, 2.5))
     process.kill()
     process.communicate()
-    told = 0
+    exchanges = 0
     if (job.parent / "r").exists():
-        told = sum(event["event"] == "ExchangeDone" for event in RunDirectory.open("r").events())
-        assert len(recorded(job.parent / "r")[0]) >= told
+        exchanges = sum(event["event"] == "ExchangeDone" for event in RunDirectory.open("r").events())
+        assert len(recorded(job.parent / "r")[0]) >= exchanges
     done = call("train", job, "--resume")
     assert done.code == 0, done.err
     assert model_bits(job.parent / "m") == undisturbed(call, job)

@@ -264,8 +264,7 @@ class Block:
             work=self._matrix(n, message.panel + message.batch, dtype, "work"),
             pool=self._matrix(n, message.pool, dtype, "pool"),
             residual=residual,
-            taken=np.zeros(n_widths * n, dtype=bool),
-            n_widths=n_widths,
+            taken=np.zeros((n_widths, n), dtype=bool),
         )
         self._widen(state, 1)
         for tile in view.tiles if message.intercept else ():
@@ -332,7 +331,7 @@ class Block:
         own = view.data.rows[: view.n_fit]
         rows, widths = rows_and_widths(candidates, self.source.n_rows)
         where, here = positions(own, rows)
-        state.taken_by_width[widths[here], where] = taken
+        state.taken[widths[here], where] = taken
 
     def _grow(self, state: ProblemState, columns: int) -> None:
         state.validation = {}

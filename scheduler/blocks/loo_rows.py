@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from distkern.arrays import Array
 
+from ..protocol.messages import Judge
+
 CANDIDATES_AT_ONCE = 16
 """Candidates whose effect on a tile is computed together, with one target."""
 
@@ -48,9 +50,7 @@ class LooRows:
         rows: slice,
         pool: NDArray[Any],
         residual: NDArray[Any],
-        slots: NDArray[np.int64],
-        steps: NDArray[Any],
-        inverse: NDArray[Any],
+        message: Judge,
     ) -> Array:
         """Return the leave-one-out errors of the model with each of some candidates, as weights of rows, shape (n,).
 
@@ -62,18 +62,15 @@ class LooRows:
             Orthogonalised candidates.
         residual : array, shape (rows of the tile, 2 or more)
             E.
-        slots : array, shape (n,)
-            Candidates to score.
-        steps : array, shape (n, T)
-            Weight of each.
-        inverse : array, shape (n,)
-            1 / (lambda + s) of each.
+        message : Judge
+            The n candidates.
         """
+        slots, steps, inverse = message.slots, message.steps, message.inverse
         n_targets = steps.shape[1]
         errors = self._unweighted(rows, residual[:, :n_targets].T)
         weights = np.ones(errors.shape[1]) if self._weights is None else self._weights[rows]
         if n_targets == 1:
-            return self._of_two_classes(rows, pool, errors[0], weights, slots, steps[:, 0], inverse)
+            return self._of_two_classes(rows, pool, errors[0], weights, message)
         counts = np.empty(len(slots))
         shares, labels = self._shares[rows], self._labels[rows]
         own = labels, np.arange(len(labels))
@@ -94,20 +91,18 @@ class LooRows:
         pool: NDArray[Any],
         errors: Array,
         weights: Array,
-        slots: NDArray[np.int64],
-        steps: NDArray[Any],
-        inverse: NDArray[Any],
+        message: Judge,
     ) -> Array:
-        counts = np.empty(len(slots))
+        counts = np.empty(len(message.slots))
         shares = self._shares[rows]
         signs = np.where(self._labels[rows], 1.0, -1.0)
         alpha = shares - signs * errors
-        for start in range(0, len(slots), CANDIDATES_AT_ONCE):
+        for start in range(0, len(counts), CANDIDATES_AT_ONCE):
             part = slice(start, start + CANDIDATES_AT_ONCE)
-            columns = self._unweighted(rows, pool[slots[part]])
-            lost = np.square(columns) * inverse[part, None]
+            columns = self._unweighted(rows, pool[message.slots[part]])
+            lost = np.square(columns) * message.inverse[part, None]
             columns *= signs
-            columns *= steps[part, None]
+            columns *= message.steps[part]
             wrong = (alpha + columns - lost <= 0) | (shares - lost <= 0)
             counts[part] = wrong @ weights
         return counts

@@ -126,7 +126,7 @@ def _leaders(data: TileData, state: ProblemState, tile: Tile, message: Trial) ->
             norms /= data.weights[tile.rows]
         np.sqrt(norms, out=norms)
     largest = norms.max(axis=1)
-    norms[:, state.taken[tile.rows]] = -1.0
+    norms[:, state.taken[0, tile.rows]] = -1.0
     rows = data.rows[tile.rows]
     where, own = positions(rows, message.rows)
     for step, position in zip(own, where, strict=True):

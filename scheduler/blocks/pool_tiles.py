@@ -44,9 +44,7 @@ class ProblemState:
     residual: NDArray[Any]
     """(rows, max(T, 2)): E, zero-padded to two columns."""
     taken: NDArray[np.bool_]
-    """(widths x rows,): mask of candidates that must not be drawn, width after width."""
-    n_widths: int = 1
-    """Number of widths that a candidate may have."""
+    """(widths, rows): mask of candidates that must not be drawn."""
     slabs: list[RowMatrix] = field(default_factory=list)
     """Q in slabs of shape (rows, SLAB); the last one is as wide as the longest path needs."""
     n_columns: int = 1
@@ -55,11 +53,6 @@ class ProblemState:
     """Shares for counting leave-one-out errors, where the criterion needs them."""
     validation: dict[int, NDArray[np.float64]] = field(default_factory=dict)
     """Tile start to squared held-out residual after each step of the last panel."""
-
-    @property
-    def taken_by_width(self) -> NDArray[np.bool_]:
-        """Return a view of `taken` of shape (widths, rows)."""
-        return self.taken.reshape(self.n_widths, len(self.residual))
 
     def prefetch(self, tile: Tile) -> None:
         """Let the system read the rows of a tile ahead."""
@@ -313,10 +306,9 @@ def answer(state: ProblemState, tile: Tile, step: ProblemStep, begin: Begin, n_t
         sums["pool_gram"] = float64((batch @ borrow_columns(state.pool, tile).T).T)
         sums["pool_products"] = float64((batch @ residual)[:, :n_targets])
     if step.judge is not None and state.loo is not None:
-        pool, tried = borrow_columns(state.pool, tile), step.judge
         with busy(DRAW):
-            counts = state.loo.misclassified(rows, pool, residual, tried.slots, tried.steps, tried.inverse)
-        sums["misclassified"] = counts
+            pool = borrow_columns(state.pool, tile)
+            sums["misclassified"] = state.loo.misclassified(rows, pool, residual, step.judge)
     if step.refresh:
         pool = borrow_columns(state.pool, tile)
         sums["all_gram"] = float64(pool @ pool.T)
@@ -332,7 +324,7 @@ def draw(data: TileData, state: ProblemState, tile: Tile, message: Draw, n_rows:
     weights = np.ones(len(numbers)) if data.weights is None else data.weights[rows]
     norms = np.sqrt(squares / weights)
     largest = float(norms.max(initial=0.0))
-    taken, names, where = state.taken_by_width[:, rows], numbers, None
+    taken, names, where = state.taken[:, rows], numbers, None
     free = ~taken[0]
     if len(taken) > 1:
         names, where = drawable(taken, numbers, n_rows)

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 from distkern.errors import ClusterError
 
-from .clients import TlsFiles, require_address
-from .optional_imports import required
+from .clients import TlsFiles, require_address, required
 from .worker_settings import WorkerSize, hold_memory, inherited_settings, worker_settings
 
 logger = logging.getLogger(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import os
@@ -12,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
+from types import ModuleType
 from typing import Any
 
 from distkern.errors import ClusterError, JobError
@@ -254,6 +256,33 @@ def await_workers(client: Any, least: int, seconds: float | None = None) -> None
             told = True
             logger.warning("waiting up to %g s for %d workers, %d are here", seconds, least, here)
         sleep(ARRIVAL_SECONDS)
+
+
+def required(module: str, *, kind: str, extra: str) -> ModuleType:
+    """Import a package that a kind of cluster needs.
+
+    Parameters
+    ----------
+    module : str
+        What to import.
+    kind : str
+        What needs it.
+    extra : str
+        Extra of distkern that installs it.
+
+    Raises
+    ------
+    ClusterError
+        ``missing-package``: names the extra.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ClusterError(
+            f'[cluster] kind = "{kind}" needs a package that is not installed ({error}): '
+            f"pip install 'distkern[{extra}]'",
+            kind="missing-package",
+        ) from error
 
 
 def require_address(host: str | None) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from distkern.errors import ClusterError
 
-from .optional_imports import required
+from .clients import required
 from .worker_settings import WorkerSize, hold_memory, inherited_settings
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from distkern.errors import ClusterError
 
-from .clients import TlsFiles, require_address
-from .optional_imports import required
+from .clients import TlsFiles, require_address, required
 from .worker_settings import WorkerSize, hold_memory, worker_settings
 
 

@@ -134,10 +134,7 @@ class Workforce:
         keep_local_workers(self._client)
         WorkerWatch.listen(self._client, self._on_worker)
         self._wait()
-        deadline = monotonic() + FACTS_SECONDS
-        while self._unanswered() and monotonic() < deadline:
-            self._pause()
-            self.look()
+        self._await_facts(FACTS_SECONDS)
         self.homes = place(self._n_blocks, self._wait())
         self._joined = False
         self._take_leases()
@@ -222,12 +219,7 @@ class Workforce:
         arrived, self._arrived = self._arrived, False
         if not arrived and not (self._absent() and monotonic() - self._looked > AWAY_SECONDS):
             return
-        lost = self.look()
-        deadline = monotonic() + JOIN_SECONDS
-        while arrived and self._unanswered() and monotonic() < deadline:
-            self._pause()
-            lost = self.look()
-        for worker in lost:
+        for worker in self._await_facts(JOIN_SECONDS if arrived else 0.0):
             self.lose(worker)
         if not self._joined:
             return
@@ -264,6 +256,14 @@ class Workforce:
             self._pause()
             self.look()
         return self.usable()
+
+    def _await_facts(self, seconds: float) -> set[str]:
+        """Look until the versions of all workers are there, or the time is up; return the result of the last look."""
+        lost, deadline = self.look(), monotonic() + seconds
+        while self._unanswered() and monotonic() < deadline:
+            self._pause()
+            lost = self.look()
+        return lost
 
     def _pause(self) -> None:
         self._news.wait(LOOK_SECONDS)

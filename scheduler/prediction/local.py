@@ -10,13 +10,14 @@ Out of scope: what a tile computes (`distkern.models.kernel_model`), blocks on a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from distkern.arrays import Array
 from distkern.models.kernel_model import KernelModel
+from distkern.storage.arrays.source import FeatureSource
 
 from ..runtime.read_ahead import ReadAhead, ahead_of
 from ..runtime.threads import map_tiles, single_threaded_blas, workspace
@@ -40,19 +41,6 @@ SMALL_OBJECTS = 2 << 20
 
 OutputFunction = Callable[[Array], T]
 """Turns fitted targets, shape (n, T), into what is wanted of them; pickled to be sent to workers."""
-
-
-class FeatureSource(Protocol):
-    """Rows of features in blocks: what a prediction needs of a `BlockSource`."""
-
-    n_features: int
-    boundaries: tuple[int, ...]
-    feature_dtype: np.dtype[Any]
-    inline: bool
-
-    def read_features(self, block: int) -> NDArray[Any]:
-        """Rows of one block, shape (rows, n_features)."""
-        ...
 
 
 def tile_rows(n_centers: int, n_features: int, itemsize: int) -> int:

@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.models.kernel_model import KernelModel
+from distkern.storage.arrays.source import FeatureSource
 
 from ..clusters.clients import default_worker_wait
 from ..clusters.futures import fetch, most_in_flight, submit
 from ..runtime.read_ahead import is_remote, step_aside
 from ..runtime.submission_window import in_order
 from ..runtime.threads import follow_worker
-from .local import FeatureSource, OutputFunction, evaluate
+from .local import OutputFunction, evaluate
 
 T = TypeVar("T")
 

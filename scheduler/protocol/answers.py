@@ -38,36 +38,15 @@ class Drawn:
     largest: float
     """Largest absolute residual of any row, drawn or not."""
 
-    @classmethod
-    def select(
-        cls,
-        top: Shortlist,
-        weighted: Shortlist,
-        rows: Rows,
-        features: NDArray[Any] | None,
-        sizes: tuple[int, int],
-        largest: float,
-    ) -> Drawn:
-        """Keep those of `rows` (ascending, unique) and `features` that the shortlists name."""
-        named = np.union1d(top.rows, weighted.rows)
-        where = np.searchsorted(rows, named)
-        return cls(top, weighted, named, None if features is None else features[where], sizes, largest)
-
     def merge(self, other: Drawn) -> Drawn:
         """Merge the draws of disjoint sets of rows."""
-        rows = np.concatenate([self.rows, other.rows])
-        order = np.argsort(rows, kind="stable")
+        top, weighted = self.top.merge(other.top, self.sizes[0]), self.race.merge(other.race, self.sizes[1])
+        named = np.union1d(top.rows, weighted.rows)
+        where = _positions(np.concatenate([self.rows, other.rows]), named)
         features = None
         if self.features is not None and other.features is not None:
-            features = np.concatenate([self.features, other.features])[order]
-        return Drawn.select(
-            self.top.merge(other.top, self.sizes[0]),
-            self.race.merge(other.race, self.sizes[1]),
-            rows[order],
-            features,
-            self.sizes,
-            max(self.largest, other.largest),
-        )
+            features = np.concatenate([self.features, other.features])[where]
+        return Drawn(top, weighted, named, features, self.sizes, max(self.largest, other.largest))
 
 
 @dataclass
@@ -84,9 +63,7 @@ class Sample:
     def merge(self, other: Sample) -> Sample:
         """Merge the samples of disjoint sets of rows."""
         merged = self.shortlist.merge(other.shortlist, self.size)
-        rows = np.concatenate([self.shortlist.rows, other.shortlist.rows])
-        order = np.argsort(rows, kind="stable")
-        where = order[np.searchsorted(rows, merged.rows, sorter=order)]
+        where = _positions(np.concatenate([self.shortlist.rows, other.shortlist.rows]), merged.rows)
         return Sample(
             merged,
             np.concatenate([self.features, other.features])[where],
@@ -327,3 +304,9 @@ class Answer:
 def _merged(left: Any, right: Any) -> Any:
     """Merge what either side may lack."""
     return right if left is None else left if right is None else left.merge(right)
+
+
+def _positions(rows: Rows, wanted: Rows) -> NDArray[np.intp]:
+    """Return the position of every wanted row among rows in any order."""
+    order = np.argsort(rows, kind="stable")
+    return order[np.searchsorted(rows, wanted, sorter=order)]

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
-import numpy as np
+from distkern.storage.arrays.source import FeatureSource
 
 T = TypeVar("T")
 
@@ -49,20 +49,12 @@ def blocks_ahead(remote: bool, block_bytes: int, limit: int | None = None) -> in
     return min(MOST_AHEAD, room // max(1, block_bytes))
 
 
-class Blocks(Protocol):
-    """The part of a source that decides how far to read ahead."""
-
-    n_features: int
-    boundaries: tuple[int, ...]
-    feature_dtype: np.dtype[Any]
-
-
 def is_remote(source: object) -> bool:
     """Return whether reads of a source wait on a network."""
     return bool(getattr(source, "remote", False))
 
 
-def ahead_of(source: Blocks) -> int:
+def ahead_of(source: FeatureSource) -> int:
     """Return how many blocks reads of a source run ahead by default: as many as the size of its blocks allows."""
     rows = max((b - a for a, b in pairwise(source.boundaries)), default=0)
     return blocks_ahead(is_remote(source), rows * source.n_features * source.feature_dtype.itemsize)

@@ -12,7 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class BlockSource(Protocol):
+class FeatureSource(Protocol):
+    """Rows of X in blocks: what a prediction needs of a `BlockSource`."""
+
+    n_features: int
+    boundaries: tuple[int, ...]
+    feature_dtype: np.dtype[Any]
+    inline: bool
+
+    def read_features(self, block: int) -> NDArray[Any]:
+        """Return the raw rows of X of one block, shape (rows, n_features)."""
+        ...
+
+
+class BlockSource(FeatureSource, Protocol):
     """Rows of X and y in blocks.
 
     Attributes
@@ -35,17 +48,9 @@ class BlockSource(Protocol):
     """
 
     n_rows: int
-    n_features: int
     target_shape: tuple[int, ...]
-    boundaries: tuple[int, ...]
-    feature_dtype: np.dtype[Any]
     classes: NDArray[Any] | None
-    inline: bool
     place: str
-
-    def read_features(self, block: int) -> NDArray[Any]:
-        """Return the raw rows of X of one block, shape (rows, n_features)."""
-        ...
 
     def read_targets(self, block: int) -> NDArray[Any]:
         """Return the targets of one block, shape (rows,) + target_shape."""

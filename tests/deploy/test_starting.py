@@ -16,8 +16,7 @@ from distkern.cli.job.job_file import parse_job
 from distkern.cli.running.cluster_client import open_client
 from distkern.errors import ClusterError
 from distkern.scheduler import WorkerSize, await_workers, connect_by_file, kubernetes_client, worker_wait
-from distkern.scheduler.clusters.clients import require_address
-from distkern.scheduler.clusters.optional_imports import required
+from distkern.scheduler.clusters.clients import require_address, required
 from tests.deploy.conftest import write_job
 from tests.deploy.programs import environment
 

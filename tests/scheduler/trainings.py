@@ -129,7 +129,7 @@ class Inside:
             elif name in ("pool", "work"):
                 whole = by_rows(block, getattr(state, name))
             else:
-                whole = state.taken_by_width.T if name == "taken" else getattr(state, name)
+                whole = state.taken.T if name == "taken" else getattr(state, name)
             if name == "residual":
                 whole = whole[:, : len(self.begin.problems[problem].columns)]
             parts.append(whole[: block._n_fit] if training else whole[block._n_fit :])

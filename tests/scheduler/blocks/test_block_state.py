@@ -178,7 +178,7 @@ def test_kernel_columns(kernel: Kernel, d: int, epsilon: float, weighted: bool, 
     executor.exchange(Step((ProblemStep(columns=columns),)))
     work = np.concatenate([by_rows(block, block.problems[0].work) for block in executor._blocks])
     np.testing.assert_array_equal(work[:, 2:], K)
-    taken = np.concatenate([block.problems[0].taken for block in executor._blocks])
+    taken = np.concatenate([block.problems[0].taken[0] for block in executor._blocks])
     np.testing.assert_array_equal(fit[taken], np.sort(rows))
 
 
@@ -214,7 +214,7 @@ def test_released_rows_may_be_drawn_again() -> None:
     for rows, released, expected in (([3, 11], [], [3, 11]), ([6], [3], [6, 11]), ([0], [11, 6], [0])):
         columns = Columns(np.array(rows), X[rows], np.array(released, dtype=np.int64))
         executor.exchange(Step((ProblemStep(columns=columns),)))
-        taken = np.concatenate([block.problems[0].taken for block in executor._blocks])
+        taken = np.concatenate([block.problems[0].taken[0] for block in executor._blocks])
         assert np.flatnonzero(taken).tolist() == expected
 
 

@@ -347,11 +347,10 @@ class Block:
             with busy(UPDATE):
                 lookahead_tiles.apply(data, state, tile, op, self.begin, candidates, columns)
         elif op is not None:
-            if op.append is not None or op.eliminate is not None or op.project is not None:
-                with busy(UPDATE):
+            with busy(UPDATE):
+                if op.append is not None or op.eliminate is not None or op.project is not None:
                     tiles.finish(state, tile, op, step.subtractions[problem], self.begin.panel)
-            if op.form is not None or op.columns is not None:
-                with busy(UPDATE):
+                if op.form is not None or op.columns is not None:
                     tiles.compute(data, state, tile, op, self.begin, candidates, columns)
 
     def run_strip(

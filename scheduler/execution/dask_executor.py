@@ -42,7 +42,7 @@ from ..runtime.environment import AskFacts, process_facts
 from ..runtime.threads import tile_pool
 from ..runtime.tree_reducer import Node
 from .answer_gathering import Carried, Gatherer, SumTask, TaskChain, sum_answers
-from .executor import total
+from .executor import Executor, total
 from .shipping import shipments
 from .worker_pool import Workforce
 
@@ -91,7 +91,7 @@ class _Round:
         return self.todo - busy - self.gatherer.blocks
 
 
-class DaskExecutor:
+class DaskExecutor(Executor):
     """Blocks on the workers of a dask cluster.
 
     Parameters
@@ -126,6 +126,8 @@ class DaskExecutor:
         No worker comes in time, workers differ from this process, or a block's workers keep dying.
     """
 
+    exchanges = 0
+
     def __init__(
         self,
         client: Any,
@@ -151,7 +153,6 @@ class DaskExecutor:
         self._incarnation = incarnation
         self._log = RunLog()
         self._n_blocks = len(source.boundaries) - 1
-        self.exchanges = 0
         self._refusals = 0
         self._polled = 0.0
         self._checksums: dict[int, int] = {}
@@ -343,7 +344,7 @@ class DaskExecutor:
             self._submit(summing, "sum-answers", (sum_answers, self._n_blocks, answers), round_)
 
     def _advance(self, task: TaskChain, outcome: Any, round_: _Round) -> bool:
-        """Take an task's result; return whether it was the answer."""
+        """Take the result of a task; return whether it was the answer."""
         version = round_.version
         if isinstance(outcome, Refusal):
             self._refusals += 1

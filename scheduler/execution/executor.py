@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from distkern.errors import DistkernError
 from distkern.storage.arrays.source import BlockSource
@@ -19,59 +18,68 @@ from ..runtime.timings import Costs, MemoryProbe
 from ..runtime.tree_reducer import TreeReducer
 
 
-class Executor(Protocol):
-    """Runs messages over all blocks of a run, in order, and answers with their sum."""
+class Executor:
+    """Runs messages over all blocks of a run, in order, and answers with their sum.
+
+    Parameters
+    ----------
+    below : Executor
+        Does whatever a subclass does not do itself.
+    """
+
+    def __init__(self, below: Executor) -> None:
+        self._below = below
 
     @property
     def n_workers(self) -> int:
         """Workers that hold blocks now."""
-        ...
+        return self._below.n_workers
 
     @property
     def n_threads(self) -> int:
         """Threads that may work for a message now."""
-        ...
+        return self._below.n_threads
 
     @property
     def in_process(self) -> bool:
-        """Whether they are threads of this process."""
-        ...
+        """Whether all workers are threads of this process."""
+        return self._below.in_process
 
     @property
     def exchanges(self) -> int:
         """Driver-workers-driver exchanges so far."""
-        ...
+        return self._below.exchanges
 
     def exchange(self, message: Message) -> Answer:
         """Send the next message of the log and return the sum of the answers."""
-        ...
+        return self._below.exchange(message)
 
     def skip(self, message: Message, answer: Answer | None) -> None:
         """Add a message to the log; blocks take its effect later, and hold what they read against a known answer."""
-        ...
+        self._below.skip(message, answer)
 
     def query(self, query: Query) -> Answer:
         """Ask without changing anything."""
-        ...
+        return self._below.query(query)
 
     def finish(self) -> None:
         """Take that no message follows."""
-        ...
+        self._below.finish()
 
     def peak_rss(self) -> int:
         """Largest resident set of any worker process so far, in bytes; 0 if blocks live in this process."""
-        ...
+        return self._below.peak_rss()
 
     def close(self) -> None:
         """Free the run's memory."""
-        ...
+        self._below.close()
 
 
 THIS_PROCESS = "this process"
 """Stands for the address of a worker where there is none."""
 
 
-class SerialExecutor:
+class SerialExecutor(Executor):
     """All blocks in this process.
 
     Parameters
@@ -86,6 +94,7 @@ class SerialExecutor:
 
     n_workers = 1
     in_process = True
+    exchanges = 0
 
     def __init__(self, source: BlockSource, *, with_features: bool = True, budget: MemoryBudget | None = None) -> None:
         self._budget = budget = MemoryBudget() if budget is None else budget
@@ -95,7 +104,6 @@ class SerialExecutor:
             for number in range(len(source.boundaries) - 1)
         ]
         self._skipped: list[Message] = []
-        self.exchanges = 0
 
     @property
     def n_threads(self) -> int:

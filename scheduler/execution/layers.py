@@ -16,7 +16,7 @@ from distkern.storage import ReadReport
 from distkern.storage.arrays.source import BlockSource
 
 from ..protocol.answers import Answer
-from ..protocol.messages import PASSIVE, Columns, FetchRows, KernelColumns, Message, Query, Step, message_name
+from ..protocol.messages import PASSIVE, Columns, FetchRows, KernelColumns, Message, Step, message_name
 from ..runtime.spillable_matrix import MemoryBudget
 from ..runtime.timings import Costs, ProcessMemory
 from .executor import Executor, SerialExecutor
@@ -25,58 +25,7 @@ MEMORY_SECONDS = 2.0
 """Least time between two events that tell of the memory of workers."""
 
 
-class ExecutorLayer:
-    """An executor on top of another, which does whatever a subclass does not do itself."""
-
-    def __init__(self, below: Executor) -> None:
-        self._below = below
-
-    @property
-    def n_workers(self) -> int:
-        """Workers that hold blocks now."""
-        return self._below.n_workers
-
-    @property
-    def n_threads(self) -> int:
-        """Threads that may work for a message now."""
-        return self._below.n_threads
-
-    @property
-    def in_process(self) -> bool:
-        """Whether they are threads of this process."""
-        return self._below.in_process
-
-    @property
-    def exchanges(self) -> int:
-        """Driver-workers-driver exchanges so far."""
-        return self._below.exchanges
-
-    def exchange(self, message: Message) -> Answer:
-        """Send the next message and return the sum of the answers."""
-        return self._below.exchange(message)
-
-    def skip(self, message: Message, answer: Answer | None) -> None:
-        """Take note of the next message, whose answer is known."""
-        self._below.skip(message, answer)
-
-    def query(self, query: Query) -> Answer:
-        """Ask without changing anything."""
-        return self._below.query(query)
-
-    def finish(self) -> None:
-        """Take that no message follows."""
-        self._below.finish()
-
-    def peak_rss(self) -> int:
-        """Largest resident set of any worker process so far, in bytes."""
-        return self._below.peak_rss()
-
-    def close(self) -> None:
-        """Free the run's memory."""
-        self._below.close()
-
-
-class AnnouncingExecutor(ExecutorLayer):
+class AnnouncingExecutor(Executor):
     """Emits an event for every exchange.
 
     Parameters
@@ -135,7 +84,7 @@ class AnnouncingExecutor(ExecutorLayer):
         return {worker: {**vars(found), "planned": self._planned} for worker, found in told.items()}
 
 
-class DriverFactors(ExecutorLayer):
+class DriverFactors(Executor):
     """`factors="driver"`: workers compute kernel columns, this process holds Q and E.
 
     Parameters

@@ -19,7 +19,6 @@ from distkern.storage.arrays.source import BlockSource
 from distkern.storage.runs.journal import Place
 
 from ..execution.executor import Executor
-from ..execution.layers import ExecutorLayer
 from ..protocol.answer_codec import Record, decode, encode
 from ..protocol.answers import Answer
 from ..protocol.messages import Begin, Message, Step, digest
@@ -116,7 +115,7 @@ class RunStore:
         self._journal.close()
 
 
-class RecordingExecutor(ExecutorLayer):
+class RecordingExecutor(Executor):
     """Records every exchange; those that are on record already are not made again.
 
     Parameters

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from distkern.monitoring.events import EventBus
 from distkern.scheduler.blocks import block_registry as memo
 from distkern.scheduler.blocks.block_registry import Fence, Lease, Refusal
-from distkern.scheduler.execution.executor import SerialExecutor, total
-from distkern.scheduler.execution.layers import ExecutorLayer
+from distkern.scheduler.execution.executor import Executor, SerialExecutor, total
 from distkern.scheduler.protocol.answers import Answer
 from distkern.scheduler.protocol.messages import FetchRows, Message, Step
 from distkern.scheduler.protocol.run_log import RunLog
@@ -40,7 +39,7 @@ def source() -> ArraySource:
     return make_source(*data(), rows=40)
 
 
-class Recorder(ExecutorLayer):
+class Recorder(Executor):
     """Keeps the messages of a training, and what came back."""
 
     def __init__(self, executor: SerialExecutor) -> None:

@@ -19,7 +19,7 @@ from distkern.scheduler.blocks import block_registry as memo
 from distkern.scheduler.execution import dask_executor as cluster_module
 from distkern.scheduler.execution.dask_executor import DaskExecutor
 from distkern.scheduler.execution.executor import Executor, SerialExecutor, total
-from distkern.scheduler.execution.layers import DriverFactors, ExecutorLayer
+from distkern.scheduler.execution.layers import DriverFactors
 from distkern.scheduler.execution.shipping import InlineBlocks
 from distkern.scheduler.protocol.answers import Answer
 from distkern.scheduler.protocol.messages import Columns, FetchRows, KernelColumns, Load, ProblemStep, Step
@@ -167,7 +167,7 @@ def begin_and_steps(case: str) -> list[Any]:
     source = array_source(case, Path())
     sent = []
 
-    class Listening(ExecutorLayer):
+    class Listening(Executor):
         def exchange(self, message: Any) -> Answer:
             sent.append(message)
             return super().exchange(message)

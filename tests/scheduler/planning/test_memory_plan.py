@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from distkern.errors import BudgetError
 from distkern.monitoring.events import EventBus
 from distkern.scheduler import run_training
-from distkern.scheduler.execution.executor import SerialExecutor
-from distkern.scheduler.execution.layers import ExecutorLayer
+from distkern.scheduler.execution.executor import Executor, SerialExecutor
 from distkern.scheduler.planning.limits import WorkerFacts, available_memory, default_limit
 from distkern.scheduler.planning.memory import answer_bytes, plan_memory
 from distkern.scheduler.planning.plan import BASELINE, MIB, Memory, Plan
@@ -301,7 +300,7 @@ def test_answers_are_as_large_as_planned(training: tuple[TrainingJob, ArraySourc
     work = workload(job, source)
     largest = 0
 
-    class Weighing(ExecutorLayer):
+    class Weighing(Executor):
         def exchange(self, message: Any) -> Answer:
             nonlocal largest
             answer = super().exchange(message)

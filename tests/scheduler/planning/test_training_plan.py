@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from distkern.monitoring.events import EventBus
 from distkern.scheduler import run_training
-from distkern.scheduler.execution.executor import SerialExecutor
-from distkern.scheduler.execution.layers import ExecutorLayer
+from distkern.scheduler.execution.executor import Executor, SerialExecutor
 from distkern.scheduler.planning.limits import WorkerFacts
 from distkern.scheduler.planning.plan import Course, Plan
 from distkern.scheduler.planning.training_plan import plan_training
@@ -167,7 +166,7 @@ def test_products(name: str) -> None:
     work, n, d = workload(job, source), source.n_rows, source.n_features
     done = dict.fromkeys(("kernel", "projection", "pool"), 0)
 
-    class Reckoning(ExecutorLayer):
+    class Reckoning(Executor):
         def __init__(self, executor: SerialExecutor) -> None:
             super().__init__(executor)
             self.columns = [1] * work.n_problems

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from distkern.monitoring.events import WAITING, EventBus, ExchangeDone
-from distkern.scheduler.execution.executor import THIS_PROCESS, SerialExecutor
-from distkern.scheduler.execution.layers import ExecutorLayer
+from distkern.scheduler.execution.executor import THIS_PROCESS, Executor, SerialExecutor
 from distkern.scheduler.protocol.answers import Answer
 from distkern.scheduler.protocol.messages import Message
 from distkern.scheduler.runtime.spillable_matrix import MemoryBudget
@@ -141,7 +140,7 @@ def test_scratch_and_memory_are_reported_apart() -> None:
     X, y = make_data(300)
     seen: list[Costs] = []
 
-    class Looking(ExecutorLayer):
+    class Looking(Executor):
         def exchange(self, message: Message) -> Answer:
             answer = super().exchange(message)
             seen.append(answer.costs)

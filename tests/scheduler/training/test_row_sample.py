@@ -26,8 +26,8 @@ from distkern.scheduler.blocks import block_registry as memo
 from distkern.scheduler.blocks import message_handler as rounds
 from distkern.scheduler.blocks.block import Block
 from distkern.scheduler.execution.dask_executor import DaskExecutor
-from distkern.scheduler.execution.executor import SerialExecutor
-from distkern.scheduler.execution.layers import DriverFactors, ExecutorLayer
+from distkern.scheduler.execution.executor import Executor, SerialExecutor
+from distkern.scheduler.execution.layers import DriverFactors
 from distkern.scheduler.planning.memory import refit_bytes
 from distkern.scheduler.protocol.answers import Answer
 from distkern.scheduler.protocol.messages import Accumulate, Begin, Centers, Load
@@ -425,7 +425,7 @@ def weighted_source() -> ArraySource:
 FAULTY = make_job(classification=True, selection_rows=150, max_centers=8, sampler="mixture", sigma="median")
 
 
-class Passing(ExecutorLayer):
+class Passing(Executor):
     """Does something before the final pass."""
 
     def __init__(self, executor: Any, before: Any) -> None:
@@ -514,7 +514,7 @@ def test_replay_skips_the_pass() -> None:
     executor = SerialExecutor(source)
     sent: list[Any] = []
 
-    class Listening(ExecutorLayer):
+    class Listening(Executor):
         def exchange(self, message: Any) -> Answer:
             sent.append(message)
             return super().exchange(message)

@@ -103,7 +103,7 @@ def model_note(record: RunRecord, model: Any) -> str | None:
 
 
 def job_tables(record: RunRecord) -> list[ReportTable]:
-    """Return what was asked for, and what decided the model."""
+    """Return the settings of the job, and the data and software that decided the model."""
     tables = [
         ReportTable(shortened(str(name)), ("setting", "value"), _settings(section))
         for name, section in list(_sections(record.job))[:20]

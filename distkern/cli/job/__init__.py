@@ -1,1 +1,1 @@
-"""Job files: reading, environment variables, the sections, and messages for what is wrong in them."""
+"""Job files: reading, environment variables, the sections, and validation messages."""

@@ -115,7 +115,7 @@ def load_job(path: str | Path, overrides: Iterable[str] = (), cluster: Mapping[s
     Raises
     ------
     JobError
-        Names the file and the line, or the key, the value and what is allowed.
+        Names the file and the line, or the key, the value and the allowed values.
     """
     document = read_toml(Path(path))
     overrides = tuple(overrides)
@@ -158,7 +158,7 @@ def cluster_of_flags(**flags: Any) -> ClusterSection:
     Raises
     ------
     JobError
-        Names the key, the value and what is allowed.
+        Names the key, the value and the allowed values.
     """
     given = {name: value for name, value in flags.items() if value is not None}
     return _validated(_Flags, {"cluster": given}).cluster

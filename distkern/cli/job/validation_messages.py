@@ -45,7 +45,7 @@ def _message(item: Any, path: str, table: type[BaseModel], rest: tuple[str, ...]
         return f"{name} = {_written(item['input'])}: must be a table, [{name}]"
     if item["type"] == "extra_forbidden":
         if path == "model" and name in RESERVED:
-            return f"key '{name}' cannot stand in [model]: {RESERVED[name]}"
+            return f"key '{name}' is not allowed in [model]: {RESERVED[name]}"
         return f"unknown key '{name}' in [{path}]{nearest_or_all(name, sorted(table.model_fields))}"
     assert field is not None
     if item["type"] == "missing":

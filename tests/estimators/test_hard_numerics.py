@@ -21,8 +21,19 @@ CRITERIA = ("error-reduction", "residual")
 DTYPES = ("float64", "float32")
 SAMPLES = (None, 60)
 
-QUICK = [(cls, criterion, "float64", None) for cls in (dk.OROLSRegressor, dk.OROLSClassifier) for criterion in CRITERIA]
-THOROUGH = [settings for settings in product(ALL, CRITERIA, DTYPES, SAMPLES) if settings not in QUICK]
+Settings = tuple[Any, str, str, int | None]
+
+
+def quick(number: int, case: Hard) -> list[Settings]:
+    """A regression and a classification with the other criterion and precision; cases take them in turn."""
+    first, second = number % 2, number // 2 % 2
+    chosen: list[Settings] = [(dk.OROLSRegressor, CRITERIA[first], DTYPES[second], None)]
+    if case.regression_only:
+        return [*chosen, (dk.OROLSRegressor, CRITERIA[1 - first], DTYPES[1 - second], None)]
+    return [*chosen, (dk.OROLSClassifier, CRITERIA[1 - first], DTYPES[1 - second], None)]
+
+
+QUICK = [(name, *settings) for number, (name, case) in enumerate(CASES.items()) for settings in quick(number, case)]
 
 
 def outputs(model: Any, X: Array) -> Array:
@@ -71,27 +82,17 @@ def name_of(value: Any) -> str:
     return value.__name__ if value in ALL else str(value)
 
 
-def with_cases(settings: list[Any]) -> Any:
-    combined = [
-        (name, *chosen)
-        for name, case in CASES.items()
-        for chosen in settings
-        if not (case.regression_only and chosen[0] in CLASSIFIERS)
-    ]
-    return pytest.mark.parametrize(("name", "cls", "criterion", "dtype", "selection_rows"), combined, ids=name_of)
-
-
-@with_cases(QUICK)
+@pytest.mark.parametrize(("name", "cls", "criterion", "dtype", "selection_rows"), QUICK, ids=name_of)
 def test_hard_data(name: str, cls: Any, criterion: str, dtype: str, selection_rows: int | None) -> None:
     train(CASES[name], cls, criterion, dtype, selection_rows)
 
 
-@pytest.mark.slow
-@with_cases(THOROUGH)
-def test_hard_data_with_other_settings(
-    name: str, cls: Any, criterion: str, dtype: str, selection_rows: int | None
-) -> None:
-    train(CASES[name], cls, criterion, dtype, selection_rows)
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", CASES)
+def test_hard_data_with_all_settings(name: str) -> None:
+    for settings in product(ALL, CRITERIA, DTYPES, SAMPLES):
+        if not (CASES[name].regression_only and settings[0] in CLASSIFIERS):
+            train(CASES[name], *settings)
 
 
 @pytest.mark.parametrize("name", ["duplicates", "rank-one", "outlier-in-x", "features-1e100", "half-weights-1e-12"])
@@ -248,8 +249,7 @@ def test_any_width(sigma: float, dtype: str, criterion: str) -> None:
         assert "sigma is too large" in model.stop_reason_.advice
 
 
-@pytest.mark.parametrize("cls", CLASSIFIERS)
-@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize(("cls", "criterion"), list(zip(CLASSIFIERS, CRITERIA, strict=True)))
 def test_one_row_of_a_class_among_a_hundred_thousand(cls: Any, criterion: str) -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((100_001, 2))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pickle
 from typing import Any
+from unittest import SkipTest
 
 import numpy as np
 import pytest
 import sklearn
-from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import distkern as dk
 from tests.estimators.fits import (
@@ -26,26 +27,62 @@ from tests.estimators.fits import (
     regression,
 )
 
-
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        *(cls() for cls in ALL),
-        dk.OROLSClassifier(multiclass="one-vs-rest", criterion="residual", max_centers=5),
-        dk.OROLSRegressor(stop="lambda", regularization="gcv-per-target"),
-        dk.NPDRegressor(epsilon=0.01, stop=None, max_centers=20, kernel="polynomial"),
-    ],
-    ids=lambda e: str(e).replace("\n", ""),
+EVERY = (
+    *ALL,
+    dk.LOOForwardClassifier,
+    *(dk.KRLSRegressor, dk.KRLSClassifier),
+    *(dk.FisherDiscriminant, dk.MSEClassifier, dk.WidrowHoffClassifier, dk.HoKashyapClassifier),
+    *(dk.LSSVMRegressor, dk.LSSVMClassifier, dk.KernelFisherDiscriminant, dk.KernelMSEClassifier),
+    *(dk.QRForwardRegressor, dk.QRForwardClassifier, dk.OLSForwardRegressor, dk.OLSForwardClassifier),
 )
-def test_every_check_of_scikit_learn_passes_and_none_is_skipped(estimator: Any) -> None:
-    results = check_estimator(estimator, on_skip=None, on_fail=None)
-    assert len(results) > 40
-    bad = [(r["check_name"], r["status"], str(r["exception"])) for r in results if r["status"] != "passed"]
-    if estimator.epsilon or estimator.criterion == "residual":
-        # A weight is the same as repeated rows up to epsilon at a row's own place and to ties between the
-        # largest residuals, which go to the lowest row.
-        bad = [entry for entry in bad if not entry[0].startswith("check_sample_weight_equivalence")]
-    assert not bad
+
+VARIANTS = (
+    dk.OROLSClassifier(multiclass="one-vs-rest", criterion="residual", max_centers=5),
+    dk.OROLSRegressor(stop="lambda", regularization="gcv-per-target"),
+    dk.NPDRegressor(epsilon=0.01, stop=None, max_centers=20, kernel="polynomial"),
+    # All pairs are candidates, however often a row is repeated. With wider kernels columns of one row nearly depend on
+    # each other, and which of them ends a saturated path is a matter of rounding.
+    *(cls(sigma=[0.5, 1.0], candidates=1024) for cls in (dk.OROLSRegressor, dk.NPDClassifier)),
+    dk.KRLSClassifier(standardize=False, sigma=1.0),
+    dk.FisherDiscriminant(shrinkage=0.2, standardize=False),
+    dk.MSEClassifier(standardize=True, margin=2.0),
+    dk.WidrowHoffClassifier(schedule="row", normalized=True),
+    *(cls(solver="cg") for cls in EVERY if "solver" in cls().get_params()),
+)
+
+
+def failures_by_nature(estimator: Any) -> dict[str, str]:
+    """Checks that a method fails by what it is, with the reason."""
+    names = ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data")
+    if isinstance(estimator, dk.WidrowHoffClassifier):
+        return {names[0]: "the check shuffles the repeated rows, and steps depend on the order of the rows"}
+    if getattr(estimator, "epsilon", 0) or getattr(estimator, "criterion", None) == "residual":
+        return {names[0]: "a weight equals repeated rows up to epsilon at a row's own place and to ties of residuals"}
+    return {}
+
+
+def passes(estimator: Any, check: Any) -> None:
+    try:
+        check(estimator)
+    except SkipTest as skipped:
+        raise AssertionError(f"scikit-learn skipped the check: {skipped}") from skipped
+
+
+@parametrize_with_checks([cls() for cls in EVERY], expected_failed_checks=failures_by_nature)
+def test_scikit_learns_checks(estimator: Any, check: Any) -> None:
+    passes(estimator, check)
+
+
+@pytest.mark.nightly
+@parametrize_with_checks(list(VARIANTS), expected_failed_checks=failures_by_nature)
+def test_scikit_learns_checks_of_variants(estimator: Any, check: Any) -> None:
+    passes(estimator, check)
+
+
+def test_no_estimator_is_missed() -> None:
+    public = {getattr(dk, name) for name in dk.__all__}
+    estimators = {kind for kind in public if isinstance(kind, type) and issubclass(kind, BaseEstimator)}
+    assert estimators == {*EVERY, dk.GridSearch}
 
 
 def test_estimators_say_what_they_are() -> None:

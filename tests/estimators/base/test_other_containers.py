@@ -60,7 +60,7 @@ QUICK = (dk.OROLSRegressor, dk.OROLSClassifier, dk.KRLSRegressor, dk.MSEClassifi
 
 @pytest.mark.parametrize(
     "cls",
-    [pytest.param(cls, marks=() if cls in QUICK else pytest.mark.slow) for cls in estimators.ESTIMATORS],
+    [pytest.param(cls, marks=() if cls in QUICK else pytest.mark.nightly) for cls in estimators.ESTIMATORS],
     ids=lambda cls: cls.__name__,
 )
 def test_every_estimator_takes_them(cls: Any) -> None:

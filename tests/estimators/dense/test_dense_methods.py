@@ -11,7 +11,6 @@ import dask.array as da
 import numpy as np
 import pytest
 import zarr
-from sklearn.utils.estimator_checks import check_estimator
 
 import distkern as dk
 from distkern.scheduler import Workload
@@ -19,7 +18,7 @@ from distkern.selection.stopping import StopReason
 from distkern.storage import ArraySource
 from tests.dense_references import bordered, class_means, gram_of, within_scatter
 from tests.estimators.fits import classes, data_for, regression
-from tests.scheduler.worker_clusters import cluster
+from tests.markers import variants
 
 REGRESSORS = (dk.LSSVMRegressor, dk.QRForwardRegressor, dk.OLSForwardRegressor)
 CLASSIFIERS = (
@@ -63,15 +62,6 @@ def assert_same(ours: Any, theirs: Any, rtol: float | None = None) -> None:
             assert a.tobytes() == b.tobytes(), name
         else:
             np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * max(np.abs(ours.coef_).max(), 1e-300), err_msg=name)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("cls", ALL)
-def test_every_check_of_scikit_learn_passes_and_none_is_skipped(cls: Any) -> None:
-    for parameters in ({}, {"solver": "cg"}) if hasattr(cls(), "solver") else ({},):
-        results = check_estimator(cls(**parameters), on_skip=None, on_fail=None)
-        assert len(results) > 40
-        assert not [(r["check_name"], r["status"], str(r["exception"])) for r in results if r["status"] != "passed"]
 
 
 # --- agreement with the equations ------------------------------------------------------------------------------------
@@ -252,17 +242,18 @@ def test_stores_and_dask_arrays_of_any_chunking_give_the_same_model(cls: Any, tm
     np.testing.assert_allclose(np.asarray(fitted.predict(dataset)), fitted.predict(X))
 
 
-def test_workers_change_no_bit(tmp_path: Path) -> None:
-    with cluster(2, processes=False) as client:
-        for cls in ALL:
-            X, y = data_for(cls, 300)
-            task = "regression" if cls in REGRESSORS else "classification"
-            path = tmp_path / cls.__name__
-            dk.write_dataset(path, X, y, chunk_rows=64, task=task)
-            for parameters in ({}, {"solver": "cg"}) if hasattr(cls(), "solver") else ({},):
-                here = make(cls, **parameters).fit(dk.open_dataset(path))
-                there = make(cls, client=client, **parameters).fit(dk.open_dataset(path))
-                assert_same(there, here)
+@pytest.mark.parametrize(
+    ("cls", "parameters"),
+    variants([(cls, {}) for cls in ALL], [(cls, {"solver": "cg"}) for cls in ALL if hasattr(cls(), "solver")]),
+)
+def test_workers_change_no_bit(in_process_client: Any, cls: Any, parameters: dict[str, Any], tmp_path: Path) -> None:
+    X, y = data_for(cls, 150)
+    dk.write_dataset(
+        tmp_path / "set", X, y, chunk_rows=40, task="regression" if cls in REGRESSORS else "classification"
+    )
+    here = make(cls, **parameters).fit(dk.open_dataset(tmp_path / "set"))
+    there = make(cls, client=in_process_client, **parameters).fit(dk.open_dataset(tmp_path / "set"))
+    assert_same(there, here)
 
 
 # --- memory ----------------------------------------------------------------------------------------------------------
@@ -367,11 +358,11 @@ def test_published_errors_are_reached(shared_data: Any) -> None:
 
 
 @pytest.mark.cluster
-def test_worker_processes_serve_too(tmp_path: Path) -> None:
+def test_worker_processes_serve_too(process_client: Any, tmp_path: Path) -> None:
     X, y = regression(600)
     dk.write_dataset(tmp_path / "set", X, y, chunk_rows=100, task="regression")
-    with cluster(2, processes=True) as client:
-        for parameters in ({"solver": "dense"}, {"solver": "cg"}):
-            model = dk.LSSVMRegressor(sigma=1.0, client=client, **parameters).fit(dk.open_dataset(tmp_path / "set"))
-            assert_same(model, dk.LSSVMRegressor(sigma=1.0, **parameters).fit(dk.open_dataset(tmp_path / "set")))
-            assert model.summary_["peak_rss_worker"] > 0
+    for parameters in ({"solver": "dense"}, {"solver": "cg"}):
+        model = dk.LSSVMRegressor(sigma=1.0, client=process_client, **parameters)
+        model.fit(dk.open_dataset(tmp_path / "set"))
+        assert_same(model, dk.LSSVMRegressor(sigma=1.0, **parameters).fit(dk.open_dataset(tmp_path / "set")))
+        assert model.summary_["peak_rss_worker"] > 0

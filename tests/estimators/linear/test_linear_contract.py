@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from pathlib import Path
 from typing import Any
@@ -10,37 +11,26 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import check_estimator
 
 import distkern as dk
 from tests.estimators.fits import classes
+from tests.markers import variants
 
+LABELS: list[list[Any]] = [["ape", "bee", "cat"], [0, 1]]
 LINEAR = (dk.FisherDiscriminant, dk.MSEClassifier, dk.WidrowHoffClassifier, dk.HoKashyapClassifier)
 
 
 @pytest.mark.parametrize(
-    "estimator",
-    [
-        *(cls() for cls in LINEAR),
-        dk.FisherDiscriminant(shrinkage=0.2, standardize=False),
-        dk.MSEClassifier(standardize=True, margin=2.0),
-        dk.WidrowHoffClassifier(schedule="row", normalized=True),
-    ],
-    ids=lambda e: str(e).replace("\n", ""),
+    ("cls", "labels", "standardize"),
+    variants(
+        [
+            (cls, labels, standardize)
+            for number, cls in enumerate(LINEAR)
+            for labels, standardize in [(LABELS[number % 2], True), (LABELS[1 - number % 2], False)]
+        ],
+        itertools.product(LINEAR, LABELS, [True, False]),
+    ),
 )
-def test_every_check_of_scikit_learn_passes_and_none_is_skipped(estimator: Any) -> None:
-    results = check_estimator(estimator, on_skip=None, on_fail=None)
-    assert len(results) > 40
-    bad = [(r["check_name"], r["status"], str(r["exception"])) for r in results if r["status"] != "passed"]
-    if isinstance(estimator, dk.WidrowHoffClassifier):
-        # The check shuffles the repeated rows, and steps depend on the order of the rows.
-        bad = [entry for entry in bad if not entry[0].startswith("check_sample_weight_equivalence")]
-    assert not bad
-
-
-@pytest.mark.parametrize("cls", LINEAR)
-@pytest.mark.parametrize("labels", [["ape", "bee", "cat"], [0, 1]])
-@pytest.mark.parametrize("standardize", [True, False])
 def test_a_store_gives_the_same_estimator_back(cls: Any, labels: list[Any], standardize: bool, tmp_path: Path) -> None:
     X, codes = classes(80, len(labels), 3)
     model = cls(standardize=standardize).fit(X + 1e6, np.array(labels)[codes])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 import distkern as dk
 from tests.estimators.fits import classes
 from tests.linear_references import augmented, ho_kashyap
+from tests.markers import variants
 
 SLIDES = np.array([[1.0, 2.0], [2.0, 0.0], [3.0, 1.0], [2.0, 3.0]])
 SIDES = np.array([1, 1, 2, 2])
@@ -176,8 +178,16 @@ def test_rows_of_weight_zero_are_absent(cls: Any) -> None:
     assert cls().fit(X, y, (y != 1).astype(float)).classes_.tolist() == [0, 2]
 
 
-@pytest.mark.parametrize("cls", LINEAR)
-@pytest.mark.parametrize("labels", [["ape", "bee", "cat"], [3, 1, 2], [True, False]])
+LABELS: list[list[Any]] = [["ape", "bee", "cat"], [3, 1, 2], [True, False]]
+
+
+@pytest.mark.parametrize(
+    ("cls", "labels"),
+    variants(
+        zip(LINEAR, itertools.cycle(LABELS), strict=False),
+        itertools.product(LINEAR, LABELS),
+    ),
+)
 def test_containers_give_the_same_model(cls: Any, labels: list[Any], tmp_path: Path) -> None:
     da = pytest.importorskip("dask.array")
     X, codes = classes(300, len(labels), 3)

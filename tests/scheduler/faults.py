@@ -34,16 +34,22 @@ def expected() -> TrainingResult:
 
 
 class Trouble(EventBus):
-    """Makes trouble at chosen events, and raises what goes wrong with it."""
+    """Makes trouble after chosen rounds and at the first event of a kind, and raises what goes wrong with it."""
 
-    def __init__(self, trouble: dict[int, Callable[[], object]]) -> None:
+    def __init__(
+        self,
+        trouble: dict[int, Callable[[], object]],
+        at: dict[type[Event], Callable[[], object]] | None = None,
+    ) -> None:
         super().__init__()
         self.events: list[Event] = []
         self._rounds = 0
         self._trouble = dict(trouble)
+        self._at = dict(at or {})
 
     def emit(self, event: Event) -> None:
         self.events.append(event)
+        self._at.pop(type(event), lambda: None)()
         if isinstance(event, RoundDone):
             self._rounds += 1
             self._trouble.pop(self._rounds, lambda: None)()
@@ -64,6 +70,7 @@ def run(
     finally:
         executor.close()
         assert not events._trouble
+        assert not events._at
 
 
 def check_events(events: Trouble, lost: list[str], reason: str = "left") -> None:

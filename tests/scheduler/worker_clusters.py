@@ -31,8 +31,7 @@ def start(stack: ExitStack, n_workers: int, *, processes: bool, threads: int = 1
             processes=processes,
             host="127.0.0.1" if processes else None,
             dashboard_address="127.0.0.1:0",
-            silence_logs=50,
-            **options,
+            **{"silence_logs": 50, **options},
         )
     )
     return stack.enter_context(Client(local, set_as_default=False))
@@ -47,8 +46,8 @@ def cluster(n_workers: int, *, processes: bool, threads: int = 1, **options: Any
 
 @contextmanager
 def lasting_cluster(n_workers: int, *, processes: bool) -> Iterator[Any]:
-    """A cluster that outlives a test, and leaves dask's configuration to the tests in between."""
+    """A cluster that outlives a test, and leaves dask's configuration and all loggers to the tests in between."""
     with ExitStack() as stack:
         with dask.config.set(QUIET):
-            client = start(stack, n_workers, processes=processes)
+            client = start(stack, n_workers, processes=processes, silence_logs=False)
         yield client

@@ -148,14 +148,14 @@ def test_the_page_follows_a_run_and_a_second_one_appears_beside_it(browser: Any,
     assert [message for message in severe if "favicon" not in message] == []
 
 
-def test_the_task_stream_has_the_colours_of_the_phases(client: Any) -> None:
+def test_the_task_stream_has_the_colours_of_the_phases(process_client: Any) -> None:
     from distributed.diagnostics.task_stream import rectangles
 
     from distkern.scheduler.dashboard.colours import TASK_COLOURS
 
-    client.get_task_stream()  # the scheduler keeps tasks from now on
-    OROLSRegressor(max_centers=32, client=client).fit(*rows())
-    drawn = rectangles(client.get_task_stream())
+    process_client.get_task_stream()  # the scheduler keeps tasks from now on
+    OROLSRegressor(max_centers=32, client=process_client).fit(*rows())
+    drawn = rectangles(process_client.get_task_stream())
     colours = dict(zip(drawn["name"], drawn["color"], strict=True))
     for name in ("load-blocks", "kernel-columns", "append-panel"):
         assert colours[name] == TASK_COLOURS[name]

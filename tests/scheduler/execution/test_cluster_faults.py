@@ -21,6 +21,7 @@ from distkern.scheduler.protocol.messages import Load
 from distkern.scheduler.runtime.environment import process_facts
 from distkern.scheduler.training.driver_loop import train
 from distkern.storage import ArraySource, ZarrSource
+from tests.markers import variants
 from tests.scheduler.faults import (
     JOB,
     N_BLOCKS,
@@ -137,7 +138,7 @@ def test_more_workers_than_blocks(threads: Any) -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("factors", ["workers", "driver"])
+@pytest.mark.parametrize("factors", variants(["workers"], ["workers", "driver"]))
 def test_a_worker_that_is_killed(processes: Any, factors: str) -> None:
     lost, pid = next(iter(pids(processes).items()))
     events = Trouble({4: lambda: os.kill(pid, signal.SIGKILL)})
@@ -148,6 +149,7 @@ def test_a_worker_that_is_killed(processes: Any, factors: str) -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 @pytest.mark.parametrize("processes", [True], indirect=True)
 def test_both_workers_are_killed_and_restarted(processes: Any) -> None:
     (first, one), (second, other) = pids(processes).items()
@@ -227,18 +229,19 @@ def test_a_block_that_kills_every_worker_ends_the_run(processes: Any) -> None:
 
 
 @pytest.mark.cluster
-def test_a_data_error_travels_from_a_worker(processes: Any, tmp_path: Path) -> None:
+def test_a_data_error_travels_from_a_worker(process_client: Any, tmp_path: Path) -> None:
     X, y = make_data(100)
     X[77, 1] = np.inf
     stored = zarr.create_array(tmp_path / "X", shape=X.shape, chunks=(20, 2), dtype=X.dtype)
     stored[...] = X
     with pytest.raises(DataError, match="row 77") as error:
-        run_training(make_job(), ZarrSource(stored, y), client=processes)
+        run_training(make_job(), ZarrSource(stored, y), client=process_client)
     assert error.value.kind == "not-finite"
-    assert not any(processes.run(memo.held_runs).values())
+    assert not any(process_client.run(memo.held_runs).values())
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 def test_a_worker_process_that_joins_gets_blocks(processes: Any) -> None:
     before = set(pids(processes))
 

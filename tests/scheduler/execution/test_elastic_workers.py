@@ -12,13 +12,13 @@ from time import sleep
 from typing import Any
 
 import pytest
-from test_unusable_workers import waiting_source
 
 from distkern.errors import ClusterError
 from distkern.monitoring.events import BlocksReplayed, WorkerLost, WorkersAwaited
 from distkern.scheduler.blocks import block_registry as memo
 from distkern.scheduler.clusters.placement import place
 from distkern.scheduler.runtime.environment import process_facts
+from tests.scheduler.execution.test_unusable_workers import waiting_source
 from tests.scheduler.faults import N_BLOCKS, Trouble, addresses, expected, pids, run, wait_for
 from tests.scheduler.trainings import assert_same_bits
 from tests.scheduler.worker_clusters import cluster
@@ -120,6 +120,7 @@ def kill_readers(folder: Path, pids_: list[int]) -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.nightly
 @pytest.mark.parametrize("processes", [True], indirect=True)
 def test_all_workers_are_lost_in_the_middle_of_a_task_and_come_back(processes: Any, tmp_path: Path) -> None:
     thread = threading.Thread(target=kill_readers, args=(tmp_path, list(pids(processes).values())))

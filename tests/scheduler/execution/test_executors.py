@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from distkern.scheduler.training.driver_loop import TrainingJob, TrainingResult,
 from distkern.storage import ArraySource, BlockSource, ZarrSource
 from tests.scheduler.trainings import assert_same_bits, cut, make_classes, make_data, make_job
 from tests.scheduler.worker_clusters import cluster
+from tests.waiting import wait_until
 
 ROWS, BLOCK = 300, 43
 
@@ -126,15 +126,6 @@ def make_executor(request: pytest.FixtureRequest) -> Callable[..., Executor]:
 
 def everything_held(client: Any) -> list[Any]:
     return [run for runs in client.run(memo.held_runs).values() for run in runs]
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
-    deadline = monotonic() + seconds
-    while not condition():
-        if monotonic() > deadline:
-            return False
-        sleep(0.02)
-    return True
 
 
 def combinations() -> Iterator[Any]:
@@ -337,8 +328,8 @@ def test_a_client_that_goes_frees_the_workers() -> None:
         with Client(client.cluster, set_as_default=False) as other:
             executor = DaskExecutor(other, array_source("pool", Path()), EventBus())
             executor.exchange(Load(False, 0, 0, 0.0))
-            assert wait_until(lambda: len(memo.held_runs()) == 2)
-        assert wait_until(lambda: memo.held_runs() == [])
+            wait_until(lambda: len(memo.held_runs()) == 2)
+        wait_until(lambda: memo.held_runs() == [])
         executor.close()
         assert memo.held_runs() == []
 
@@ -355,8 +346,8 @@ def test_worker_processes_are_freed(process_client: Any) -> None:
     with Client(process_client.scheduler.address, set_as_default=False) as other:
         lost = DaskExecutor(other, array_source("pool", Path()), EventBus())
         lost.exchange(Load(False, 0, 0, 0.0))
-        assert wait_until(lambda: len(everything_held(process_client)) == 2)
-    assert wait_until(lambda: everything_held(process_client) == [])
+        wait_until(lambda: len(everything_held(process_client)) == 2)
+    wait_until(lambda: everything_held(process_client) == [])
 
 
 def test_a_released_lease_frees_the_workers(in_process_client: Any) -> None:
@@ -365,7 +356,7 @@ def test_a_released_lease_frees_the_workers(in_process_client: Any) -> None:
     leases, executor._staff._leases = executor._staff._leases, {}
     for lease in leases.values():
         lease.release()
-    assert wait_until(lambda: memo.held_runs() == [])
+    wait_until(lambda: memo.held_runs() == [])
     executor.close()
 
 

@@ -17,12 +17,14 @@ from distkern.errors import ClusterError
 from distkern.monitoring.events import BlocksReplayed, EventBus, WorkerLost, WorkerRefused, WorkersAwaited
 from distkern.scheduler.blocks import block_registry as memo
 from distkern.scheduler.clusters.worker_queries import workers_of
+from distkern.scheduler.execution import worker_pool
 from distkern.scheduler.execution.dask_executor import DaskExecutor
 from distkern.scheduler.runtime.environment import process_facts
 from distkern.storage import ArraySource
 from tests.scheduler.faults import Trouble, addresses, check_events, expected, pids, run, source, wait_for
 from tests.scheduler.trainings import assert_same_bits
 from tests.scheduler.worker_clusters import cluster
+from tests.waiting import wait_until
 
 # ---- Frozen
 
@@ -38,10 +40,7 @@ def stoppable(pids: list[int]) -> Iterator[Callable[[int], None]]:
 
 
 def wait_for_status(client: Any, worker: str, status: str) -> None:
-    deadline = monotonic() + 30
-    while workers_of(client).get(worker, {}).get("status") != status:
-        assert monotonic() < deadline
-        sleep(0.02)
+    wait_until(lambda: workers_of(client).get(worker, {}).get("status") == status)
 
 
 class Waits(ArraySource):
@@ -69,13 +68,15 @@ def waiting_source(folder: Path) -> Waits:
 
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_a_worker_that_freezes_is_replaced_and_used_again(processes: Any) -> None:
+def test_a_worker_that_freezes_is_replaced_and_used_again(processes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_pool, "AWAY_SECONDS", 0.0)  # the next round sees that it is back
     lost, pid = next(iter(pids(processes).items()))
     with stoppable([pid]) as stop:
 
         def go_on() -> None:
+            before = workers_of(processes)[lost]["last_seen"]
             os.kill(pid, signal.SIGCONT)
-            sleep(1.5)  # a heartbeat, and a look at who is back
+            wait_until(lambda: workers_of(processes)[lost]["last_seen"] > before)
 
         events = Trouble({2: lambda: stop(pid), 4: go_on})
         result, n_workers = run(processes, events)
@@ -107,10 +108,7 @@ def test_a_worker_that_freezes_in_the_middle_of_a_task(processes: Any, tmp_path:
         thread.join()
     assert_same_bits(result, expected())
     assert [event.reason for event in events.of(WorkerLost)] == ["frozen"]
-    deadline = monotonic() + 10
-    while any(processes.run(memo.held_runs).values()):
-        assert monotonic() < deadline
-        sleep(0.1)
+    wait_until(lambda: not any(processes.run(memo.held_runs).values()))
 
 
 @pytest.mark.cluster
@@ -119,15 +117,8 @@ def test_the_only_worker_freezes_and_goes_on() -> None:
     with cluster(1, processes=True) as client:
         worker, pid = next(iter(pids(client).items()))
         with stoppable([pid]) as stop:
-            timer = threading.Timer(10.0, os.kill, (pid, signal.SIGCONT))
-
-            def freeze() -> None:
-                stop(pid)
-                timer.start()
-
-            events = Trouble({2: freeze})
+            events = Trouble({2: lambda: stop(pid)}, {WorkersAwaited: lambda: os.kill(pid, signal.SIGCONT)})
             result, _ = run(client, events)
-            timer.join()
     assert_same_bits(result, expected())
     check_events(events, [worker], "frozen")
     (awaited,) = events.of(WorkersAwaited)
@@ -158,7 +149,7 @@ def keep_interpreter_lock(seconds: float) -> float:
 
 
 @pytest.mark.cluster
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_busy_worker_is_not_frozen(processes: Any) -> None:
     """Tasks that keep the interpreter lock for long stretches delay heartbeats and answers, no more."""
 
@@ -190,14 +181,12 @@ def set_status(client: Any, worker: str, status: str) -> None:
     wait_for_status(client, worker, status)
 
 
-def test_a_paused_worker_is_replaced_and_used_again(threads: Any) -> None:
+def test_a_paused_worker_is_replaced_and_used_again(threads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_pool, "AWAY_SECONDS", 0.0)  # the next round sees that it is back
     paused = addresses(threads)[0]
-
-    def go_on() -> None:
-        set_status(threads, paused, "running")
-        sleep(1.1)  # until the run looks again who is back
-
-    events = Trouble({2: lambda: set_status(threads, paused, "paused"), 4: go_on})
+    events = Trouble(
+        {2: lambda: set_status(threads, paused, "paused"), 4: lambda: set_status(threads, paused, "running")}
+    )
     result, n_workers = run(threads, events)
     assert_same_bits(result, expected())
     check_events(events, [paused], "paused")

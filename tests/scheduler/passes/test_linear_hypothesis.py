@@ -13,7 +13,6 @@ import distkern as dk
 from distkern.methods.linear_discriminants import class_targets
 from distkern.storage import ArraySource
 from tests.linear_references import augmented, ho_kashyap, lms
-from tests.scheduler.worker_clusters import cluster
 
 
 @st.composite
@@ -95,21 +94,18 @@ def test_ho_kashyap_is_that_of_repeated_rows(source: ArraySource) -> None:
     np.testing.assert_allclose(model.decision_function(X), fitted, atol=1e-7 * max(1.0, np.abs(fitted).max()))
 
 
-@pytest.fixture(scope="module")
-def client() -> Any:
-    with cluster(2, processes=False) as client:
-        yield client
+MAKERS = {
+    "fisher": dk.FisherDiscriminant,
+    "mse": dk.MSEClassifier,
+    "lms": lambda: dk.WidrowHoffClassifier(passes=2),
+    "ho-kashyap": lambda: dk.HoKashyapClassifier(max_iter=5),
+}
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(sources())
-def test_the_same_bits_here_and_on_workers(client: Any, source: ArraySource) -> None:
-    for make in (
-        dk.FisherDiscriminant,
-        dk.MSEClassifier,
-        lambda: dk.WidrowHoffClassifier(passes=2),
-        lambda: dk.HoKashyapClassifier(max_iter=5),
-    ):
-        here, there = fit(make(), source), fit(make(), source, client)
-        assert here.coef_.tobytes() == there.coef_.tobytes()
-        assert here.intercept_.tobytes() == there.intercept_.tobytes()
+@given(sources(), st.sampled_from(sorted(MAKERS)))
+def test_the_same_bits_here_and_on_workers(in_process_client: Any, source: ArraySource, method: str) -> None:
+    make = MAKERS[method]
+    here, there = fit(make(), source), fit(make(), source, in_process_client)
+    assert here.coef_.tobytes() == there.coef_.tobytes()
+    assert here.intercept_.tobytes() == there.intercept_.tobytes()

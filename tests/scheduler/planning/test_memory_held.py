@@ -92,10 +92,18 @@ def measure(stores: Path, kind: str) -> dict[str, Any]:
     return result
 
 
+ALWAYS = {"load in scratch", "scratch", "26 classes", "a row sample", "driver", "workers in scratch"}
+"""One kind for each way to hold rows; the others are measured nightly."""
+
+
+def kinds() -> Iterator[Any]:
+    for kind, options in KINDS.items():
+        marks = [pytest.mark.cluster] if "workers" in options else []
+        yield pytest.param(kind, marks=marks if kind in ALWAYS else [*marks, pytest.mark.nightly])
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind", [pytest.param(k, marks=pytest.mark.cluster) if "workers" in KINDS[k] else k for k in KINDS]
-)
+@pytest.mark.parametrize("kind", [*kinds()])
 def test_measured_peaks_are_within_the_plan(stores: Path, kind: str) -> None:
     result = measure(stores, kind)
     driver, worker = result["peak_rss_driver"], result["peak_rss_worker"]

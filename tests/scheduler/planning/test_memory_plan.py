@@ -27,6 +27,7 @@ from distkern.scheduler.training.driver_loop import TrainingJob, train
 from distkern.scheduler.training.run import plan_job, workload
 from distkern.storage import ArraySource
 from distkern.text import byte_size
+from tests.markers import variants
 from tests.scheduler.trainings import (
     assert_same_bits,
     cut,
@@ -342,7 +343,17 @@ TRACED: dict[str, tuple[dict[str, Any], Any]] = {
 
 @pytest.mark.parametrize(
     ("name", "share"),
-    [(name, None) for name in TRACED] + [("float64", 0.4), ("one-vs-rest", 0.2), ("many features", 0.0)],
+    variants(
+        [("float64", 0.4), ("one-vs-rest", 0.2), ("many features", 0.0)]
+        + [
+            (name, None)
+            for name in (
+                *("float32", "many targets", "one-vs-one", "leave-one-out", "many centres", "residual"),
+                *("all candidates", "a row sample", "a large block"),
+            )
+        ],
+        ((name, None) for name in TRACED),
+    ),
 )
 def test_traced_peaks_are_within_the_plan(name: str, share: float | None) -> None:
     """numpy tells Python of all it allocates: the largest sum, without the interpreter that hides small errors."""
@@ -394,7 +405,7 @@ class Counting(ArraySource):
         return super().read_weights(block)
 
 
-def counting(n: int = 3000, d: int = 5) -> Counting:
+def counting(n: int = 1500, d: int = 5) -> Counting:
     X, y = make_data(n, d)
     return Counting(X, y, boundaries=cut(n, 500))
 

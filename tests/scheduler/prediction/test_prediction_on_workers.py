@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
-from time import sleep
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from distkern.scheduler.prediction.on_workers import predict_on_workers
 from distkern.storage import ArraySource, ZarrRows
 from tests.references import random_model
 from tests.scheduler.worker_clusters import cluster
+from tests.waiting import wait_until
 
 Array = NDArray[Any]
 
@@ -55,12 +56,15 @@ def gathered(parts: Any) -> tuple[list[int], Array]:
     return list(starts), np.concatenate(values)
 
 
+@pytest.fixture(scope="module")
+def in_process_client() -> Iterator[Any]:
+    """A cluster of its own: errors that other tests got from the shared one keep their tasks there."""
+    with cluster(2, processes=False) as client:
+        yield client
+
+
 def assert_nothing_left(client: Any) -> None:
-    for _ in range(500):
-        if not client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.tasks)):
-            return
-        sleep(0.02)
-    raise AssertionError("tasks are left on the cluster")
+    wait_until(lambda: not client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.tasks)), seconds=10)
 
 
 @pytest.mark.parametrize("container", [on_disk, in_process], ids=lambda f: f.__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +29,20 @@ JOBS = [make_job(sigma=sigma, max_centers=6) for sigma in (0.5, 1.0)]
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
     return RunDirectory.create(tmp_path / "run", {})
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run directory with a search, to be copied."""
+    run = RunDirectory.create(tmp_path_factory.mktemp("kept") / "run", {})
+    searched(run)
+    return run.path
+
+
+@pytest.fixture
+def searched_run(kept: Path, tmp_path: Path) -> RunDirectory:
+    """A run directory that keeps the search of `JOBS`."""
+    return RunDirectory.open(shutil.copytree(kept, tmp_path / "searched"))
 
 
 def searched(run: RunDirectory, jobs: Any = JOBS, folds: int = 3, source: Any = SOURCE) -> tuple[SearchResult, bool]:
@@ -67,12 +82,11 @@ def test_once(run: RunDirectory) -> None:
     ],
     ids=str,
 )
-def test_another_search_is_made(other: dict[str, Any], run: RunDirectory) -> None:
-    searched(run)
-    found, made = searched(run, **other)
+def test_another_search_is_made(other: dict[str, Any], searched_run: RunDirectory) -> None:
+    found, made = searched(searched_run, **other)
     assert made
     assert found.errors.shape == (len(other.get("jobs", JOBS)), other.get("folds", 3))
-    assert not searched(run, **other)[1]
+    assert not searched(searched_run, **other)[1]
 
 
 @pytest.mark.parametrize(
@@ -92,16 +106,18 @@ def test_another_search_is_made(other: dict[str, Any], run: RunDirectory) -> Non
     ],
     ids=str,
 )
-def test_what_is_damaged_is_made_again(damage: dict[str, Any], run: RunDirectory) -> None:
-    first, _ = searched(run)
-    assert run.search is not None
-    run.write_search({**run.search, **damage})
-    found, made = searched(run)
+def test_what_is_damaged_is_made_again(damage: dict[str, Any], searched_run: RunDirectory) -> None:
+    first, made = searched(searched_run)
+    assert not made
+    assert searched_run.search is not None
+    searched_run.write_search({**searched_run.search, **damage})
+    found, made = searched(searched_run)
     assert made
     assert_same(found, first)
 
 
-def test_folds_that_were_left_out_stay_so(run: RunDirectory) -> None:
+def test_folds_that_were_left_out_stay_so(searched_run: RunDirectory) -> None:
+    run = searched_run
     first, _ = searched(run)
     errors, trained = first.errors.copy(), first.trained.copy()
     errors[1, 2], trained[1, 2] = np.nan, False
@@ -113,10 +129,9 @@ def test_folds_that_were_left_out_stay_so(run: RunDirectory) -> None:
     assert not found.trained[1, 2]
 
 
-def test_what_is_no_json_is_made_again(run: RunDirectory) -> None:
-    searched(run)
-    (run.path / "search.json").write_text("{")
-    assert searched(run)[1]
+def test_what_is_no_json_is_made_again(searched_run: RunDirectory) -> None:
+    (searched_run.path / "search.json").write_text("{")
+    assert searched(searched_run)[1]
 
 
 def test_a_search_shows_who_drives_the_run(run: RunDirectory) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import resource
 import signal
@@ -13,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from time import sleep
 from typing import Any
 
 import numpy as np
@@ -37,9 +37,11 @@ from distkern.scheduler.training.run import plan_job, workload
 from distkern.storage import ArraySource
 from tests.file_limits import largest_file
 from tests.locations import ROOT
+from tests.markers import variants
 from tests.scheduler.scratch_files import scratch_files
 from tests.scheduler.trainings import assert_same_bits, make_classes, make_data, make_job, make_source, tile_threads
 from tests.scheduler.worker_clusters import cluster
+from tests.waiting import wait_until
 
 
 def in_memory(job: TrainingJob, source: ArraySource) -> TrainingResult:
@@ -162,9 +164,18 @@ def executor_and_backend(
     return executor, DriverFactors(executor, source, MemoryBudget(room))
 
 
-@pytest.mark.parametrize("factors", ["workers", "driver"])
-@pytest.mark.parametrize(("name", "room"), [("one-vs-rest", 0), ("float32", 8000), ("residual", 0)])
-@pytest.mark.parametrize("kind", ["in_process", pytest.param("process", marks=pytest.mark.cluster)])
+def scratch_cases() -> Iterator[Any]:
+    """Every pair of workers, job and place of the factors; nightly, every combination."""
+    rooms = {"one-vs-rest": 0, "float32": 8000, "residual": 0}
+    for (i, kind), (j, name), (k, factors) in itertools.product(
+        enumerate(["in_process", "process"]), enumerate(rooms), enumerate(["workers", "driver"])
+    ):
+        marks = [pytest.mark.cluster] if kind == "process" else []
+        marks += [pytest.mark.nightly] if (i + j + k) % 2 else []
+        yield pytest.param(kind, name, factors, rooms[name], marks=marks)
+
+
+@pytest.mark.parametrize(("kind", "name", "factors", "room"), [*scratch_cases()])
 def test_workers_with_rows_in_scratch(
     request: pytest.FixtureRequest, kind: str, name: str, factors: str, room: int
 ) -> None:
@@ -200,7 +211,7 @@ def in_scratch(dask_worker: Any) -> dict[str, int]:
 
 @pytest.mark.parametrize("factors", ["workers", "driver"])
 def test_the_limit_holds_for_all_workers_in_this_process_together(in_process_client: Any, factors: str) -> None:
-    X, y = make_data(3000, 20)
+    X, y = make_data(1500, 20)
     job, source = make_job(max_centers=40), make_source(X, y, rows=100)
     facts = WorkerFacts(2, 1, None, True)
     free = plan_job(job, workload(job, source), facts, factors=factors).processes[0]
@@ -251,7 +262,7 @@ def processes() -> Iterator[Any]:
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("factors", ["workers", "driver"])
+@pytest.mark.parametrize("factors", variants(["workers"], ["workers", "driver"]))
 def test_a_worker_killed_with_scratch_in_use(processes: Any, factors: str) -> None:
     job, source = case("one-vs-rest")
     pids = processes.run(os.getpid)
@@ -337,7 +348,7 @@ def test_an_exception_in_an_effect_leaves_no_scratch(process_client: Any) -> Non
 DRIVER = """
 import sys
 from distributed import Client
-from test_out_of_core import long_path
+from tests.scheduler.training.test_out_of_core import long_path
 from distkern.monitoring.events import EventBus, RoundDone
 from distkern.scheduler.execution.layers import DriverFactors
 from distkern.scheduler.execution.dask_executor import DaskExecutor
@@ -392,8 +403,4 @@ def test_workers_free_the_scratch_of_a_killed_driver(process_client: Any, tmp_pa
         assert all(process_client.run(in_scratch).values())
         driver.send_signal(signal.SIGKILL)
         driver.wait(20)
-    for _ in range(500):
-        if not any(process_client.run(in_scratch).values()):
-            break
-        sleep(0.02)
-    assert not any(process_client.run(in_scratch).values())
+    wait_until(lambda: not any(process_client.run(in_scratch).values()), seconds=10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import signal
@@ -16,7 +17,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from test_block_state import make_begin, make_problems
 
 from distkern.errors import BudgetError, DataError
 from distkern.monitoring.events import EventBus, WorkerLost
@@ -40,7 +40,9 @@ from distkern.selection.factors import kernel_weights
 from distkern.selection.gram_refit import refit
 from distkern.storage import ArraySource
 from distkern.storage.arrays.source import BlockSource
+from tests.markers import variants
 from tests.references import dense_kernel_columns, lambda_step
+from tests.scheduler.blocks.test_block_state import make_begin, make_problems
 from tests.scheduler.trainings import (
     assert_same_bits,
     check_each_round,
@@ -263,8 +265,10 @@ CASES: dict[str, tuple[dict[str, Any], bool]] = {
 }
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "weighted"),
+    variants(zip(CASES, itertools.cycle([True, False]), strict=False), itertools.product(CASES, [False, True])),
+)
 def test_paths_are_those_of_all_rows(case: str, weighted: bool) -> None:
     settings, classification = CASES[case]
     X, y = make_classes(240) if classification else make_data(240, n_targets=3 if "target" in case else 0)
@@ -438,28 +442,26 @@ class Passing(Executor):
         return super().exchange(message)
 
 
-def test_a_worker_that_forgets_before_the_pass_catches_up() -> None:
+def test_a_worker_that_forgets_before_the_pass_catches_up(in_process_client: Any) -> None:
     expected = fit(FAULTY, weighted_source())
 
     def forget() -> None:
         for worker, run in memo.held_runs():
             memo.drop_run(worker, run)
 
-    with cluster(2, processes=False) as client:
-        executor = DaskExecutor(client, weighted_source(), EventBus())
-        result = train(FAULTY, weighted_source(), Passing(executor, forget), EventBus())
-        executor.close()
+    executor = DaskExecutor(in_process_client, weighted_source(), EventBus())
+    result = train(FAULTY, weighted_source(), Passing(executor, forget), EventBus())
+    executor.close()
     assert_same_bits(result, expected)
 
 
-def test_a_worker_that_retires_before_the_pass() -> None:
+def test_a_worker_that_retires_before_the_pass(threads: Any) -> None:
     expected = fit(FAULTY, weighted_source())
     events: list[Any] = []
-    with cluster(2, processes=False) as client:
-        lost = sorted(client.nthreads())[0]
-        executor = DaskExecutor(client, weighted_source(), EventBus([events.append]))
-        result = train(FAULTY, weighted_source(), Passing(executor, lambda: client.retire_workers([lost])), EventBus())
-        executor.close()
+    lost = sorted(threads.nthreads())[0]
+    executor = DaskExecutor(threads, weighted_source(), EventBus([events.append]))
+    result = train(FAULTY, weighted_source(), Passing(executor, lambda: threads.retire_workers([lost])), EventBus())
+    executor.close()
     assert_same_bits(result, expected)
     assert [event.worker for event in events if isinstance(event, WorkerLost)] == [lost]
 
@@ -491,7 +493,7 @@ class DiesInThePass(ArraySource):
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("factors", ["workers", "driver"])
+@pytest.mark.parametrize("factors", variants(["workers"], ["workers", "driver"]))
 def test_a_worker_that_dies_in_the_pass(tmp_path: Path, factors: str) -> None:
     whole = weighted_source()
     source = DiesInThePass(whole.X, whole.y, whole.weights, boundaries=whole.boundaries)
@@ -572,8 +574,8 @@ def test_the_plan_counts_the_final_pass() -> None:
 
 
 def test_a_sample_fits_where_all_rows_do_not() -> None:
-    X, y = make_data(500_000, 4)
-    source = make_source(X, y, rows=5_000)
+    X, y = make_data(200_000, 4)
+    source = make_source(X, y, rows=2_000)
     job = make_job(max_centers=30, selection_rows=2_000)
     limit = plan_job(job, Workload.of(source, 1, 1)).needed
     with pytest.raises(BudgetError, match="selection_rows"):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from zarr.storage import LocalStore
 from distkern.errors import DataError
 from distkern.monitoring.events import ChunksAbsent, Event, EventBus, RoundDone, StorageRetried, WorkerLost
 from distkern.scheduler import DaskArraySource
-from distkern.scheduler.blocks import block_registry as memo
 from distkern.scheduler.execution.dask_executor import DaskExecutor
 from distkern.scheduler.execution.executor import Executor, SerialExecutor
 from distkern.scheduler.execution.layers import DriverFactors
@@ -27,6 +27,7 @@ from distkern.scheduler.training.driver_loop import TrainingResult, train
 from distkern.storage import ArraySource, Fault, SlowStore, ZarrSource, open_dataset, write_dataset
 from distkern.storage.arrays.source import BlockSource
 from tests.faulty import SOON, faulty, write_array
+from tests.markers import variants
 from tests.scheduler.trainings import assert_same_bits, cut, make_data, make_job
 from tests.scheduler.worker_clusters import cluster
 
@@ -63,13 +64,6 @@ def store(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    with cluster(2, processes=False) as running:
-        yield running
-    assert memo.held_runs() == []
-
-
 def stored(path: Path, faults: list[Fault] | None = None, seed: int = 0) -> ZarrSource:
     targets = zarr.open_array(LocalStore(path / "y", read_only=True), mode="r")
     return ZarrSource(faulty(path / "X", faults or [], seed)[0], targets, policy=SOON)
@@ -98,11 +92,11 @@ def change(path: Path, name: str, first: int = 80) -> None:
 # ---- Reads that fail and succeed
 
 
-@pytest.mark.parametrize("where", ["serial", "workers", "driver"])
-def test_retries_change_nothing_and_are_told_of(store: Path, client: Any, where: str) -> None:
+@pytest.mark.parametrize("where", variants(["serial", "workers"], ["serial", "workers", "driver"]))
+def test_retries_change_nothing_and_are_told_of(store: Path, in_process_client: Any, where: str) -> None:
     faults = [Fault("transient", key="c/1/*", times=2), Fault("timeout", key="c/3/*", times=1)]
     events = Recorder()
-    result = fit(stored(store, faults), events, None if where == "serial" else client, factors=where)
+    result = fit(stored(store, faults), events, None if where == "serial" else in_process_client, factors=where)
     assert_same_bits(result, fit(stored(store), EventBus()))
     (event,) = events.of(StorageRetried)
     assert (event.array, event.count) == ("X", 3)
@@ -110,8 +104,8 @@ def test_retries_change_nothing_and_are_told_of(store: Path, client: Any, where:
     assert event.as_record()["event"] == "StorageRetried"
 
 
-def test_retries_of_the_final_pass_are_told_of(store: Path, client: Any) -> None:
-    for place in (None, client):
+def test_retries_of_the_final_pass_are_told_of(store: Path, in_process_client: Any) -> None:
+    for place in (None, in_process_client):
         events = Recorder()
         fault = Fault("transient", key="c/2/*", after=1, times=2)  # the second read of the chunk
         result = fit(stored(store, [fault]), events, place, SAMPLED)
@@ -119,7 +113,7 @@ def test_retries_of_the_final_pass_are_told_of(store: Path, client: Any) -> None
         assert [(event.array, event.count) for event in events.of(StorageRetried)] == [("X", 2)]
 
 
-def test_retries_on_the_way_to_a_worker_are_told_of(client: Any) -> None:
+def test_retries_on_the_way_to_a_worker_are_told_of(in_process_client: Any) -> None:
     """Rows of dask arrays are read by the driver and shipped; of two failures one is seen by each array."""
     failures = {"X": 2, "y": 1}
 
@@ -139,15 +133,15 @@ def test_retries_on_the_way_to_a_worker_are_told_of(client: Any) -> None:
     failures.update(X=2, y=1)
     events = Recorder()
     with dask.config.set(scheduler="synchronous"):
-        fit(source, events, client)
+        fit(source, events, in_process_client)
     assert [(event.array, event.count) for event in events.of(StorageRetried)] == [("X", 2), ("y", 1)]
 
 
 @pytest.mark.parametrize("where", ["serial", "dask"])
-def test_storage_that_stays_away(store: Path, client: Any, where: str) -> None:
+def test_storage_that_stays_away(store: Path, in_process_client: Any, where: str) -> None:
     source = stored(store, [Fault("transient", key="c/4/*", times=None)])
     with pytest.raises(DataError, match=r"X, rows 160 to 199") as caught:
-        fit(source, EventBus(), client if where == "dask" else None)
+        fit(source, EventBus(), in_process_client if where == "dask" else None)
     assert caught.value.kind == "unreachable"
 
 
@@ -159,14 +153,16 @@ def test_slow_storage_changes_nothing(store: Path) -> None:
 # ---- Data that changes
 
 
-@pytest.mark.parametrize("name", ["X", "y"])
-@pytest.mark.parametrize("where", ["serial", "dask"])
-def test_data_that_changes_before_the_final_pass(store: Path, client: Any, where: str, name: str) -> None:
+@pytest.mark.parametrize(
+    ("where", "name"),
+    variants([("serial", "X"), ("dask", "y")], itertools.product(["serial", "dask"], ["X", "y"])),
+)
+def test_data_that_changes_before_the_final_pass(store: Path, in_process_client: Any, where: str, name: str) -> None:
     events = Recorder(2, lambda: change(store, name))
     with pytest.raises(
         DataError, match=rf"^{name} changed while the training ran: rows 80 to 119 \(block 2\)"
     ) as caught:
-        fit(stored(store), events, client if where == "dask" else None, SAMPLED)
+        fit(stored(store), events, in_process_client if where == "dask" else None, SAMPLED)
     assert caught.value.kind == "changed"
     assert str(store / "X") in str(caught.value)
 
@@ -201,40 +197,36 @@ def test_a_dask_array_that_is_never_the_same_twice() -> None:
     assert caught.value.kind == "changed"
 
 
-@pytest.fixture
-def fresh_client() -> Iterator[Any]:
-    with cluster(2, processes=False) as running:
-        yield running
-
-
-@pytest.mark.parametrize("changes", [True, False])
-@pytest.mark.parametrize("factors", ["workers", "driver"])
-def test_blocks_that_are_loaded_again(store: Path, fresh_client: Any, changes: bool, factors: str) -> None:
+@pytest.mark.parametrize(
+    ("changes", "factors"),
+    variants([(True, "workers"), (False, "driver")], itertools.product([True, False], ["workers", "driver"])),
+)
+def test_blocks_that_are_loaded_again(store: Path, threads: Any, changes: bool, factors: str) -> None:
     """The blocks of a worker that has left are read by another: they must be what they were."""
-    lost = sorted(fresh_client.nthreads())[0]
+    lost = sorted(threads.nthreads())[0]
 
     def trouble() -> None:
         if changes:
             change(store, "X", first=0)
-        fresh_client.retire_workers([lost])
+        threads.retire_workers([lost])
 
     events = Recorder(2, trouble)
     if changes:
         with pytest.raises(DataError, match=r"X changed .* rows 0 to 39 \(block 0\)") as caught:
-            fit(stored(store), events, fresh_client, factors=factors)
+            fit(stored(store), events, threads, factors=factors)
         assert caught.value.kind == "changed"
     else:
-        assert_same_bits(fit(stored(store), events, fresh_client, factors=factors), fit(stored(store), EventBus()))
+        assert_same_bits(fit(stored(store), events, threads, factors=factors), fit(stored(store), EventBus()))
     assert len(events.of(WorkerLost)) == 1
 
 
 @pytest.mark.parametrize("where", ["serial", "dask"])
-def test_a_run_that_goes_on_knows_its_data(store: Path, client: Any, where: str) -> None:
+def test_a_run_that_goes_on_knows_its_data(store: Path, in_process_client: Any, where: str) -> None:
     """Checksums of the first load, kept anywhere, hold for another executor."""
 
     def executor() -> Any:
         source = stored(store)
-        return SerialExecutor(source) if where == "serial" else DaskExecutor(client, source, EventBus())
+        return SerialExecutor(source) if where == "serial" else DaskExecutor(in_process_client, source, EventBus())
 
     load = Load(classification=False, sample_rows=0, seed=0, holdout=0.0)
     first, second, third = executor(), executor(), executor()
@@ -253,17 +245,17 @@ def test_a_run_that_goes_on_knows_its_data(store: Path, client: Any, where: str)
 
 
 @pytest.mark.parametrize("where", ["serial", "dask"])
-def test_a_dataset_that_was_tampered_with(tmp_path: Path, client: Any, where: str) -> None:
+def test_a_dataset_that_was_tampered_with(tmp_path: Path, in_process_client: Any, where: str) -> None:
     dataset = write_dataset(tmp_path / "d", X, Y, chunk_rows=40)
     change(tmp_path / "d", "X")
     with pytest.raises(DataError, match=r"chunk 2 of X \(rows 80 to 119\)") as caught:
-        fit(open_dataset(dataset.path).source(), EventBus(), client if where == "dask" else None)
+        fit(open_dataset(dataset.path).source(), EventBus(), in_process_client if where == "dask" else None)
     assert caught.value.kind == "corrupt"
     assert str(tmp_path / "d") in str(caught.value)
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("factors", ["workers", "driver"])
+@pytest.mark.parametrize("factors", variants(["workers"], ["workers", "driver"]))
 def test_worker_processes_retry_and_tell(store: Path, process_client: Any, factors: str) -> None:
     """The store and its faults travel; each process counts for itself."""
     faults = [Fault("transient", key="c/1/*", times=2), Fault("timeout", key="c/4/*", times=1)]
@@ -274,7 +266,7 @@ def test_worker_processes_retry_and_tell(store: Path, process_client: Any, facto
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("changes", [True, False])
+@pytest.mark.parametrize("changes", variants([True], [True, False]))
 def test_a_killed_worker_and_data_that_changed(store: Path, changes: bool) -> None:
     with cluster(2, processes=True) as client:
         lost, pid = sorted(client.run(os.getpid).items())[0]
@@ -297,8 +289,8 @@ def test_a_killed_worker_and_data_that_changed(store: Path, changes: bool) -> No
 # ---- Chunks that are absent
 
 
-@pytest.mark.parametrize("where", ["serial", "workers", "driver"])
-def test_absent_chunks_are_told_of_once(tmp_path: Path, client: Any, where: str, caplog: Any) -> None:
+@pytest.mark.parametrize("where", variants(["serial", "workers"], ["serial", "workers", "driver"]))
+def test_absent_chunks_are_told_of_once(tmp_path: Path, in_process_client: Any, where: str, caplog: Any) -> None:
     features, targets = X.copy(), Y.copy()
     features[40:80] = 0.0
     targets[120:] = 0.0
@@ -306,7 +298,7 @@ def test_absent_chunks_are_told_of_once(tmp_path: Path, client: Any, where: str,
     write_array(tmp_path / "y", targets, (40,))
     events = Recorder()
     with caplog.at_level(logging.WARNING, "distkern"):
-        result = fit(stored(tmp_path), events, None if where == "serial" else client, SAMPLED, factors=where)
+        result = fit(stored(tmp_path), events, None if where == "serial" else in_process_client, SAMPLED, factors=where)
     plain = ArraySource(features, targets, boundaries=cut(200, 40))
     assert_same_bits(result, fit(plain, EventBus(), job=SAMPLED))
     told = [(event.array, event.count, event.chunks) for event in events.of(ChunksAbsent)]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +10,7 @@ import numpy as np
 import pytest
 
 from distkern.cli.main import main
-from tests.cli.command_line import Call, Finished, environment
+from tests.cli.command_line import Call, Finished, environment, job_text
 
 
 @pytest.fixture
@@ -50,28 +52,63 @@ def shell(here: Path) -> Call:
     return run
 
 
-@pytest.fixture
-def blobs(here: Path) -> Path:
-    """Two dataset stores of three classes with text labels: blobs.zarr and blobs-test.zarr."""
+@pytest.fixture(scope="session")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Dataset stores to be copied: three classes with text labels, and a regression."""
     from sklearn.datasets import make_blobs
 
     from distkern.storage import write_dataset
 
+    folder = tmp_path_factory.mktemp("stores")
     X, codes = make_blobs(600, n_features=4, centers=3, cluster_std=2.0, random_state=0)
     y = np.array(["ant", "bee", "cat"])[codes]
-    write_dataset(here / "blobs.zarr", X[:400], y[:400], chunk_rows=128, task="classification")
-    write_dataset(here / "blobs-test.zarr", X[400:], y[400:], chunk_rows=128, task="classification")
+    write_dataset(folder / "blobs.zarr", X[:400], y[:400], chunk_rows=128, task="classification")
+    write_dataset(folder / "blobs-test.zarr", X[400:], y[400:], chunk_rows=128, task="classification")
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (600, 2))
+    y = 100 + 5 * np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.standard_normal(600)
+    write_dataset(folder / "waves.zarr", X[:400], y[:400], chunk_rows=128, task="regression")
+    write_dataset(folder / "waves-test.zarr", X[400:], y[400:], chunk_rows=128, task="regression")
+    return folder
+
+
+def copied(stores: Path, here: Path, *names: str) -> Path:
+    for name in names:
+        shutil.copytree(stores / name, here / name)
     return here
 
 
 @pytest.fixture
-def waves(here: Path) -> Path:
-    """Two dataset stores of a regression: waves.zarr and waves-test.zarr."""
-    from distkern.storage import write_dataset
+def blobs(stores: Path, here: Path) -> Path:
+    """Two dataset stores of three classes with text labels: blobs.zarr and blobs-test.zarr."""
+    return copied(stores, here, "blobs.zarr", "blobs-test.zarr")
 
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-2, 2, (600, 2))
-    y = 100 + 5 * np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.standard_normal(600)
-    write_dataset(here / "waves.zarr", X[:400], y[:400], chunk_rows=128, task="regression")
-    write_dataset(here / "waves-test.zarr", X[400:], y[400:], chunk_rows=128, task="regression")
-    return here
+
+@pytest.fixture
+def waves(stores: Path, here: Path) -> Path:
+    """Two dataset stores of a regression: waves.zarr and waves-test.zarr."""
+    return copied(stores, here, "waves.zarr", "waves-test.zarr")
+
+
+@pytest.fixture(scope="session")
+def trained_once(stores: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training of the blobs, to be copied."""
+    folder = tmp_path_factory.mktemp("trained")
+    copied(stores, folder, "blobs.zarr")
+    (folder / "job.toml").write_text(
+        job_text(
+            data={"train": "blobs.zarr"},
+            model={"sigma": 2.0, "max_centers": 20},
+            output={"model": "blobs.model", "run": "blobs.run"},
+        )
+    )
+    with contextlib.chdir(folder):
+        assert main(["train", "job.toml"]) == 0
+    return folder
+
+
+@pytest.fixture
+def trained(trained_once: Path, blobs: Path) -> Path:
+    """The blobs with job.toml, blobs.model and blobs.run."""
+    shutil.copy(trained_once / "job.toml", blobs)
+    return copied(trained_once, blobs, "blobs.model", "blobs.run")

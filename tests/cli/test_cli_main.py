@@ -181,8 +181,9 @@ def test_a_reader_that_goes_away_is_no_error(here: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("words", [["info", "d.zarr", "--json"], ["info", "d.zarr"], ["--help"]], ids=" ".join)
+@pytest.mark.parametrize(
+    ("words", "unbuffered"), [(["info", "d.zarr", "--json"], "1"), (["info", "d.zarr"], ""), (["--help"], "")]
+)
 def test_output_that_finds_no_room(here: Path, words: list[str], unbuffered: str) -> None:
     write_dataset(here / "d.zarr", np.eye(4), np.arange(4.0), task="regression")
     with open("/dev/full", "wb") as full:

@@ -9,32 +9,18 @@ import pytest
 from tests.cli.command_line import Call, job_text
 
 
-@pytest.fixture
-def trained(blobs: Path, call: Call) -> Path:
-    (blobs / "job.toml").write_text(
-        job_text(
-            data={"train": "blobs.zarr"},
-            model={"sigma": 2.0, "max_centers": 20},
-            output={"model": "blobs.model", "run": "blobs.run"},
-        )
-    )
-    done = call("train", "job.toml")
-    assert done.code == 0, done.err
-    return blobs
-
-
 def csv(folder: Path, text: str, name: str = "rows.csv") -> str:
     (folder / name).write_text(text)
     return name
 
 
-def test_ingest_writes_a_store_and_prints_its_contents(here: Path, shell: Call) -> None:
+def test_ingest_writes_a_store_and_prints_its_contents(here: Path, call: Call) -> None:
     csv(here, "a,b,y\n1,2,x\n3,4,z\n5,6,x\n7,8,z\n")
-    done = shell("ingest", "rows.csv", "--target", "y", "--out", "rows.zarr", "--task", "classification")
+    done = call("ingest", "rows.csv", "--target", "y", "--out", "rows.zarr", "--task", "classification")
     assert done.code == 0, done.err
     for part in ("rows.zarr", "4", "2", "classification", "x, z"):
         assert part in done.out
-    described = json.loads(shell("info", "rows.zarr", "--json").out)
+    described = json.loads(call("info", "rows.zarr", "--json").out)
     assert described["n_rows"] == 4
 
 
@@ -136,14 +122,13 @@ def test_predict_writes_labels_and_probabilities(trained: Path, call: Call) -> N
     assert np.allclose(probabilities[:], model.predict_proba(features))
 
 
-@pytest.mark.parametrize("command", [["predict", "--out", "out.zarr"], ["evaluate"]], ids=lambda c: c[0])
 @pytest.mark.parametrize(
-    ("flags", "message"),
+    ("command", "flags", "message"),
     [
-        (["--workers", "0"], "whole number above 0"),
-        (["--workers", "2", "--scheduler", "tcp://a:1"], "exclude each other"),
-        (["--memory", "1 potato"], "2GiB"),
-        (["--workers", "2", "--memory", "much"], "2GiB"),
+        (["evaluate"], ["--workers", "0"], "whole number above 0"),
+        (["predict", "--out", "out.zarr"], ["--workers", "2", "--scheduler", "tcp://a:1"], "exclude each other"),
+        (["evaluate"], ["--memory", "1 potato"], "2GiB"),
+        (["predict", "--out", "out.zarr"], ["--workers", "2", "--memory", "much"], "2GiB"),
     ],
 )
 def test_cluster_flags_that_do_not_fit(

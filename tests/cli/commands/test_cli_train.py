@@ -58,8 +58,8 @@ def record_of(done: Finished) -> dict[str, Any]:
     return record
 
 
-def test_json_is_the_last_line_and_has_exactly_the_keys(blobs: Path, shell: Call) -> None:
-    done = shell("train", write_job(blobs, **BLOBS), "--json")
+def test_json_is_the_last_line_and_has_exactly_the_keys(blobs: Path, call: Call) -> None:
+    done = call("train", write_job(blobs, **BLOBS), "--json")
     record = record_of(done)
     assert set(record) == KEYS | {"test"}
     assert done.out.count("\n") == 1

@@ -25,7 +25,7 @@ from tests.cli.command_line import job_text
 from tests.fuzzing import TOKENS, damaged, examples, refusal
 from tests.memory_limits import GIB, memory_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 
 JOBS = [
     b"""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import enum
+import functools
 import importlib
 import inspect
 import json
@@ -79,8 +80,13 @@ def room_of(module: str) -> str:
     return ".".join(parts[:2]) if parts[:1] == ["distkern"] and parts[1:2] and parts[1] in ROOMS else parts[0]
 
 
-def imports_of(file: Path) -> Iterator[tuple[str, int]]:
+@functools.cache
+def imports_of(file: Path) -> list[tuple[str, int]]:
     """Every module that a file imports, by its absolute name, and the dots it was written with."""
+    return [*found_imports(file)]
+
+
+def found_imports(file: Path) -> Iterator[tuple[str, int]]:
     parts = list(file.relative_to(ROOT).with_suffix("").parts)
     package = parts[:-1] if parts[0] not in ROOMS else ["distkern", *parts[:-1]]
     for node in ast.walk(ast.parse(file.read_text())):

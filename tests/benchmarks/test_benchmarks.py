@@ -39,7 +39,7 @@ from benchmarks.generated import Mixture
 from distkern import OROLSRegressor
 from distkern.selection.stopping import StopReason
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 MIXTURE = Mixture(5, 2, 6, subspace=3, middles=2.0, spread=3.0)
 

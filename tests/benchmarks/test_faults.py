@@ -10,7 +10,7 @@ import pytest
 from benchmarks import faults, record_cost
 from distkern.scheduler import local_client
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster]
+pytestmark = [pytest.mark.nightly, pytest.mark.cluster]
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from time import monotonic, sleep
+from time import sleep
 from typing import Any
 
 import pytest
@@ -21,8 +21,9 @@ from tests.deploy.conftest import model_bits, write_job
 from tests.deploy.network_hosts import Host, network, not_permitted
 from tests.deploy.programs import distkern_command, environment, program, run
 from tests.deploy.slurm_cluster import free_port
+from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
@@ -48,13 +49,6 @@ def running(command: list[str], log: Path, env: dict[str, str]) -> Iterator[subp
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
-    end = monotonic() + seconds
-    while not condition():
-        assert monotonic() < end
-        sleep(0.1)
 
 
 def undisturbed(folder: Path, job: Path) -> bytes:
@@ -88,7 +82,7 @@ def test_a_host_that_is_unplugged(hosts: list[Host], here: Path) -> None:
         command = head.command(*train, "--set", "cluster.min_workers=2")
         driver = stack.enter_context(running(command, here / "driver.log", env))
         log = here / "driver.log"
-        wait_until(lambda: "training on" in log.read_text() or driver.poll() is not None)
+        wait_until(lambda: "training on" in log.read_text() or driver.poll() is not None, 120)
         sleep(1.0)
         assert driver.poll() is None, log.read_text()
         hosts[2].unplug()

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from time import monotonic, sleep
+from time import sleep
 from typing import Any
 
 import pytest
@@ -20,6 +20,8 @@ from distkern.scheduler.clusters.worker_settings import NANNY_BYTES
 from distkern.scheduler.planning.plan import BASELINE
 from tests.deploy.conftest import model_bits, write_job
 from tests.deploy.programs import DEPLOY, Finished, distkern_command, environment, program, run
+from tests.markers import variants
+from tests.waiting import wait_until
 
 MIB = 1 << 20
 SUBMIT = """
@@ -78,13 +80,6 @@ def make_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeQueue:
         return queue
 
     return make
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    end = monotonic() + seconds
-    while not condition():
-        assert monotonic() < end
-        sleep(0.1)
 
 
 HEADERS = {
@@ -183,7 +178,7 @@ def test_workers_that_do_not_come_are_counted(make_queue: MakeQueue) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.slow
-@pytest.mark.parametrize(("workers_per_job", "killed"), [(1, 1), (1, 2), (2, 1)])
+@pytest.mark.parametrize(("workers_per_job", "killed"), variants([(1, 2)], [(1, 1), (2, 1)]))
 def test_a_job_that_ends_is_replaced(
     make_queue: MakeQueue, workers_per_job: int, killed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,12 +207,12 @@ def test_a_job_that_ends_is_replaced(
         limits = {worker["memory_limit"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()}
         assert all(limit >= BASELINE + 256 * MIB for limit in limits)
         assert set(client.run(settings).values()) == {(False, False, False, False, None)}
-    wait_until(lambda: queue.cancelled() >= {1, 2, 3} - {killed})
+    wait_until(lambda: queue.cancelled() >= {1, 2, 3} - {killed}, 60)
     assert queue.submitted() == {1, 2, 3}
 
 
 @pytest.mark.cluster
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_jobs_that_talk_tls(make_queue: MakeQueue, certificates: dict[str, str]) -> None:
     queue = make_queue("slurm")
     tls = TlsFiles(**certificates)
@@ -233,7 +228,7 @@ def train_script(script: Path, folder: Path, **variables: str) -> Finished:
 
 
 @pytest.mark.cluster
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_pbs_script_trains_and_goes_on(make_queue: MakeQueue, here: Path) -> None:
     make_queue("pbs")
     cluster = {"kind": "pbs", "workers": 2, "memory": "256MiB", "host": "127.0.0.1"}
@@ -253,7 +248,7 @@ def test_the_pbs_script_trains_and_goes_on(make_queue: MakeQueue, here: Path) ->
 
 
 @pytest.mark.cluster
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_jobs_are_cancelled_when_the_driver_is_terminated_before_they_begin(make_queue: MakeQueue, here: Path) -> None:
     queue = make_queue("slurm")
     cluster = {"kind": "slurm", "workers": 2, "memory": "256MiB", "host": "127.0.0.1", "job": {"setup": ["sleep 600"]}}

@@ -13,7 +13,7 @@ from tests.deploy.conftest import model_bits, write_job
 from tests.deploy.programs import DEPLOY, distkern_command, environment
 from tests.deploy.slurm_cluster import Slurm
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly, pytest.mark.timeout(900)]
 
 SRUN = DEPLOY / "slurm" / "train-srun.sh"
 JOBS = DEPLOY / "slurm" / "train-jobs.sh"

@@ -19,6 +19,8 @@ from distkern.scheduler import WorkerSize, await_workers, connect_by_file, kuber
 from distkern.scheduler.clusters.clients import require_address, required
 from tests.deploy.conftest import write_job
 from tests.deploy.programs import environment
+from tests.markers import variants
+from tests.waiting import wait_until
 
 SIZE = {"workers": 3, "memory": "64MiB", "cores": 2, "min_workers": 2}
 KINDS: dict[str, dict[str, Any]] = {
@@ -42,7 +44,7 @@ def test_a_plan_starts_nothing(here: Path, kind: str, capsys: pytest.CaptureFixt
     assert sorted(here.rglob("*")) == before
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", variants(["slurm"], KINDS))
 def test_a_job_that_does_not_fit_is_refused_before_anything_starts(
     here: Path, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -111,9 +113,9 @@ def test_a_scheduler_and_workers_that_start_later(tmp_path: Path) -> None:
         started.append(subprocess.Popen([sys.executable, "-m", "dask", *command], env=env, stdout=quiet, stderr=quiet))
 
     def start_all() -> None:
-        sleep(1.5)
+        sleep(0.5)
         start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(file))
-        sleep(3)
+        wait_until(file.exists)
         start("worker", "--scheduler-file", str(file), "--no-dashboard", "--local-directory", str(tmp_path))
 
     later = threading.Thread(target=start_all)

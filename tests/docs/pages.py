@@ -14,6 +14,7 @@ before a block say more:
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import re
@@ -74,10 +75,15 @@ class Block:
 
 def blocks_of(page: Path) -> list[Block]:
     """Return all fenced blocks of a page, in order."""
+    return _blocks_of(page.read_text())
+
+
+@functools.cache
+def _blocks_of(text: str) -> list[Block]:
     found: list[Block] = []
     marks: dict[str, str] = {}
     after: Block | None = None
-    for token in MarkdownIt("commonmark").parse(page.read_text()):
+    for token in MarkdownIt("commonmark").parse(text):
         if token.type == "html_block":
             marks |= dict(MARK.findall(token.content))
             after = None

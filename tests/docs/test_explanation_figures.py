@@ -30,7 +30,7 @@ def test_no_figure_has_black_or_white_in_it() -> None:
         assert not {"#ffffff", "#fff", "#000000", "#000"} & set(fills), figure.name
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_script_draws_these_figures(tmp_path: Path) -> None:
     subprocess.run([sys.executable, FIGURES / "draw.py", tmp_path], check=True, timeout=300)
     assert {path.name for path in tmp_path.iterdir()} == {path.name for path in FIGURES.glob("*.svg")}

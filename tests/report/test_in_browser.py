@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from distkern.cli.main import main
 from tests.chromium import FLAGS
+from tests.markers import variants
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
@@ -148,8 +149,10 @@ def test_the_check_of_requests_can_fail(visit: Visit, tmp_path: Path) -> None:
     assert len(driver.get_log("browser")) == 2
 
 
-@pytest.mark.parametrize("width", [320, 390, 768, 1200])
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize(
+    ("width", "dark"),
+    variants([(320, True), (1200, False)], itertools.product([320, 390, 768, 1200], [False, True])),
+)
 def test_the_page_fits_its_window(visit: Visit, page: Path, width: int, dark: bool) -> None:
     driver = visit(page, width, dark=dark)
     needed, given = driver.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
@@ -165,8 +168,10 @@ def test_the_page_fits_its_window(visit: Visit, page: Path, width: int, dark: bo
     assert smallest > 7.0
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("media", ["screen", "print"])
+@pytest.mark.parametrize(
+    ("media", "dark"),
+    variants([("screen", True), ("print", False)], itertools.product(["screen", "print"], [False, True])),
+)
 def test_all_text_can_be_read(visit: Visit, page: Path, dark: bool, media: str) -> None:
     driver = visit(page, 1000, dark=dark, media=media)
     found = driver.execute_script(CONTRASTS)
@@ -195,4 +200,4 @@ def test_parts_have_names_for_screen_readers(visit: Visit, page: Path) -> None:
     )
     assert levels[0] == 1
     assert levels.count(1) == 1
-    assert all(b <= a + 1 for a, b in pairwise(levels))
+    assert all(b <= a + 1 for a, b in itertools.pairwise(levels))

@@ -87,7 +87,7 @@ def test_the_full_discriminant_is_ridge_classification_in_the_kernel_space() -> 
 # --- entries ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_ripley(small_sets: Path) -> None:
     report = run("thesis-figure-3.2", Study(small_sets))
     npd, full = report.rows
@@ -118,7 +118,7 @@ def test_forward_selection_by_leave_one_out_error(small_sets: Path) -> None:
     assert once == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_thirteen_sets_with_one_present(small_sets: Path) -> None:
     study = Study(small_sets, runs=1)
     report = run("thesis-table-5.3", study)
@@ -141,6 +141,7 @@ def test_absent_sets_are_rows_too(tmp_path: Path) -> None:
         assert {row.verdict for row in run(name, study).rows} == {Verdict.ABSENT}
 
 
+@pytest.mark.slow
 def test_sinc_with_three_runs() -> None:
     study = Study(None, runs=3)
     report = run("paper-table-3", study)
@@ -157,7 +158,7 @@ def test_sinc_with_three_runs() -> None:
     assert len(panel.centers) == example.rows[0].centers
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("name", "points"), [("paper-figure-2", 11), ("paper-figure-3", 8)])
 def test_sinc_curves(name: str, points: int) -> None:
     report = run(name, Study(None, runs=3))
@@ -180,7 +181,7 @@ def test_the_worked_example_is_equal_or_left_out() -> None:
 # --- marks on the published sets -------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "file"),
     [
@@ -200,7 +201,7 @@ def test_as_good_as_published(name: str, file: str) -> None:
         assert row.verdict.as_good, row
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["optdigits", "satimage"])
 def test_shared_centres_are_as_good_with_fewer_evaluations(name: str, tmp_path: Path) -> None:
     file = shared_data_folder() / f"{name}.npz"

@@ -23,7 +23,7 @@ from tests.memory_limits import GIB, memory_for, ran_out_of_memory
 
 SECONDS = 10.0
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 
 
 def check(folder: Path, name: str, content: bytes, **options: Any) -> bool:
@@ -59,6 +59,7 @@ CSV = [
 ]
 
 
+@pytest.mark.nightly
 @examples(1200)
 @given(content=damaged(CSV), missing=MISSING, delimiter=st.none() | st.characters())
 def test_damaged_csv(tmp_path: Path, content: bytes, missing: str, delimiter: str | None) -> None:
@@ -75,6 +76,7 @@ cells = st.one_of(
 )
 
 
+@pytest.mark.nightly
 @examples(800)
 @given(
     header=st.lists(st.one_of(st.sampled_from("abcy"), cells), min_size=1, max_size=4),
@@ -91,6 +93,7 @@ def test_made_up_csv(
     check(tmp_path, "t.csv", encoded, target=header[-1] or "y", missing=missing)
 
 
+@pytest.mark.nightly
 @examples(200)
 @given(content=damaged([gzip.compress(CSV[0], mtime=0), gzip.compress(CSV[1] * 50, mtime=0)]))
 def test_damaged_gzip(tmp_path: Path, content: bytes) -> None:
@@ -104,6 +107,7 @@ SVMLIGHT = [
 ]
 
 
+@pytest.mark.nightly
 @examples(800)
 @given(content=damaged(SVMLIGHT), missing=MISSING)
 def test_damaged_svmlight(tmp_path: Path, content: bytes, missing: str) -> None:
@@ -133,6 +137,7 @@ NPY = [
 ]
 
 
+@pytest.mark.nightly
 @examples(800)
 @given(content=damaged(NPY))
 def test_damaged_npy(tmp_path: Path, content: bytes) -> None:
@@ -144,6 +149,7 @@ dimensions = st.one_of(
 )
 
 
+@pytest.mark.nightly
 @examples(600)
 @given(
     shape=st.lists(dimensions, max_size=4),
@@ -163,12 +169,14 @@ def test_npy_headers(tmp_path: Path, shape: list[int], descr: Any, fortran: bool
     check(tmp_path, "t.npy", b"\x93NUMPY" + version + header + b"\n" + data, target=0)
 
 
+@pytest.mark.nightly
 @examples(600)
 @given(content=damaged([npz_bytes(X=X, y=Y), npz_bytes(X_train=X, y_train=Y * 0.5, X_test=X, y_test=Y)]))
 def test_damaged_npz(tmp_path: Path, content: bytes) -> None:
     check(tmp_path, "t.npz", content)
 
 
+@pytest.mark.nightly
 @examples(400)
 @given(
     members=st.dictionaries(
@@ -200,6 +208,7 @@ PARQUET = [
 ]
 
 
+@pytest.mark.nightly
 @examples(600)
 @given(content=damaged(PARQUET), missing=MISSING)
 def test_damaged_parquet(tmp_path: Path, content: bytes, missing: str) -> None:
@@ -207,6 +216,7 @@ def test_damaged_parquet(tmp_path: Path, content: bytes, missing: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.svm", "t.npy", "t.npz", "t.parquet"])
+@pytest.mark.nightly
 @examples(150)
 @given(content=st.binary(max_size=400))
 def test_noise(tmp_path: Path, name: str, content: bytes) -> None:
@@ -214,6 +224,7 @@ def test_noise(tmp_path: Path, name: str, content: bytes) -> None:
     check(tmp_path, name, content, target=target)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_columns(tmp_path: Path) -> None:
     names = [*(f"c{i}" for i in range(100_000)), "y"]
     rows = [",".join([*[value] * 100_000, label]) for value, label in (("1.5", "p"), ("2.5", "q"))]
@@ -222,13 +233,16 @@ def test_a_hundred_thousand_columns(tmp_path: Path) -> None:
     assert not check(tmp_path, "t.csv", "\n".join([",".join(names), *rows]).encode(), target="y")
 
 
+@pytest.mark.slow
 def test_a_line_of_ten_million_characters(tmp_path: Path) -> None:
     assert not check(tmp_path, "t.csv", b"a,y\n" + b"1" * 10_000_000 + b",p\n2,q\n", target="y")
 
 
+@pytest.mark.slow
 def test_a_small_file_that_unpacks_to_much(tmp_path: Path) -> None:
     assert not check(tmp_path, "t.csv.gz", gzip.compress(b"a,y\n" + b"\n" * 300_000_000), target="y")
 
 
+@pytest.mark.slow
 def test_a_small_archive_of_very_wide_rows(tmp_path: Path) -> None:
     assert not check(tmp_path, "t.npz", npz_bytes(X=np.zeros((4, 30_000_000)), y=Y[:4]))

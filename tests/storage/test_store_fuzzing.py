@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import resource
@@ -184,7 +185,8 @@ def use_dataset(path: Path) -> None:
 
 def use_model(path: Path) -> None:
     describe(path)
-    distkern.load_model(path).predict_proba(np.zeros((2, 3)))
+    shares = distkern.load_model(path).predict_proba(np.zeros((2, 3)))
+    assert shares.shape == (2, len(shares[0]))
 
 
 def use_arrays(path: Path) -> None:
@@ -197,8 +199,7 @@ def use_arrays(path: Path) -> None:
 
 
 def use_predictions(path: Path) -> None:
-    describe(path)
-    read_predictions(path)
+    assert describe(path)["n_rows"] == len(read_predictions(path).prediction)
 
 
 def use_run(path: Path) -> None:
@@ -214,9 +215,15 @@ def train_in(run: Path) -> Any:
     return distkern.OROLSClassifier(max_centers=6, panel=2, candidates=16, run_dir=run).fit(X, y > 0)
 
 
+@functools.cache
+def undisturbed() -> Any:
+    """The model of a run that nothing changed."""
+    with tempfile.TemporaryDirectory() as folder:
+        return train_in(Path(folder, "run"))
+
+
 def use_training(path: Path) -> None:
-    model, expected = train_in(path), train_in(path.parent / "undisturbed")
-    shutil.rmtree(path.parent / "undisturbed")
+    model, expected = train_in(path), undisturbed()
     for name in ("centers_", "coef_", "intercept_", "history_"):
         assert getattr(model, name).tobytes() == getattr(expected, name).tobytes()
 
@@ -235,17 +242,19 @@ USES = {
 @pytest.mark.parametrize("kind", USES)
 def test_undisturbed(originals: dict[str, Path], kind: str) -> None:
     with copied(originals[kind]) as store:
+        before = sorted(os.listdir(store.parent))
         USES[kind](store)
+        assert sorted(os.listdir(store.parent)) == before
 
 
 @pytest.mark.parametrize("kind", USES)
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=mutations)
 def test_a_few_mutations(originals: dict[str, Path], kind: str, changes: list[tuple[str, int]]) -> None:
     survives(originals[kind], changes, USES[kind])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", [kind for kind in USES if kind != "training"])
 @settings(max_examples=1500, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=mutations)
@@ -253,7 +262,7 @@ def test_many_mutations(originals: dict[str, Path], kind: str, changes: list[tup
     survives(originals[kind], changes, USES[kind])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=mutations)
 def test_resuming_mutated_runs(originals: dict[str, Path], changes: list[tuple[str, int]]) -> None:
@@ -261,7 +270,7 @@ def test_resuming_mutated_runs(originals: dict[str, Path], changes: list[tuple[s
     survives(originals["training"], changes, use_training)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=mutations)
 def test_training_on_mutated_stores(originals: dict[str, Path], changes: list[tuple[str, int]]) -> None:

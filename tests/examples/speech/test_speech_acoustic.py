@@ -16,11 +16,13 @@ from examples.speech.evaluation import frame_error
 from examples.speech.experiment import measure
 from examples.speech.material import Material
 from examples.speech.topology import N_STATES
+from tests.markers import variants
 
 pytestmark = pytest.mark.slow
 
 SMALL = Sizes(shared=150, selection_rows=1500, own=5, pair=2, nu=0.6, svm_rows=1000)
 
+SHARED = "OROLS shared centres"
 WITH_POSTERIORS = [name for name in MODELS if not name.startswith("GMM")]
 
 
@@ -42,7 +44,7 @@ def trained(material: Material) -> Trained:
     return Trained(material, {})
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", variants(["GMM", SHARED], MODELS))
 def test_every_model_scores_frames_far_better_than_chance(name: str, trained: Trained) -> None:
     """The most frequent state alone is wrong in more than 90 % of the frames."""
     strings, model = trained.material.strings, trained[name]
@@ -54,7 +56,7 @@ def test_every_model_scores_frames_far_better_than_chance(name: str, trained: Tr
     assert error < 80
 
 
-@pytest.mark.parametrize("name", WITH_POSTERIORS)
+@pytest.mark.parametrize("name", variants([SHARED], WITH_POSTERIORS))
 def test_scores_and_shares_of_the_states_give_probabilities_that_sum_to_1(name: str, trained: Trained) -> None:
     model = trained[name]
     for inputs in model.inputs(trained.material.strings)[:3]:
@@ -62,7 +64,7 @@ def test_scores_and_shares_of_the_states_give_probabilities_that_sum_to_1(name: 
         np.testing.assert_allclose(posteriors.sum(axis=1), 1, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", [name for name in WITH_POSTERIORS if name != "SVM one-vs-one"])
+@pytest.mark.parametrize("name", variants([SHARED], (name for name in WITH_POSTERIORS if name != "SVM one-vs-one")))
 def test_scores_are_log_posteriors_less_log_shares(name: str, trained: Trained) -> None:
     model = trained[name]
     assert isinstance(model.emissions, KernelEmissions)
@@ -74,33 +76,34 @@ def test_scores_are_log_posteriors_less_log_shares(name: str, trained: Trained) 
     np.testing.assert_allclose(model.emissions(inputs), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["GMM", "GMM, context"])
+@pytest.mark.parametrize("name", variants(["GMM"], ["GMM", "GMM, context"]))
 def test_the_baseline_gives_every_state_its_gaussians(name: str, trained: Trained) -> None:
     model = trained[name]
     counts = np.bincount(np.concatenate(trained.material.train.states), minlength=N_STATES)
     assert model.n_centers == np.minimum(8, np.maximum(1, counts // 2)).sum()
 
 
+@pytest.mark.nightly
 def test_models_see_features_or_context(trained: Trained) -> None:
     digits = trained.material.digits
     assert trained["GMM"].inputs(digits) is digits.frames
     assert trained["GMM, context"].inputs(digits) is digits.context
-    assert trained["OROLS shared centres"].inputs(digits) is digits.context
+    assert trained[SHARED].inputs(digits) is digits.context
 
 
 def test_all_states_share_the_centres(trained: Trained) -> None:
-    assert trained["OROLS shared centres"].n_centers == SMALL.shared
+    assert trained[SHARED].n_centers == SMALL.shared
 
 
 def test_scores_of_a_frame_do_not_depend_on_the_others(trained: Trained) -> None:
-    model = trained["OROLS shared centres"]
+    model = trained[SHARED]
     inputs = model.inputs(trained.material.strings)[0]
     one_by_one = np.concatenate([model.emissions(inputs[i : i + 1]) for i in range(0, len(inputs), 10)])
     np.testing.assert_allclose(model.emissions(inputs)[::10], one_by_one, atol=1e-3)
 
 
 def test_decoders_with_and_without_memory_agree(trained: Trained) -> None:
-    model, stay = trained["OROLS shared centres"], trained.material.stay
+    model, stay = trained[SHARED], trained.material.stay
     cached = CachedEmissions(model.emissions)
     plain, remembering = Decoder(model.emissions, stay, 20.0), Decoder(cached, stay, 20.0)
     strings = model.inputs(trained.material.strings)[:4]
@@ -126,7 +129,7 @@ def test_scores_from_the_store_are_those_from_memory(material: Material) -> None
 
 
 def test_a_measured_model_is_the_trained_one(trained: Trained) -> None:
-    name, material = "OROLS shared centres", trained.material
+    name, material = SHARED, trained.material
     result = measure(material, "small", name, SMALL, 0)
     assert (result.model, result.split) == (name, "small")
     assert result.n_centers == SMALL.shared

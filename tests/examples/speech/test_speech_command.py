@@ -106,7 +106,7 @@ def test_stores_are_kept_in_the_folder(done: Done) -> None:
     assert set(np.unique(context.targets())) == set(range(83))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_left_out_speakers_are_a_row_of_means_and_spreads(digits_file: Path, tmp_path: Path) -> None:
     path = tmp_path / "figures.json"
     finished = run(
@@ -205,7 +205,7 @@ def test_a_speaker_cannot_be_left_out_of_one(digits_file: Path, tmp_path: Path) 
     assert "left-out needs two speakers" in text
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_what_was_measured_before_an_interruption_is_printed_and_written(
     number: signal.Signals, digits_file: Path, tmp_path: Path
@@ -241,7 +241,7 @@ def test_what_was_measured_before_an_interruption_is_printed_and_written(
     assert not list(temporary.glob("distkern-speech-*"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_table_that_cannot_be_printed_is_no_traceback(digits_file: Path) -> None:
     device = Path("/dev/full")
     if not device.is_char_device():
@@ -263,7 +263,7 @@ def test_a_table_that_cannot_be_printed_is_no_traceback(digits_file: Path) -> No
     assert "Traceback" not in finished.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_folder_with_something_else_in_it_is_left_alone(digits_file: Path, tmp_path: Path) -> None:
     note = tmp_path / "takes" / "frames.zarr" / "note.txt"
     note.parent.mkdir(parents=True)

@@ -318,7 +318,9 @@ def test_links_that_lead_out_of_a_dataset(dataset: Path, tmp_path: Path) -> None
 
 def test_a_link_to_a_dataset_is_followed(dataset: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(dataset)
-    open_dataset(tmp_path / "link").verify()
+    linked = open_dataset(tmp_path / "link")
+    linked.verify()
+    assert linked.n_rows == open_dataset(dataset).n_rows
 
 
 def test_consolidated_metadata_is_ignored(dataset: Path) -> None:

@@ -168,7 +168,9 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
 def test_closing_twice(tmp_path: Path) -> None:
     journal = write(tmp_path, FIRST)
     journal.close()
+    kept = [place.size for place in recorded(tmp_path)[0]]
     journal.close()
+    assert [place.size for place in recorded(tmp_path)[0]] == kept != []
 
 
 # Who drives a run.

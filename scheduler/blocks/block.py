@@ -379,9 +379,8 @@ class Block:
     def _tile_answer(self, step: PreparedStep, problem: int, tile: Tile) -> ProblemAnswer:
         assert self.begin is not None
         op, state, view = step.problems[problem], self.problems[problem], self.views[problem]
+        assert op is not None
         n_targets = len(view.problem.columns)
-        if op is None:
-            return ProblemAnswer()
         if isinstance(op, LookaheadStep):
             return lookahead_tiles.answer(view.data, state, tile, op, n_targets)
         return tiles.answer(state, tile, op, self.begin, n_targets)

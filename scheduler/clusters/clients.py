@@ -102,10 +102,7 @@ class TlsFiles:
                 raise JobError(
                     f"the file {path} of {name} in [cluster] security does not exist: name a PEM file", kind="security"
                 )
-        roles = {
-            f"tls_{role}_{part}": path for role in ROLES for part, path in (("cert", self.cert), ("key", self.key))
-        }
-        security = Security(tls_ca_file=self.ca, require_encryption=True, **roles)
+        security = Security(tls_ca_file=self.ca, require_encryption=True, **self._roles("tls_{}_{}"))
         try:
             security.get_connection_args("client")
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
@@ -118,12 +115,13 @@ class TlsFiles:
 
     def settings(self) -> dict[str, Any]:
         """Return the same as settings of dask's, for processes that read theirs."""
-        roles = {
-            f"distributed.comm.tls.{role}.{part}": path
-            for role in ROLES
-            for part, path in (("cert", self.cert), ("key", self.key))
-        }
+        roles = self._roles("distributed.comm.tls.{}.{}")
         return {"distributed.comm.tls.ca-file": self.ca, "distributed.comm.require-encryption": True, **roles}
+
+    def _roles(self, name: str) -> dict[str, str]:
+        """Return certificate and key of every role under dask's names."""
+        files = {"cert": self.cert, "key": self.key}
+        return {name.format(role, part): path for role in ROLES for part, path in files.items()}
 
 
 @contextmanager

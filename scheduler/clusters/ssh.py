@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import cycle
 from typing import Any
 
 from distkern.errors import ClusterError
@@ -75,7 +76,7 @@ def ssh_client(
                 "remote_python": python,
             },
         }
-        for number, machine in zip(range(size.workers), _in_turn(hosts), strict=False)
+        for number, machine in zip(range(size.workers), cycle(hosts), strict=False)
     }
     security = None if tls is None else tls.security()
     listen = {} if host is None else {"host": host}
@@ -97,11 +98,6 @@ def ssh_client(
         with cluster, Client(cluster, set_as_default=False) as client:
             hold_memory(client, size.memory)
             yield client
-
-
-def _in_turn(hosts: list[str]) -> Iterator[str]:
-    while True:
-        yield from hosts
 
 
 def _not_started(hosts: list[str], error: Exception) -> ClusterError:

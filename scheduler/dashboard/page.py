@@ -54,6 +54,11 @@ CURVES = (
 )
 """Figure of a round, title, and scale of the axis."""
 
+CURVE = ("x", "y", "colour", "run")
+MARK = ("x", "y", "what")
+BARS = ("run", "what", "colour", "left", "right", "seconds", "share")
+"""Columns of what is drawn."""
+
 MARKS = {
     "WorkerLost": ("x", "#7b241c", "worker lost"),
     "BlocksReplayed": ("circle", "#9d2c00", "blocks replayed"),
@@ -205,8 +210,7 @@ class _Curve:
         )
         _plain(self.plot)
         self.plot.yaxis.ticker.desired_num_ticks = 4
-        self._lines = ColumnDataSource({"x": [], "y": [], "colour": [], "run": []})
-        self._points = ColumnDataSource({"x": [], "y": [], "colour": [], "run": []})
+        self._lines, self._points = ColumnDataSource(_table(CURVE, [])), ColumnDataSource(_table(CURVE, []))
         self.plot.multi_line("x", "y", source=self._lines, color="colour", line_width=2, legend_field="run")
         points = self.plot.scatter("x", "y", source=self._points, color="colour", size=5, alpha=0.0, hover_alpha=1.0)
         self.plot.add_tools(
@@ -214,7 +218,7 @@ class _Curve:
         )
         self._marks: dict[str, ColumnDataSource] = {}
         for kind, (shape, colour, name) in MARKS.items():
-            source = self._marks[kind] = ColumnDataSource({"x": [], "y": [], "what": []})
+            source = self._marks[kind] = ColumnDataSource(_table(MARK, []))
             drawn = self.plot.scatter(
                 "x", "y", source=source, marker=shape, size=11, line_color=colour, fill_color=None, line_width=2
             )
@@ -223,28 +227,25 @@ class _Curve:
         self.plot.legend[0].update(location=location, background_fill_alpha=0.6, **LEGEND)
 
     def draw(self, name: str, runs: Sequence[tuple[ShownRun, str, str]]) -> None:
-        lines: dict[str, list[Any]] = {"x": [], "y": [], "colour": [], "run": []}
-        points: dict[str, list[Any]] = {"x": [], "y": [], "colour": [], "run": []}
-        marks: dict[str, dict[str, list[Any]]] = {kind: {"x": [], "y": [], "what": []} for kind in MARKS}
+        lines: list[Any] = []
+        points: list[Any] = []
+        marks: dict[str, list[Any]] = {kind: [] for kind in MARKS}
         for run, title, colour in runs:
             x, y = self._series(run, name)
             if not x:
                 continue
-            parts: tuple[tuple[str, Any], ...] = (("x", x), ("y", y), ("colour", colour), ("run", title))
-            for key, part in parts:
-                lines[key].append(part)
-                points[key] += part if isinstance(part, list) else [part] * len(x)
+            lines.append((x, y, colour, title))
+            points += [(*point, colour, title) for point in zip(x, y, strict=True)]
             for mark in run.figures.marks:
                 if mark.kind in marks:
                     near = min(range(len(x)), key=lambda i: abs(x[i] - mark.n_centers))
-                    for key, value in (("x", x[near]), ("y", y[near]), ("what", mark.text)):
-                        marks[mark.kind][key].append(value)
-        self._lines.data, self._points.data = lines, points
-        for kind, data in marks.items():
-            if data["x"] or self._marks[kind].data["x"]:
-                self._marks[kind].data = data
-        self.any = bool(lines["x"])
-        self.plot.legend.visible = len(lines["x"]) > 1
+                    marks[mark.kind].append((x[near], y[near], mark.text))
+        self._lines.data, self._points.data = _table(CURVE, lines), _table(CURVE, points)
+        for kind, found in marks.items():
+            if found or self._marks[kind].data["x"]:
+                self._marks[kind].data = _table(MARK, found)
+        self.any = bool(lines)
+        self.plot.legend.visible = len(lines) > 1
 
     def _series(self, run: ShownRun, name: str) -> tuple[list[float], list[float]]:
         """Points of a curve, without those that the axis cannot show."""
@@ -267,7 +268,7 @@ class _Bars:
         self._share = share
         self.any = False
         self._palette = itertools.cycle(RUN_COLOURS)
-        self._parts = ColumnDataSource(_empty_bars())
+        self._parts = ColumnDataSource(_table(BARS, []))
         self.plot = _bar_figure(title)
         if share:
             self.plot.x_range.end = 1
@@ -291,27 +292,18 @@ class _Bars:
         _legend_below(self.plot, ncols=6, glyph_width=12, glyph_height=12, spacing=2, padding=2)
 
     def draw(self, runs: Sequence[tuple[str, dict[str, float]]]) -> None:
-        data = _empty_bars()
+        bars: list[Any] = []
         for name, seconds in runs:
             total, left = sum(seconds.values()) or 1.0, 0.0
             for what in sorted(seconds, key=self._order):
                 right = left + (seconds[what] / total if self._share else seconds[what])
-                values = (
-                    name,
-                    shown_phase(what),
-                    self._colour(what),
-                    left,
-                    right,
-                    seconds[what],
-                    seconds[what] / total,
-                )
-                for column_name, value in zip(data, values, strict=True):
-                    data[column_name].append(value)
+                spent = seconds[what], seconds[what] / total
+                bars.append((name, shown_phase(what), self._colour(what), left, right, *spent))
                 left = right
         self.plot.y_range.factors = [name for name, _ in reversed(runs)]
         self.plot.height = 150 + 34 * max(0, len(runs) - 1)
-        self._parts.data = data
-        self.any = bool(data["run"])
+        self._parts.data = _table(BARS, bars)
+        self.any = bool(bars)
 
     def _order(self, what: str) -> tuple[int, str]:
         known = list(PHASE_COLOURS)
@@ -323,32 +315,30 @@ class _Bars:
         return self._colours[what]
 
 
-def _empty_bars() -> dict[str, list[Any]]:
-    return {name: [] for name in ("run", "what", "colour", "left", "right", "seconds", "share")}
+def _table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
+    """Return the columns of a plot's data."""
+    return {name: [row[number] for row in rows] for number, name in enumerate(names)}
 
 
 class _Memory:
     """Resident set of each worker against its plan, with what it holds in memory and in scratch."""
 
-    KINDS = (("resident", "#b9c7dc", 0.8), ("cache", "#3b6fb6", 0.4), ("scratch", "#f28e2b", 0.16))
+    KINDS = (
+        ("resident", "#b9c7dc", 0.8, "resident"),
+        ("cache", "#3b6fb6", 0.4, "row matrices in memory"),
+        ("scratch", "#f28e2b", 0.16, "row matrices in scratch"),
+    )
+    COLUMNS = ("worker", "planned", *(kind[0] for kind in KINDS))
 
     def __init__(self) -> None:
         self.any = False
-        self._source = ColumnDataSource({name: [] for name in ("worker", "planned", *(k for k, _, _ in self.KINDS))})
+        self._source = ColumnDataSource(_table(self.COLUMNS, []))
         self.plot = _bar_figure("memory of the workers")
         self.plot.xaxis.formatter = CustomJSTickFormatter(code=_BYTES)
         self.plot.xaxis.ticker = AdaptiveTicker(base=1024, mantissas=[1, 2, 4, 8, 16, 32, 64, 128, 256, 512])
-        names = {"resident": "resident", "cache": "row matrices in memory", "scratch": "row matrices in scratch"}
-        for kind, colour, height in self.KINDS:
-            self.plot.hbar(
-                y="worker",
-                left=0,
-                right=kind,
-                height=height,
-                color=colour,
-                source=self._source,
-                legend_label=names[kind],
-            )
+        for kind, colour, height, name in self.KINDS:
+            looks = {"height": height, "color": colour, "legend_label": name}
+            self.plot.hbar(y="worker", left=0, right=kind, source=self._source, **looks)
         self.plot.scatter(
             "planned",
             "worker",
@@ -375,23 +365,19 @@ class _Memory:
         _legend_below(self.plot)
 
     def draw(self, runs: Sequence[tuple[str, dict[str, dict[str, int]]]]) -> None:
-        data: dict[str, list[Any]] = {name: [] for name in self._source.data}
+        bars: list[Any] = []
         several = sum(bool(memory) for _, memory in runs) > 1
         for name, memory in runs:
             largest = sorted(memory, key=lambda worker: -memory[worker].get("resident", 0))[:MOST_WORKERS]
             for worker in sorted(largest):
-                data["worker"].append(_short(worker) if not several else f"{name}: {_short(worker)}")
-                data["planned"].append(memory[worker].get("planned") or float("nan"))
-                for kind, _, _ in self.KINDS:
-                    data[kind].append(memory[worker].get(kind, 0))
-        self.plot.y_range.factors = list(dict.fromkeys(reversed(data["worker"])))
-        self.plot.height = 110 + 26 * max(2, len(data["worker"]))
-        self.any = bool(data["worker"])
-        self._source.data = data
-
-
-def _short(worker: str) -> str:
-    return worker.split("://")[-1]
+                found, short = memory[worker], worker.split("://")[-1]
+                planned = found.get("planned") or float("nan")
+                held = (found.get(kind, 0) for kind, *_ in self.KINDS)
+                bars.append((f"{name}: {short}" if several else short, planned, *held))
+        self.plot.y_range.factors = list(dict.fromkeys(bar[0] for bar in reversed(bars)))
+        self.plot.height = 110 + 26 * max(2, len(bars))
+        self.any = bool(bars)
+        self._source.data = _table(self.COLUMNS, bars)
 
 
 LEGEND: dict[str, Any] = {"border_line_color": None, "label_text_font_size": "11px"}

@@ -133,11 +133,10 @@ class RowMatrix:
 
     def borrow(self, rows: slice) -> NDArray[Any]:
         """Return rows ``start:stop``, shape (n, width); valid until this thread borrows from the same role again."""
-        if self._array is not None:
-            return self._array[rows]
-        out = workspace.array(f"borrowed-{self._role}", (rows.stop - rows.start, self.shape[1]), self.dtype)
-        with busy(SCRATCH):
-            self._scratch.file.read(self._position(rows.start), out)
+        out = self.blank(rows)
+        if self._array is None:
+            with busy(SCRATCH):
+                self._scratch.file.read(self._position(rows.start), out)
         return out
 
     def blank(self, rows: slice) -> NDArray[Any]:

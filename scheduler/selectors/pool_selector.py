@@ -408,6 +408,4 @@ class PoolSelector(Selector):
 
 
 def _pad_rows(matrix: Array, rows: int) -> Array:
-    padded = np.zeros((rows, matrix.shape[1]))
-    padded[: len(matrix)] = matrix
-    return padded
+    return np.pad(matrix, ((0, rows - len(matrix)), (0, 0)))

@@ -59,7 +59,7 @@ class Coverage:
         return {}
 
     def _test(self, context: int) -> str:
-        return self._contexts[context].partition("|")[0]
+        return self._contexts[context].rpartition("|")[0]
 
     def _duration(self, test: str) -> float:
         names, bracket, parameters = test.partition("[")

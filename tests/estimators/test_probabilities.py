@@ -18,6 +18,7 @@ from distkern.estimators.base import output_functions as outputs
 from distkern.scheduler.training import calibration_rows as calibrating
 from distkern.storage import ArraySource
 from tests.estimators.fits import CLASSIFIERS, classes, fitted
+from tests.markers import in_turn
 from tests.scheduler.worker_clusters import cluster
 
 Array = NDArray[Any]
@@ -66,10 +67,10 @@ def test_probabilities_are_calibrated_on_new_rows(n_classes: int) -> None:
     np.testing.assert_allclose(observed, predicted, atol=0.08)
 
 
-@pytest.mark.parametrize("cls", CLASSIFIERS)
-@pytest.mark.parametrize("multiclass", ["shared", "one-vs-rest"])
-@pytest.mark.parametrize("stop", [None, "validation"])
-@pytest.mark.parametrize("selection_rows", [None, 150])
+@pytest.mark.parametrize(
+    ("cls", "multiclass", "stop", "selection_rows"),
+    in_turn(CLASSIFIERS, ["shared", "one-vs-rest"], [None, "validation"], [None, 150]),
+)
 def test_every_training_calibrates(cls: Any, multiclass: str, stop: Any, selection_rows: Any) -> None:
     X, y = overlapping(400, 3)
     model = cls(max_centers=12, sigma=1.0, multiclass=multiclass, stop=stop, selection_rows=selection_rows).fit(X, y)

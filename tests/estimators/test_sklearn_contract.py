@@ -36,6 +36,12 @@ EVERY = (
     *(dk.QRForwardRegressor, dk.QRForwardClassifier, dk.OLSForwardRegressor, dk.OLSForwardClassifier),
 )
 
+ONE_OF_A_KIND = (
+    *(dk.OROLSRegressor, dk.OROLSClassifier, dk.KRLSClassifier),
+    *(dk.FisherDiscriminant, dk.WidrowHoffClassifier, dk.LSSVMRegressor, dk.QRForwardClassifier),
+)
+"""Every way to train, for regression or classification; the checks of the others are slow."""
+
 VARIANTS = (
     dk.OROLSClassifier(multiclass="one-vs-rest", criterion="residual", max_centers=5),
     dk.OROLSRegressor(stop="lambda", regularization="gcv-per-target"),
@@ -68,8 +74,16 @@ def passes(estimator: Any, check: Any) -> None:
         raise AssertionError(f"scikit-learn skipped the check: {skipped}") from skipped
 
 
-@parametrize_with_checks([cls() for cls in EVERY], expected_failed_checks=failures_by_nature)
+@parametrize_with_checks([cls() for cls in ONE_OF_A_KIND], expected_failed_checks=failures_by_nature)
 def test_scikit_learns_checks(estimator: Any, check: Any) -> None:
+    passes(estimator, check)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [cls() for cls in EVERY if cls not in ONE_OF_A_KIND], expected_failed_checks=failures_by_nature
+)
+def test_scikit_learns_checks_of_the_others(estimator: Any, check: Any) -> None:
     passes(estimator, check)
 
 

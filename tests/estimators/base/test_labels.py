@@ -10,6 +10,7 @@ import pytest
 import distkern as dk
 from distkern.estimators.base import output_functions as outputs
 from tests.estimators.fits import CLASSIFIERS, REGRESSORS, classes, regression
+from tests.markers import in_turn
 
 LABELS = [
     np.array(["nein", "ja", "vielleicht"]),
@@ -18,9 +19,7 @@ LABELS = [
     np.array([-7, 0, 3], dtype=np.int8),
     np.array([250, 1, 7], dtype=np.uint8),
     np.array([1.0, 2.0, -5.0]),
-    pytest.param(
-        np.array([10, 2, 7], dtype=object),
-    ),
+    np.array([10, 2, 7], dtype=object),
     np.array(["a", "b", "c"], dtype="U5"),
 ]
 
@@ -29,8 +28,11 @@ def kind(labels: Any) -> str:
     return f"{labels.dtype}-{len(labels)}"
 
 
-@pytest.mark.parametrize("cls", CLASSIFIERS)
-@pytest.mark.parametrize("labels", [*LABELS, *(label[:2] for label in LABELS[:6]), np.array([True, False])], ids=kind)
+@pytest.mark.parametrize(
+    ("cls", "labels"),
+    in_turn(CLASSIFIERS, [*LABELS, *(label[:2] for label in LABELS[:6]), np.array([True, False])]),
+    ids=lambda value: value.__name__ if isinstance(value, type) else kind(value),
+)
 def test_labels_come_back_as_given(cls: Any, labels: Any) -> None:
     X, codes = classes(90, len(labels))
     y = labels[codes]

@@ -24,6 +24,7 @@ from tests.estimators.fits import (
     fitted,
     regression,
 )
+from tests.markers import in_turn, name_of
 
 SETTINGS: list[dict[str, Any]] = [
     {},
@@ -37,8 +38,7 @@ SETTINGS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("cls", ALL)
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize(("cls", "settings"), in_turn(ALL, SETTINGS), ids=name_of)
 def test_round_trip(cls: Any, settings: dict[str, Any], tmp_path: Path) -> None:
     model = fitted(cls, **settings)
     model.save(tmp_path / "m")
@@ -59,8 +59,7 @@ def test_round_trip(cls: Any, settings: dict[str, Any], tmp_path: Path) -> None:
     assert loaded.score(X, y) == model.score(X, y)
 
 
-@pytest.mark.parametrize("cls", [dk.OROLSClassifier, dk.NPDRegressor])
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize(("cls", "settings"), in_turn([dk.OROLSClassifier, dk.NPDRegressor], SETTINGS), ids=name_of)
 def test_parameters_come_back_and_train_the_same_model(cls: Any, settings: dict[str, Any], tmp_path: Path) -> None:
     model = fitted(cls, **settings)
     model.save(tmp_path / "m")
@@ -70,19 +69,21 @@ def test_parameters_come_back_and_train_the_same_model(cls: Any, settings: dict[
 
 
 @pytest.mark.parametrize(
-    "labels",
-    [
-        np.array(["nein", "ja", "äöü"]),
-        np.array(["nein", "ja", "vielleicht"], dtype=object),
-        np.array([-7, 0, 3]),
-        np.array([-7, 0, 3], dtype=np.int8),
-        np.array([250, 1, 7], dtype=np.uint8),
-        np.array([1.0, 2.0, -5.0]),
-        np.array([True, False]),
-    ],
-    ids=lambda labels: str(labels.dtype),
+    ("labels", "multiclass"),
+    in_turn(
+        [
+            np.array(["nein", "ja", "äöü"]),
+            np.array(["nein", "ja", "vielleicht"], dtype=object),
+            np.array([-7, 0, 3]),
+            np.array([-7, 0, 3], dtype=np.int8),
+            np.array([250, 1, 7], dtype=np.uint8),
+            np.array([1.0, 2.0, -5.0]),
+            np.array([True, False]),
+        ],
+        ["shared", "one-vs-rest"],
+    ),
+    ids=name_of,
 )
-@pytest.mark.parametrize("multiclass", ["shared", "one-vs-rest"])
 def test_labels_of_every_type_come_back(labels: Any, multiclass: str, tmp_path: Path) -> None:
     X, codes = classes(90, len(labels))
     model = dk.OROLSClassifier(max_centers=10, sigma=1.0, multiclass=multiclass).fit(X, labels[codes])

@@ -21,6 +21,7 @@ from distkern.errors import JobError
 from distkern.scheduler import Workload
 from distkern.storage import ArraySource
 from tests.estimators.fits import classes, data_for, regression
+from tests.markers import marked
 
 BOTH = (dk.KRLSRegressor, dk.KRLSClassifier)
 PLAIN: dict[str, Any] = {"standardize": False, "sigma": 1.0}
@@ -327,7 +328,7 @@ def test_a_nu_that_no_row_reaches() -> None:
     assert error.value.kind == "empty-dictionary"
 
 
-@pytest.mark.parametrize(("name", "error_below"), [("pendigits", 3.5), ("optdigits", 3.0)])
+@pytest.mark.parametrize(("name", "error_below"), [("optdigits", 3.0), *marked(pytest.mark.slow, ("pendigits", 3.5))])
 def test_published_sets(name: str, error_below: float, shared_data: Any) -> None:
     data = shared_data(name)
     model = dk.KRLSClassifier(nu=0.02).fit(data["X_train"], data["y_train"])

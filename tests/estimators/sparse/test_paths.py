@@ -19,6 +19,7 @@ from tests.estimators.fits import (
     fitted,
     regression,
 )
+from tests.markers import in_turn
 from tests.references import gaussian_gram
 
 HISTORY = {
@@ -35,8 +36,7 @@ HISTORY = {
 # --- prefixes --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cls", ALL)
-@pytest.mark.parametrize("criterion", ["error-reduction", "residual"])
+@pytest.mark.parametrize(("cls", "criterion"), in_turn(ALL, ["error-reduction", "residual"]))
 def test_a_truncated_model_is_the_model_of_a_shorter_training(cls: Any, criterion: str) -> None:
     """Where the path is the same: multiples of the panel, as the last panel of a training may be cut.
 
@@ -145,8 +145,7 @@ def test_one_vs_rest_paths_may_have_different_lengths() -> None:
 # --- the record ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cls", ALL)
-@pytest.mark.parametrize("criterion", ["error-reduction", "residual"])
+@pytest.mark.parametrize(("cls", "criterion"), in_turn(ALL, ["error-reduction", "residual"]))
 def test_history_has_a_row_a_step(cls: Any, criterion: str) -> None:
     model = fitted(cls, criterion=criterion, stop=None, panel=4)
     history = model.history_
@@ -232,8 +231,12 @@ def test_the_seed_decides(cls: Any) -> None:
     assert (fit(3).center_indices_ != fit(4).center_indices_).any()
 
 
-@pytest.mark.parametrize("sampler", ["mixture", "residual-weighted", "top-residual", "uniform", "all"])
-@pytest.mark.parametrize("cls", [dk.OROLSRegressor, dk.OROLSClassifier])
+@pytest.mark.parametrize(
+    ("sampler", "cls"),
+    in_turn(
+        ["mixture", "residual-weighted", "top-residual", "uniform", "all"], [dk.OROLSRegressor, dk.OROLSClassifier]
+    ),
+)
 def test_every_sampler_learns(cls: Any, sampler: str) -> None:
     model = fitted(cls, n=500, sampler=sampler, candidates=40, panel=4, max_centers=40, stop=None)
     assert model.score(*data_for(cls, 500)) > 0.8
@@ -241,13 +244,15 @@ def test_every_sampler_learns(cls: Any, sampler: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kernel",
-    [
-        *("gaussian", "laplacian", "matern", "polynomial", "sigmoid", "linear"),
-        *(dk.Polynomial(2, 1.0), dk.Sigmoid(0.2), dk.Matern(1.0, 2.5), dk.Wendland(2.0)),
-    ],
+    ("kernel", "cls"),
+    in_turn(
+        [
+            *("gaussian", "laplacian", "matern", "polynomial", "sigmoid", "linear"),
+            *(dk.Polynomial(2, 1.0), dk.Sigmoid(0.2), dk.Matern(1.0, 2.5), dk.Wendland(2.0)),
+        ],
+        ALL,
+    ),
 )
-@pytest.mark.parametrize("cls", ALL)
 def test_every_kernel_trains(cls: Any, kernel: Any) -> None:
     X, y = data_for(cls)
     model = cls(kernel=kernel, max_centers=10, stop=None).fit(X, y)
@@ -281,8 +286,7 @@ def test_float32_is_close_to_float64(cls: Any) -> None:
 # --- stopping --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cls", ALL)
-@pytest.mark.parametrize("criterion", ["error-reduction", "residual"])
+@pytest.mark.parametrize(("cls", "criterion"), in_turn(ALL, ["error-reduction", "residual"]))
 def test_max_centers_is_exact(cls: Any, criterion: str) -> None:
     for m in (1, 7, 16, 17):
         model = fitted(cls, max_centers=m, criterion=criterion, stop=None)

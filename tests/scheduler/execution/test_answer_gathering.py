@@ -29,7 +29,7 @@ def five() -> Iterator[Any]:
     assert memo.held_runs() == []
 
 
-@pytest.mark.parametrize("fan_in", variants([2, 4, 16], [1, 2, 3, 4, 5, 16]))
+@pytest.mark.parametrize("fan_in", variants([2, 16], [1, 2, 3, 4, 5, 16]))
 def test_the_bits_do_not_depend_on_the_groups(five: Any, fan_in: int) -> None:
     result, workers = run(five, Trouble({}), fan_in=fan_in)
     assert workers == 5

@@ -25,6 +25,7 @@ from distkern.scheduler.rows.block_reading import read_block
 from distkern.scheduler.runtime.threads import single_threaded_blas
 from distkern.storage import ArraySource, as_source, open_dataset, write_dataset
 from tests.krls_references import sparsify
+from tests.markers import marked
 from tests.scheduler.worker_clusters import cluster
 
 GIB = 1 << 30
@@ -243,7 +244,9 @@ def test_a_full_dictionary_sums_the_same_rows_everywhere(threads: Any) -> None:
     assert here.sums.largest > 0.1
 
 
-@pytest.mark.parametrize(("name", "nu"), [("pendigits", 0.1), ("pendigits", 0.02), ("magic", 0.1)])
+@pytest.mark.parametrize(
+    ("name", "nu"), [("pendigits", 0.1), *marked(pytest.mark.slow, ("pendigits", 0.02), ("magic", 0.1))]
+)
 def test_published_sets_have_the_dictionary_of_the_row_by_row_algorithm(name: str, nu: float, shared_data: Any) -> None:
     data = shared_data(name)
     X = np.concatenate([data[key] for key in ("X", "X_train", "X_test") if key in data]).astype(np.float64)

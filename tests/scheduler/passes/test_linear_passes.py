@@ -16,7 +16,7 @@ import zarr
 import distkern as dk
 from distkern.scheduler.passes import ho_kashyap as ho_kashyap_pass
 from distkern.storage import ArraySource
-from tests.markers import variants
+from tests.markers import marked, variants
 from tests.scheduler.worker_clusters import cluster
 
 METHODS = {
@@ -126,7 +126,11 @@ def test_planned_bytes_are_there_and_a_summary_says_what_was_done(method: str) -
 
 @pytest.mark.parametrize(
     ("method", "d"),
-    variants(zip(METHODS, itertools.cycle([60, 3]), strict=False), itertools.product(METHODS, [3, 60])),
+    [
+        *[("mse", 3), ("ho-kashyap", 60)],
+        *marked(pytest.mark.slow, ("fisher", 60), ("lms", 60), ("lms-row", 3)),
+        *marked(pytest.mark.nightly, ("fisher", 3), ("mse", 60), ("lms", 3), ("lms-row", 60), ("ho-kashyap", 3)),
+    ],
 )
 def test_traced_peaks_are_within_the_plan(method: str, d: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)

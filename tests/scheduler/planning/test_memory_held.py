@@ -156,6 +156,7 @@ def data_limit() -> int:
     return resource.getrlimit(resource.RLIMIT_DATA)[0]
 
 
+@pytest.mark.slow
 def test_a_fresh_worker_is_within_the_baseline() -> None:
     """The interpreter with all that a training imports."""
     code = "import distkern.scheduler.execution.dask_executor, distkern.estimators, distkern.storage, scipy.linalg\n"
@@ -164,6 +165,7 @@ def test_a_fresh_worker_is_within_the_baseline() -> None:
     assert 0.2 * BASELINE < int(done.stdout) < BASELINE
 
 
+@pytest.mark.slow
 def test_peak_rss_follows_what_is_touched() -> None:
     before = peak_rss()
     code = "import numpy as np\nfrom distkern.scheduler.runtime.processes import peak_rss\na = peak_rss()\n"

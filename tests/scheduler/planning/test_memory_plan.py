@@ -27,7 +27,7 @@ from distkern.scheduler.training.driver_loop import TrainingJob, train
 from distkern.scheduler.training.run import plan_job, workload
 from distkern.storage import ArraySource
 from distkern.text import byte_size
-from tests.markers import variants
+from tests.markers import marked
 from tests.scheduler.trainings import (
     assert_same_bits,
     cut,
@@ -343,17 +343,19 @@ TRACED: dict[str, tuple[dict[str, Any], Any]] = {
 
 @pytest.mark.parametrize(
     ("name", "share"),
-    variants(
-        [("float64", 0.4), ("one-vs-rest", 0.2), ("many features", 0.0)]
-        + [
-            (name, None)
-            for name in (
-                *("float32", "many targets", "one-vs-one", "leave-one-out", "many centres", "residual"),
-                *("all candidates", "a row sample", "a large block"),
-            )
-        ],
-        ((name, None) for name in TRACED),
-    ),
+    [
+        *[("float64", 0.4), ("one-vs-rest", 0.2), ("leave-one-out", None), ("a row sample", None)],
+        *marked(
+            pytest.mark.slow,
+            *[("many features", 0.0), ("float32", None), ("many targets", None), ("one-vs-one", None)],
+            *[("many centres", None), ("residual", None), ("all candidates", None), ("a large block", None)],
+        ),
+        *marked(
+            pytest.mark.nightly,
+            *[(name, None) for name in ("float64", "many features", "classes", "one-vs-rest", "leave-one-out of two")],
+            ("validation", None),
+        ),
+    ],
 )
 def test_traced_peaks_are_within_the_plan(name: str, share: float | None) -> None:
     """numpy tells Python of all it allocates: the largest sum, without the interpreter that hides small errors."""

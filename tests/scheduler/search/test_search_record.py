@@ -145,6 +145,7 @@ def test_a_search_shows_who_drives_the_run(run: RunDirectory) -> None:
     assert describe(run.path)["state"] == "cut short"  # until the training goes on
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_while_it_searches_leaves_a_run_cut_short(tmp_path: Path) -> None:
     program = f"""
 import os, signal, numpy as np, distkern as dk

@@ -63,7 +63,7 @@ def workers_of(client: Any) -> dict[str, Any]:
 
 def peak_of_workers(client: Any, workers: list[str] | None = None) -> int:
     """Largest resident set of any worker process so far, in bytes; 0 for workers in this process, or without answer."""
-    if in_process(client):
+    if _inproc(workers_of(client)):
         return 0
     answers = ask_workers(client, peak_rss, PEAKS_SECONDS, workers) or {}
     return max(answers.values(), default=0)
@@ -91,11 +91,6 @@ def ask_workers(
     except (TimeoutError, OSError):
         return None
     return answers
-
-
-def in_process(client: Any) -> bool:
-    """Whether all workers of a client live in this process."""
-    return _inproc(workers_of(client))
 
 
 def _inproc(addresses: Iterable[str]) -> bool:

@@ -36,9 +36,6 @@ MIN_TILE_ROWS = 32
 MAX_TILE_ROWS = 4096
 """With more rows there is nothing left to gain for a small model."""
 
-SMALL_OBJECTS = 2 << 20
-"""Bytes of all that is smaller than a tile: vectors, zarr's and the pool's bookkeeping."""
-
 OutputFunction = Callable[[Array], T]
 """Turns fitted targets, shape (n, T), into what is wanted of them; pickled to be sent to workers."""
 
@@ -139,42 +136,3 @@ def predict_blocks(model: KernelModel, source: FeatureSource, finish: OutputFunc
             values = evaluate(model, rows)
             del rows
             yield source.boundaries[block], finish(values)
-
-
-def prediction_bytes(
-    block_rows: int,
-    n_features: int,
-    feature_itemsize: int,
-    n_centers: int,
-    n_targets: int,
-    *,
-    itemsize: int,
-    threads: int,
-    read_ahead: int = 1,
-) -> int:
-    """Compute the peak bytes of `predict_blocks` in one process, beside the interpreter.
-
-    Parameters
-    ----------
-    block_rows : int
-        Rows of the largest block.
-    n_features, feature_itemsize : int
-        Features of a row, and bytes of one as stored.
-    n_centers, n_targets : int
-        Size of the model.
-    itemsize : int
-        Bytes of a kernel value: 8, or 4 with dtype "float32".
-    threads : int
-        Width of the tile pool.
-    read_ahead : int
-        Blocks that reads run ahead.
-    """
-    rows = min(tile_rows(n_centers, n_features, itemsize), block_rows)
-    # A block in use, and those on their way with the chunks they are put together from, compressed and not.
-    blocks = (1 + 3 * read_ahead) * block_rows * n_features * feature_itemsize
-    # Fitted targets, what is made of them, what the caller still holds.
-    results = 3 * block_rows * n_targets * 8
-    prepared = n_centers * (n_features + n_targets) * itemsize
-    scaled = n_features * (itemsize if itemsize == 8 else itemsize + 8)
-    tile = rows * (scaled + (n_centers + n_targets) * itemsize)
-    return SMALL_OBJECTS + blocks + results + prepared + threads * tile

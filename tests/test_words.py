@@ -28,9 +28,6 @@ NOT_YET = (
     "scheduler/passes",
     "scheduler/planning",
     "scheduler/prediction",
-    "scheduler/rows",
-    "scheduler/search",
-    "scheduler/selectors",
     "scheduler/training",
     "tests/scheduler/clusters",
     "tests/scheduler/dashboard",
@@ -38,8 +35,6 @@ NOT_YET = (
     "tests/scheduler/passes",
     "tests/scheduler/planning",
     "tests/scheduler/prediction",
-    "tests/scheduler/search",
-    "tests/scheduler/selectors",
     "tests/scheduler/training",
 )
 """Folders, and pages with their messages, whose words are not changed yet."""

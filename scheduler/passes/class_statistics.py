@@ -18,7 +18,7 @@ from distkern.numerics.class_scatter import ClassScatter
 from distkern.numerics.scaling import FeatureScaling
 
 from ..protocol.messages import Load
-from ..rows.data_checks import check_rows, distinct_labels, tell_of_reads
+from ..rows.data_checks import check_rows, distinct_labels, report_reads
 from .block_tasks import BlockRows, BlockTasks, Handle
 from .first_pass import Statistics
 
@@ -77,7 +77,7 @@ def class_statistics(tasks: BlockTasks, *, with_scatter: bool, any_classes: bool
     """
     # Overflow is found in the moments.
     found = tasks.reduce("class-statistics", find_statistics, with_scatter, merge=Statistics.merge)
-    tell_of_reads(found.reads.report, tasks.source, EventBus(()))
+    report_reads(found.reads.report, tasks.source, EventBus(()))
     loaded = replace(found.loaded, labels=None) if any_classes else found.loaded
     check_rows(loaded, tasks.source, dtype="float64", standardize=True)
     if tasks.source.classes is None:

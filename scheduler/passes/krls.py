@@ -31,7 +31,7 @@ from ..planning.plan import Plan, largest
 from ..protocol.answers import Labels, LoadAnswer
 from ..protocol.messages import Load
 from ..rows.block_reading import require_unchanged
-from ..rows.data_checks import MEDIAN_SAMPLE, DataSummary, SpaceJob, check_statistics, distinct_labels, tell_of_reads
+from ..rows.data_checks import MEDIAN_SAMPLE, DataSummary, SpaceJob, check_statistics, distinct_labels, report_reads
 from ..rows.numeric_ranges import feature_names, overflow, warn_about_scales
 from ..runtime.threads import single_threaded_blas
 from ..runtime.tree_reducer import TreeReducer
@@ -185,7 +185,7 @@ class _Training:
                 kind="shape-mismatch",
             )
         sums = self._waves(encoding)
-        tell_of_reads(self._report, self._source, EventBus())
+        report_reads(self._report, self._source, EventBus())
         if before is not None:
             sums = before.sums.merge(sums)
         dictionary = self._checked_dictionary(sums)

@@ -1,4 +1,7 @@
-"""What the rows tell before anything is trained: whether they can be, their classes, and the space of the kernel."""
+"""Checks and summary of the data before a training: classes, scaling of the features, and the kernel's width.
+
+Covers the merged statistics of all blocks, from `block_reading`; sizes of numbers are checked in `numeric_ranges`.
+"""
 
 from __future__ import annotations
 
@@ -30,16 +33,16 @@ MEDIAN_SAMPLE = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class SpaceJob:
-    """The part of a job that decides what is asked of the data, and the space that the kernel sees."""
+    """The part of a job that decides the checks of the data, and the space of the kernel."""
 
     classification: bool
     """Whether targets are labels."""
     kernel: str | Kernel
-    """Name, or kernel."""
+    """Name of a kernel, or a kernel."""
     sigma: float | str | tuple[float, ...]
     """Width, "median", or several widths that a centre may have."""
     sigma_factor: float = 1.0
-    """Times the median distance is the width, where `sigma` is "median"."""
+    """The width is this times the median distance, where `sigma` is "median"."""
     standardize: bool
     """Whether features get unit standard deviation."""
     dtype: str = "float64"
@@ -60,16 +63,16 @@ class SpaceJob:
 
 @dataclass(frozen=True)
 class DataSummary:
-    """What a pass over the rows found: they can be trained on, their classes, and the space that the kernel sees."""
+    """Result of the first pass over the rows: statistics, classes and the space of the kernel."""
 
     loaded: LoadAnswer
-    """Statistics of all rows that train."""
+    """Statistics of all training rows."""
     encoding: LabelEncoding
-    """Of the targets."""
+    """Encoding of the targets."""
     scaling: FeatureScaling
-    """To the kernel's space."""
+    """From raw features to kernel space."""
     kernel: Kernel
-    """With its width."""
+    """Kernel with its width."""
 
     @classmethod
     def of(
@@ -82,40 +85,40 @@ class DataSummary:
         events: EventBus | None = None,
         classes: NDArray[Any] | None = None,
     ) -> DataSummary:
-        """Check and sum up what a pass found.
+        """Check and summarise the statistics of a pass.
 
         Parameters
         ----------
         loaded : LoadAnswer
-            Statistics of all rows that train.
+            Statistics of all training rows.
         report : ReadReport
             Retries and absent chunks of the pass.
         source : BlockSource
             The rows.
         job : SpaceJob
-            What is asked of them.
+            Kernel, precision and scaling.
         events : EventBus, optional
-            Told of the reads.
+            Receives retries and absent chunks; nothing by default.
         classes : array, optional
-            Sorted labels, where they are known: the rows at hand may be the first of many.
+            Sorted labels, where they are known because these rows are the first of many; by default those of the rows.
 
         Raises
         ------
         DataError
             The rows cannot be trained on.
         """
-        tell_of_reads(report, source, events or EventBus())
+        report_reads(report, source, events or EventBus())
         check_statistics(loaded if classes is None else replace(loaded, labels=None), source, job)
         encoding = encoding_of(loaded, source, job) if classes is None else LabelEncoding.of(source, classes)
         return cls(loaded, encoding, *fit_kernel_space(loaded, job))
 
     def warn_about_scales(self, source: BlockSource) -> None:
-        """Warn where the kernel would see one feature only, or rows only themselves."""
+        """Warn where one feature dominates the distances, or a centre reaches no other row."""
         warn_about_scales(self.loaded.features, self.scaling, self.kernel, feature_names(source))
 
 
-def tell_of_reads(report: ReadReport, source: BlockSource, events: EventBus) -> None:
-    """Emit what is worth knowing about reads that succeeded; chunks that are absent are warned of too."""
+def report_reads(report: ReadReport, source: BlockSource, events: EventBus) -> None:
+    """Emit events of retries and absent chunks; log a warning of absent chunks too."""
     for array, count in sorted(report.retries.items()):
         events.emit(StorageRetried(array=array, count=count))
     for array, (count, chunks) in sorted(report.absent.items()):
@@ -153,7 +156,7 @@ def check_statistics(loaded: LoadAnswer, source: BlockSource, job: SpaceJob) -> 
 
 
 def check_rows(loaded: LoadAnswer, source: BlockSource, *, dtype: str, standardize: bool) -> float:
-    """Refuse rows that nothing can be learnt from; return the sum of their weights."""
+    """Refuse rows that no method can be trained on; return the sum of their weights."""
     if loaded.n_fit == 0:
         raise DataError(
             f"sample_weight is zero for all {source.n_rows} rows; at least 2 rows need a positive weight",
@@ -184,7 +187,7 @@ def check_rows(loaded: LoadAnswer, source: BlockSource, *, dtype: str, standardi
 
 
 def encoding_of(loaded: LoadAnswer, source: BlockSource, job: SpaceJob) -> LabelEncoding:
-    """Encoding of the targets of a job, from the labels that were seen or the source's own."""
+    """Return the encoding of the targets of a job, by the labels of the source or of the rows."""
     if not job.classification:
         return LabelEncoding()
     assert loaded.labels is not None
@@ -192,7 +195,7 @@ def encoding_of(loaded: LoadAnswer, source: BlockSource, job: SpaceJob) -> Label
 
 
 def distinct_labels(values: NDArray[Any]) -> NDArray[Any]:
-    """Return the labels that were seen, if they are labels."""
+    """Return the labels of the rows; refuse values of a continuous target."""
     if values.dtype.kind == "f" and (values != np.floor(values)).any():
         raise DataError(
             f"y holds {len(values)} distinct values such as {values[values != np.floor(values)][0]:g}, a continuous "

@@ -1,1 +1,1 @@
-"""Cross-validated searches over settings."""
+"""Cross-validated searches over settings, by successive elimination."""

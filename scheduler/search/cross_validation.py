@@ -1,7 +1,8 @@
-"""Many settings by K-fold cross-validation in one training: a problem a setting and a fold, reads shared.
+"""K-fold cross-validation of many settings in one training: a problem for each setting and fold, with shared reads.
 
-A fold is left out by row subsets of the problems, so every setting is trained K times side by side, in lockstep, on
-the same blocks. The features are scaled by the statistics of all rows, which no label enters.
+A problem leaves its fold out as a subset of the rows, so every setting is trained K times, in lockstep, on the same
+blocks. The features are scaled by the statistics of all rows, which contain no label. Covers one pass; `search` plans
+the passes, and `elimination` chooses the settings of each.
 """
 
 from __future__ import annotations
@@ -29,38 +30,38 @@ from ..rows.data_checks import check_statistics, fit_kernel_space
 from ..rows.numeric_ranges import overflow_ignored
 from ..runtime.threads import single_threaded_blas
 from ..selectors.problem_setup import Posed, pose
-from ..training.alternating import run_in_turns
+from ..training.alternating import run_interleaved
 from ..training.driver_loop import TrainingJob, begin_of, load_rows, make_path, make_selectors, run_steps
 from ..training.time_limit import TimeLimit
 
 VARIED = frozenset({"kernel", "sigma", "sigma_factor", "max_centers", "regularization", "stop", "tol", "patience"})
-"""Settings that may differ between the jobs of one group; all others decide what the blocks do."""
+"""Settings that may differ between the jobs of one group; the state of the blocks depends on all others."""
 
 
 @dataclass(frozen=True)
 class Finish:
-    """What becomes of the paths of a job: the model that a fold is predicted with."""
+    """The step from the paths of a job to the model that predicts a fold."""
 
     multiclass: str
-    """How outputs are decided on, see `distkern.probability.decisions.decide`."""
+    """Decision rule of the outputs, see `distkern.probability.decisions.decide`."""
     refit: Callable[[Path, int, Kernel, FeatureScaling], Array] | None = None
-    """Gives the weights of a path's first centres, as `Path.weights` does; None for those of the path itself."""
+    """Returns the weights of a path's first centres, as `Path.weights` does, which is the default."""
 
     def weights(self, path: Path, count: int, kernel: Kernel, scaling: FeatureScaling) -> Array:
-        """Weights of a path's first centres, shape (count + 1, T), the intercept on centred targets first."""
+        """Return weights of a path's first centres, shape (count + 1, T), the intercept on centred targets first."""
         return path.weights(count) if self.refit is None else self.refit(path, count, kernel, scaling)
 
 
 @dataclass(frozen=True)
 class FoldErrors:
-    """What a cross-validation found."""
+    """Result of a cross-validation."""
 
     errors: Array
     """(n_models,): fraction of wrong labels, or mean squared error summed over targets."""
     n_centers: NDArray[np.int64]
     """(n_models,): centres of each model."""
     kernels: list[Kernel]
-    """Of each job."""
+    """Kernel of each job."""
     bytes_read: int
     """Bytes of the arrays that were read."""
 
@@ -77,37 +78,38 @@ def cross_validate(
     finishes: Sequence[Finish] | None = None,
     limit: TimeLimit | None = None,
     *,
-    in_turns: bool = False,
+    interleaved: bool = False,
 ) -> FoldErrors:
     """Train jobs outside folds, in one pass over the rows.
 
-    With `selection_rows` the folds are of the sample, and nothing is fitted over all rows.
+    With `selection_rows` the folds divide the sample, and no weights are fitted to all rows.
 
     Parameters
     ----------
     jobs : sequence of TrainingJob
-        Differ in the settings that `VARIED` names only; all of them hold rows out for the stop rule, or none.
+        They differ only in the settings of `VARIED`; all of them hold rows out for the stop rule, or none.
     models : sequence of (int, int)
-        Which job to train outside which fold.
+        Position of a job and the fold to train it outside of.
     folds : Folds
         Partition of the rows.
     source : BlockSource
         The rows, as the executor's blocks read them.
     executor : Executor
-        Where blocks and factors live.
+        Owner of blocks and factors.
     events : EventBus
-        Told of reads; the rounds of so many problems say nothing.
+        Receives retries and absent chunks; no rounds, since those of many problems have no common path.
     finishes : sequence of Finish, optional
-        What becomes of the paths of each job; by default their own weights, and decisions as they were trained.
+        Step from paths to model for each job; by default the weights of the paths, and the job's decision rule.
     limit : TimeLimit, optional
-        When the search must have ended.
-    in_turns : bool
-        Whether the problems take turns, which doubles the exchanges; their models are the same.
+        Time limit of the search; none by default.
+    interleaved : bool
+        Whether the problems are interleaved in two halves, which doubles the exchanges; the models are the same.
+        False by default.
 
     Raises
     ------
     RunError
-        ``time-limit``: paths that were cut short at different lengths could not be compared.
+        ``time-limit``: paths that end early at different lengths cannot be compared.
     DataError
         The rows cannot be trained on, or those outside some fold cannot.
     """
@@ -133,8 +135,8 @@ def cross_validate(
     selectors = make_selectors(posed, loaded.n_held)
     for selector, part in zip(selectors, executor.exchange(begin).problems, strict=True):
         selector.begin(part)
-    if in_turns:
-        run_in_turns(selectors, executor, limit)
+    if interleaved:
+        run_interleaved(selectors, executor, limit)
     else:
         run_steps(selectors, executor, EventBus([]), lambda: 0.0, limit)
     limit.require_search()
@@ -156,7 +158,7 @@ def cross_validate(
 
 
 def _outside(loaded: LoadAnswer, fold: int) -> LoadAnswer:
-    """Statistics of all folds but one; features and held-out rows are those of all folds but for the sum of weights."""
+    """Merge the statistics of all folds but one; moments of features, except their count, stay those of all folds."""
     others = [part for number, part in enumerate(loaded.folds) if number != fold]
     rest = others[0]
     for part in others[1:]:
@@ -165,7 +167,7 @@ def _outside(loaded: LoadAnswer, fold: int) -> LoadAnswer:
 
 
 def _widened(posed: Posed, pool: int, batch: int, panel: int) -> Posed:
-    """Give a problem the common widths; a pool wider than it needs stays empty there."""
+    """Give a problem the common widths, so that products have the same shapes; unused slots of its pool are empty."""
     settings = replace(posed.settings, pool=pool, batch=batch, panel=panel)
     return replace(posed, settings=settings, problem=replace(posed.problem, draw=settings.draw(0)))
 
@@ -188,7 +190,7 @@ def _fold_model(
     finish: Finish,
     n_features: int,
 ) -> FoldModel:
-    """Put the kept prefixes of a model's paths side by side."""
+    """Join the kept prefixes of a model's paths."""
     scaling, kernel = space
     n_outputs = sum(len(posed.outputs) for posed, _ in parts)
     counts = [path.n_centers for _, path in parts]

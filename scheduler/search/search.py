@@ -1,4 +1,7 @@
-"""A cross-validated search over settings: groups that share passes, planned like trainings."""
+"""A cross-validated search over settings, in groups that share passes.
+
+Covers the order of passes and their plans; one pass is in `cross_validation`, the record on disk in `search_record`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from ..training.driver_loop import TrainingJob
 from ..training.run import MEMORY_ADVICE, announce_dashboard, make_executor, workload
 from ..training.time_limit import TimeLimit
 from .cross_validation import VARIED, Finish, cross_validate
-from .race import Race
+from .elimination import SuccessiveElimination
 from .search_plan import SearchRoom
 
 
@@ -34,23 +37,23 @@ class SearchResult:
     """Errors of all settings on all folds."""
 
     errors: Array
-    """(n_settings, n_folds): fraction of wrong labels, or mean squared error summed over targets; NaN for folds that a
-    setting was not trained outside of, since it could not win any more."""
+    """(n_settings, n_folds): fraction of wrong labels, or mean squared error summed over targets; NaN where a
+    setting was eliminated before."""
     n_centers: NDArray[np.int64]
     """(n_settings, n_folds): centres of each model, 0 where there is none."""
     trained: NDArray[np.bool_]
-    """(n_settings, n_folds): which models there are."""
+    """(n_settings, n_folds): mask of the models that were trained."""
     mean_errors: Array
-    """(n_settings,): over the folds there are; that of a setting that could not win any more is above the lowest."""
+    """(n_settings,): mean over the trained folds; that of an eliminated setting is above the lowest."""
     kernels: list[Kernel]
-    """Of each setting."""
+    """Kernel of each setting."""
     passes: int
-    """Reads of X."""
+    """Number of reads of X."""
     bytes_read: int
     """Bytes of the arrays that were read."""
     seconds: float
     planned_peak: int = 0
-    """Largest resident set that was planned for a process that holds rows; 0 where this process did not search."""
+    """Largest planned resident set of a process that holds rows; 0 where the result was read from a run directory."""
     planned_driver_peak: int = 0
     """The same of the driver."""
 
@@ -73,24 +76,24 @@ def search_settings(
     subscribers: Iterable[Subscriber] = (),
     limit: TimeLimit | None = None,
 ) -> SearchResult:
-    """Cross-validate settings, as many side by side as fit into memory.
+    """Cross-validate settings, as many in one pass as fit into memory.
 
     Parameters
     ----------
     jobs : sequence of TrainingJob
-        One a setting.
+        One for each setting.
     n_folds : int
-        Folds, at least 2.
+        Number of folds, at least 2.
     source : BlockSource
         Training rows.
     finishes : sequence of Finish, optional
-        What becomes of the paths of each setting, as for `cross_validate`.
+        Step from paths to model for each setting, as for `cross_validate`.
     leave_out : bool
-        Whether a setting that cannot win any more loses its other folds, if they do not fit beside those before.
+        Whether settings that cannot have the lowest mean are eliminated between passes (default).
     client, factors, memory_limit, subscribers
         As for `run_training`.
     limit : TimeLimit, optional
-        When the search must have ended.
+        Time limit of the search; none by default.
 
     Returns
     -------
@@ -101,7 +104,7 @@ def search_settings(
     DataError
         The rows cannot be trained on.
     BudgetError
-        One setting does not fit, whatever goes to scratch.
+        One setting does not fit into memory even with scratch.
     RunError
         ``time-limit``.
     """
@@ -111,8 +114,8 @@ def search_settings(
     events = EventBus([limit, *subscribers])
     started = perf_counter()
     facts = None if client is None else worker_facts(client)
-    race = Race(len(jobs), n_folds, leave_out=leave_out)
-    n_centers = np.zeros(race.errors.shape, dtype=np.int64)
+    elimination = SuccessiveElimination(len(jobs), n_folds, leave_out=leave_out)
+    n_centers = np.zeros(elimination.errors.shape, dtype=np.int64)
     kernels: dict[int, Kernel] = {}
     passes = bytes_read = peak = driver_peak = 0
     try:
@@ -121,7 +124,7 @@ def search_settings(
             together = [jobs[i] for i in members]
             work = workload(together[0], source)
             room = SearchRoom(together, n_folds, work, facts, factors=factors, memory_limit=memory_limit)
-            while models := race.next_models(members, room.most):
+            while models := elimination.next_models(members, room.most):
                 plan = room.plan(len(models))
                 peak, driver_peak = max(peak, plan.peak), max(driver_peak, plan.driver_peak)
                 group = sorted({setting for setting, _ in models})
@@ -135,9 +138,9 @@ def search_settings(
                         events,
                         None if finishes is None else [finishes[i] for i in group],
                         limit,
-                        in_turns=client is None,
+                        interleaved=client is None,
                     )
-                race.note(models, found.errors)
+                elimination.note(models, found.errors)
                 n_centers[tuple(np.transpose(models))] = found.n_centers
                 kernels |= dict(zip(group, found.kernels, strict=True))
                 passes, bytes_read = passes + 1, bytes_read + found.bytes_read
@@ -145,10 +148,10 @@ def search_settings(
         events.cut_short(error)
         raise
     return SearchResult(
-        errors=race.errors,
+        errors=elimination.errors,
         n_centers=n_centers,
-        trained=race.trained,
-        mean_errors=race.means(),
+        trained=elimination.trained,
+        mean_errors=elimination.means(),
         kernels=[kernels[i] for i in range(len(jobs))],
         passes=passes,
         bytes_read=bytes_read,
@@ -159,7 +162,7 @@ def search_settings(
 
 
 def _alike(jobs: Sequence[TrainingJob]) -> list[list[int]]:
-    """Group the settings that the same blocks can serve, each group in order."""
+    """Group the settings that can share the state of the blocks, each group in order."""
     groups: dict[tuple[Any, ...], list[int]] = {}
     for index, job in enumerate(jobs):
         kernel = job.kernel.stationary if isinstance(job.kernel, Kernel) else job.kernel

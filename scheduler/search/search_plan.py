@@ -1,4 +1,7 @@
-"""What a cross-validated search takes, before it starts: models that are trained side by side, and their memory."""
+"""Plan of a cross-validated search: the number of models in one pass, and their memory.
+
+The memory of one training is planned in `..planning`.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +15,20 @@ from ..training.driver_loop import TrainingJob
 from ..training.run import plan_job
 
 MODELS_IN_MEMORY = 20
-"""Models trained side by side on arrays in memory: of 5 to 50, 10 and 20 took the least time each (7494 rows)."""
+"""Models of a pass over arrays in memory: of 5 to 50, 10 and 20 took the least time each (7494 rows)."""
 
 
 class SearchRoom:
-    """How many models of settings that share blocks have room side by side, each outside one fold.
+    """Number of models of settings that share blocks, each outside one fold, that fit into memory.
 
     Parameters
     ----------
     jobs : sequence of TrainingJob
-        The settings, alike but for what `cross_validate` may vary.
+        The settings, which differ only in `VARIED` of `cross_validation`.
     n_folds : int
-        Folds.
+        Number of folds.
     work : Workload
-        Shapes of a training of one of them.
+        Shapes of the training of one of them.
     facts, factors, memory_limit
         As for `plan_job`.
     """
@@ -46,17 +49,17 @@ class SearchRoom:
         self._facts, self._factors, self._memory_limit = facts, factors, memory_limit
         self._models = len(jobs) * n_folds
         self.most = self._most()
-        """Models that have room."""
+        """Most models of a pass."""
 
     def plan(self, count: int) -> Plan:
-        """Plan a training of some models."""
-        # A fold's rows take part in all models but those outside it.
+        """Plan the training of `count` models."""
+        # The rows of a fold take part in all models but those outside it.
         taking = -(-count * (self._n_folds - 1) * self._work.memberships // self._n_folds)
         work = replace(self._work, n_problems=count * self._work.n_problems, memberships=taking)
         return plan_job(self._widest, work, self._facts, factors=self._factors, memory_limit=self._memory_limit)
 
     def before(self, plan: Plan) -> Plan:
-        """Return the plan of a training that begins with this search, which takes its memory first."""
+        """Return the plan of a training that begins with this search, with the memory of both."""
         own = self.plan(self.most)
         return replace(
             plan,
@@ -66,8 +69,8 @@ class SearchRoom:
         )
 
     def _most(self) -> int:
-        # Where a pass costs nothing, fewer problems at a time stay in the processor's cache from one exchange to the
-        # next; where it costs a read, a setting has all its folds in one, if need be with row matrices in scratch.
+        # Over arrays in memory a pass costs little, and fewer problems at a time stay in the processor's cache between
+        # exchanges. Otherwise a pass reads all rows, so a setting has all its folds in one, if necessary with scratch.
         models = self._models
         if self._work.inline:
             models = min(models, max(self._n_folds, MODELS_IN_MEMORY))
@@ -77,6 +80,6 @@ class SearchRoom:
         return self._n_folds + largest(self._fits_whole, models - self._n_folds)
 
     def _fits_whole(self, more: int) -> bool:
-        """Whether all folds of a setting and some models more fit without scratch."""
+        """Return whether all folds of a setting and `more` models fit without scratch."""
         process = self.plan(self._n_folds + more).processes[0]
         return process.fits and not process.scratch_bytes

@@ -1,4 +1,4 @@
-"""A search over settings in a run directory, so that a run that goes on need not make it again."""
+"""The result of a search in a run directory, so that a resumed run does not search again."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = ["search_once"]
 def search_once(
     run: RunDirectory | None, jobs: Sequence[TrainingJob], n_folds: int, source: BlockSource, **how: Any
 ) -> SearchResult:
-    """Return what a run directory keeps of the same search, or search and keep it there.
+    """Return the result of the same search in a run directory, or search and write the result there.
 
     Parameters
     ----------
     run : RunDirectory or None
-        Where it is kept; nowhere if None.
+        Run directory; with None the search is always made.
     jobs, n_folds, source, **how
         As for `search_settings`.
     """
@@ -49,9 +49,9 @@ def search_once(
 
 @contextmanager
 def _driving(run: RunDirectory, note: dict[str, Any]) -> Iterator[None]:
-    """Show whoever looks at a run that this process drives it, by a journal without records.
+    """Claim a run by a journal without records, so that other processes see this one as its driver.
 
-    `note` is that of the training to come, which does not begin anew because of it.
+    `note` is the note of the training that follows, which keeps its records.
     """
     journal = Journal.claim(run.path)
     try:
@@ -62,7 +62,7 @@ def _driving(run: RunDirectory, note: dict[str, Any]) -> Iterator[None]:
 
 
 def _name(jobs: Sequence[TrainingJob], n_folds: int, source: BlockSource, finishes: Sequence[Finish] | None) -> str:
-    """Name a search by what decides its result."""
+    """Return a hash of all that decides the result of a search."""
     identities = [(identity_of(job, source), getattr(job, EXTENSIBLE)) for job in jobs]
     decided = None if finishes is None else [finish.multiclass for finish in finishes]
     facts = [identities[0][0]["data"], n_folds, [(identity["model"], most) for identity, most in identities], decided]

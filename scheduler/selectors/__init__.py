@@ -1,1 +1,1 @@
-"""The driver side of a path: which centres a problem takes."""
+"""Selection of centres in the driver: problems and their state machines."""

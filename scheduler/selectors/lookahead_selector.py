@@ -1,9 +1,11 @@
-"""Selection by the largest residual (the paper's Algorithm 1), several exact steps an exchange.
+"""Selection by the largest residual (the paper's Algorithm 1), several exact steps in each panel.
 
-The driver predicts the next steps among a pool of candidates, the rows form the predicted columns and go through the
-steps one at a time, and what they found decides: the longest prefix in which the row with the largest residual was the
-predicted one is accepted. The first step of a panel is always right, as its row led when the last panel ended. A panel
-takes three exchanges, and the centres and their order are those of the loop that takes one at a time.
+The driver predicts the next steps among a pool of candidates. The blocks form the predicted columns, compute the
+residuals after each step, and answer with their largest rows. The driver accepts the longest prefix of steps in which
+every predicted row had the largest residual. The first step is always right: its row had the largest residual when the
+last panel ended. A panel takes three exchanges, and the centres and their order are those of the loop that takes one
+row at a time. The prediction is in `distkern.selection.lookahead`, the part of the blocks in
+`..blocks.lookahead_tiles`.
 """
 
 from __future__ import annotations
@@ -25,19 +27,19 @@ from ..rows.numeric_ranges import require_finite_sums
 from .pool_selector import Selector
 
 IDLE_ROWS = 1000
-"""Rows in a row that depend on the selected ones before the rest is taken to depend on them too."""
+"""Consecutive rows that depend on the selected ones before all others count as dependent too."""
 
 NEAR = 0.9
-"""A row whose residual stays below this times that of the last candidate is not reported."""
+"""A block does not report a row whose residual stays below this times that of the last candidate."""
 
 
 class CandidatePool:
-    """The candidates, a slot each, with their products with each other, with Q and with E, and the watched rows.
+    """Candidates in slots, with their products with each other, with Q and with E, and the watched rows.
 
     Parameters
     ----------
     capacity : int
-        Slots B.
+        Number of slots B.
     columns : int
         Most columns of Q.
     n_targets : int
@@ -57,27 +59,27 @@ class CandidatePool:
         self._residual = np.zeros((most, n_targets))
 
     def remove(self, rows: Rows) -> None:
-        """Empty the slots of rows that were chosen."""
+        """Empty the slots of selected rows."""
         self.rows[np.isin(self.rows, rows)] = -1
 
     def enter(self, rows: Rows, norms: Array, features: NDArray[Any], most: int) -> NDArray[np.intp]:
-        """Give slots to the rows with the largest residuals, in place of candidates with smaller ones; watch the rest.
+        """Put the rows with the largest residuals in place of candidates with smaller ones; watch the others.
 
         Parameters
         ----------
         rows : array, shape (k,)
-            Rows that may lead soon, candidates or not.
+            Rows that may soon have the largest residual, candidates included.
         norms : array, shape (k,)
             Their residuals.
         features : array, shape (k, d)
             Their raw features.
         most : int
-            Most slots to give.
+            Most new candidates.
 
         Returns
         -------
         array
-            Slots that hold new rows.
+            Slots of the new candidates.
         """
         known = {int(row): float(norm) for row, norm in zip(rows, norms, strict=True)}
         held = np.array([-1.0 if row < 0 else known.get(int(row), 0.0) for row in self.rows])
@@ -94,7 +96,7 @@ class CandidatePool:
     def take(
         self, sums: dict[str, Array], values: CandidateRows, slots: NDArray[np.intp], start: int, n_old: int
     ) -> None:
-        """Take what the rows answered after columns were appended to Q and new candidates entered.
+        """Store the answer of the blocks after columns were appended to Q and new candidates entered.
 
         Parameters
         ----------
@@ -103,7 +105,7 @@ class CandidatePool:
         slots : array
             Slots of the new candidates.
         start, n_old : int
-            First of the appended columns, and how many they are.
+            First appended column, and number of appended columns.
         """
         n_new, n_targets, capacity = len(slots), self._residual.shape[1], len(self.rows)
         cross, gram = sums["cross"], sums["gram"]
@@ -121,7 +123,7 @@ class CandidatePool:
         self._q[where, : start + n_old] = values.values[:, n_targets + capacity :]
 
     def candidates(self, n_columns: int) -> tuple[NDArray[np.intp], LookaheadCandidates]:
-        """Return slots and candidates."""
+        """Return the slots in use, and the candidates and watched rows for a prediction."""
         slots = np.flatnonzero(self.rows >= 0)
         where = np.concatenate([slots, len(self.rows) + np.arange(len(self.watched))])
         return slots, LookaheadCandidates(
@@ -145,7 +147,7 @@ class _Panel:
     norms: Array
     """(n,): |k|^2."""
     coefficients: Array
-    """(m + 1, n): of the kernel columns on the columns in Q."""
+    """(m + 1, n): coefficients of the kernel columns on the columns of Q."""
     lower: Array
     """(n, n): the orthogonalised columns are F @ lower."""
     columns: dict[int, tuple[Array, float, Array]]
@@ -155,12 +157,12 @@ class _Panel:
 
     @property
     def width(self) -> int:
-        """Columns with padding."""
+        """Number of columns with padding."""
         return padded_width(len(self.rows))
 
 
 class LookaheadSelector(Selector):
-    """Accepts the row with the largest residual, as many a panel as were predicted right."""
+    """Accepts the row with the largest residual in each step, as many in a panel as were predicted right."""
 
     def _start(self, n_targets: int) -> None:
         settings = self.settings
@@ -185,11 +187,11 @@ class LookaheadSelector(Selector):
 
     @property
     def mid_round(self) -> bool:
-        """Whether steps were accepted, or a panel predicted, that the rows have not been told to append yet."""
+        """Whether a panel was predicted or accepted whose columns the blocks have not appended yet."""
         return self._phase != "form"
 
     def next_step(self) -> LookaheadStep | None:
-        """Predict and form a panel, try its steps, commit those that were right beside new candidates."""
+        """Return a step that forms a predicted panel, one that tries it, or one that commits it with new candidates."""
         if self.reason is not None:
             return None
         if self._phase == "form":
@@ -247,7 +249,7 @@ class LookaheadSelector(Selector):
             first=int(np.flatnonzero(candidates.rows == self._leader)[0]),
             limit=min(settings.panel, settings.max_centers - self.n_centers),
             reliable=settings.predictable,
-            # Residuals stay as they are where a row depends on the others, and where one did, the next ones often do.
+            # A dependent row changes no residual. After one dependent row, the next ones often are dependent too.
             through_dependent=self._idle > 0,
         )
         n_columns = factors.n_columns
@@ -271,7 +273,7 @@ class LookaheadSelector(Selector):
         return FormAhead(panel.slots, combine, panel.coefficients @ combine, check)
 
     def _finish(self, answer: ProblemAnswer) -> None:
-        """Second orthogonalisation pass, exact s, z and steps of the predicted panel."""
+        """Compute the second orthogonalisation pass, and exact s, z and steps of the predicted panel."""
         panel, factors, sums = self._panel, self.factors, answer.sums
         assert panel is not None
         n = len(panel.rows)
@@ -295,7 +297,7 @@ class LookaheadSelector(Selector):
         )
 
     def _accept(self, leaders: Leaders) -> None:
-        """Accept steps as long as each one's row led after the one before."""
+        """Accept the steps whose row had the largest residual after the step before."""
         panel = self._panel
         assert panel is not None
         count = 0
@@ -330,7 +332,7 @@ class LookaheadSelector(Selector):
         )
 
     def _look_at(self, largest: float, rows: Rows, norms: Array, features: NDArray[Any], most: int) -> None:
-        """Choose new candidates by the residuals that the next panel starts from."""
+        """Choose new candidates by the residuals at the start of the next panel."""
         self.residual_max = largest
         if self._is_small(largest):
             self._ending = StopReason.RESIDUAL_BELOW

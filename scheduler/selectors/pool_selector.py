@@ -1,9 +1,9 @@
-"""The selection loop of one problem, as a state machine: `next_step` says what to do, `receive` takes the answer.
+"""The selection loop of one problem as a state machine: `next_step` returns a step, `receive` takes its answer.
 
-Two machines share the factors and the stop rules. `PoolSelector` keeps a pool of orthogonalised candidates and
-accepts the best few a round by error reduction; it needs two exchanges a panel, since the next candidates are drawn
-while the last panel is applied. `LookaheadSelector`, in `lookahead_selector`, is the paper's Algorithm 1. Neither
-knows who holds the rows.
+Two machines share the factors and the stop rules. `PoolSelector` keeps a pool of orthogonalised candidates and accepts
+the best few in each round by error reduction. It takes two exchanges for a panel, since the blocks draw new candidates
+while they apply the last panel. `LookaheadSelector`, in `lookahead_selector`, is the paper's Algorithm 1. Covers no
+rows and no sending: the rows are in `..blocks`, and `..training.driver_loop` sends the steps.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from ..protocol.selection_settings import SelectionSettings
 from ..rows.numeric_ranges import require_finite_sums
 
 IDLE_ROUNDS = 16
-"""Rounds in a row without an independent candidate before the rest is taken to be dependent too."""
+"""Consecutive rounds without an independent candidate before all others count as dependent too."""
 
 REFRESH_ROUNDS = 8
-"""Rounds after which S and R are computed anew from the rows in single precision."""
+"""Rounds after which S and R are computed again from the rows in single precision."""
 
 HISTORY_DTYPE = np.dtype(
     [
@@ -43,12 +43,12 @@ HISTORY_DTYPE = np.dtype(
         ("problem", np.int64),
     ]
 )
-"""A row per accepted centre; residual_max is the largest absolute residual when its panel was chosen."""
+"""One row for each accepted centre; residual_max is the largest absolute residual when its panel was chosen."""
 
 
 @dataclass
 class _Queue:
-    """Rows that were drawn and have no kernel column yet."""
+    """Drawn rows without a kernel column."""
 
     rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     features: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))
@@ -61,7 +61,7 @@ class _Queue:
 
 @dataclass
 class _Forming:
-    """A panel that was sent to be formed."""
+    """A panel that the blocks form."""
 
     panel: Panel
     rows: NDArray[np.int64]
@@ -71,18 +71,18 @@ class _Forming:
 
 
 class Selector(ABC):
-    """Common part: factors, history and stopping.
+    """Base of both machines: factors, history and stopping.
 
     Parameters
     ----------
     settings : SelectionSettings
-        Shared by all problems.
+        Settings, which may be shared by problems.
     problem : int
         Number of the problem, for the history.
     weight_sum : float
         Sum of the row weights.
     held_out : int
-        Held-out rows, for the validation stop rule.
+        Number of held-out rows, for the validation stop rule.
     """
 
     def __init__(self, settings: SelectionSettings, problem: int, weight_sum: float, held_out: int) -> None:
@@ -115,12 +115,12 @@ class Selector(ABC):
 
     @property
     def best(self) -> int:
-        """Centres to keep when the path has ended."""
+        """Number of centres to keep when the path has ended."""
         return self._rule.best(self.n_centers)
 
     @property
     def final_reason(self) -> StopReason:
-        """Why the kept model ends where it does: a path that ran on past its minimum ends there."""
+        """The reason for the length of the kept model: a path with a minimum before its end is cut there."""
         assert self.reason is not None
         if self.reason is StopReason.MAX_CENTERS and self.best < self.n_centers:
             return self._rule.reason or self.reason
@@ -142,7 +142,7 @@ class Selector(ABC):
 
     @abstractmethod
     def _start(self, n_targets: int) -> None:
-        """Make room for candidates."""
+        """Allocate the candidates."""
 
     @abstractmethod
     def _take_first_draw(self, answer: ProblemAnswer) -> None:
@@ -151,11 +151,11 @@ class Selector(ABC):
     @property
     @abstractmethod
     def mid_round(self) -> bool:
-        """Whether a panel was formed that the rows have not been told to append yet."""
+        """Whether a panel was formed whose columns the blocks have not appended yet."""
 
     @abstractmethod
     def next_step(self) -> ProblemStep | LookaheadStep | None:
-        """Return what to do next, or None when the path has ended (`reason` then says why)."""
+        """Return the next step, or None when the path has ended for a `reason`."""
 
     @abstractmethod
     def receive(self, answer: ProblemAnswer) -> None:
@@ -168,7 +168,7 @@ class Selector(ABC):
             return np.zeros_like(z)
         regularizes = settings.regularization != "none"
         if regularizes and self._weight_sum <= factors.n_columns + 1:
-            # No degrees of freedom would be left, and GCV has no meaning without.
+            # GCV is undefined without a degree of freedom.
             self.reason = StopReason.CANDIDATES_EXHAUSTED
             return np.zeros_like(z)
         step, gcv = factors.append(column, s, z)
@@ -214,7 +214,7 @@ class Selector(ABC):
         )
 
     def _count_idle(self, limit: int) -> None:
-        """End a path that only meets candidates that depend on Q; `_append` starts the count again."""
+        """End the path after more than `limit` candidates or rounds without independent columns; `_append` resets."""
         self._idle += 1
         if self._idle > limit and self.reason is None:
             self.reason = StopReason.CANDIDATES_EXHAUSTED
@@ -233,7 +233,7 @@ class Selector(ABC):
 
 
 class PoolSelector(Selector):
-    """Accepts the best candidates of a pool by error reduction, a panel a round."""
+    """Accepts the best candidates of a pool by error reduction, one panel in each round."""
 
     def _start(self, n_targets: int) -> None:
         settings = self.settings
@@ -254,7 +254,7 @@ class PoolSelector(Selector):
         return self._finishing
 
     def next_step(self) -> ProblemStep | None:
-        """Alternate between forming a panel beside new kernel columns, and applying both."""
+        """Return alternately a step that forms a panel with new kernel columns, and one that applies both."""
         if self.reason is not None:
             return None
         return self._finish_step() if self._finishing else self._form_step()
@@ -290,8 +290,8 @@ class PoolSelector(Selector):
             slots = self._batch[2]
             project = Project(self._projecting[0], slots)
         drained = not len(self._queue.rows)
-        # Elimination carries S and R; in single precision they drift, and candidates that lost most of their norm
-        # cannot be judged without a fresh S in either.
+        # Elimination updates S and R. In single precision they drift; a candidate that lost most of its norm needs S
+        # from the rows in either precision.
         due = settings.single_precision and self.round % REFRESH_ROUNDS == 0
         self._refreshing = not self._filling and (due or self._pool.needs_refresh)
         draw = settings.draw(self.round + 1) if drained else None
@@ -374,7 +374,7 @@ class PoolSelector(Selector):
         return Form(panel.slots, combine)
 
     def _accept(self, answer: ProblemAnswer) -> PanelUpdate:
-        """Finish the formed panel: extend the factors, the history and the pool's coefficients."""
+        """Finish the formed panel: append to the factors and the history, and update the pool's coefficients."""
         assert self._forming is not None
         forming, self._forming = self._forming, None
         sums, factors, settings = answer.sums, self.factors, self.settings

@@ -1,4 +1,4 @@
-"""From a job and the statistics of its rows to the problems that are trained side by side."""
+"""Set-up of the problems of a training, from the settings of a job and the statistics of its rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Posed:
     problem: Problem
     settings: SelectionSettings
     outputs: tuple[int, ...]
-    """Outputs of the model that it gives."""
+    """Outputs of the model that the problem determines."""
 
 
 def pose(
@@ -38,24 +38,24 @@ def pose(
     within: tuple[OtherFolds, ...] = (),
     intercept: bool = True,
 ) -> list[Posed]:
-    """Pose the problems of one training.
+    """Set up the problems of one training.
 
     Parameters
     ----------
     multiclass : {"shared", "one-vs-rest", "one-vs-one"}
-        One problem of all targets, one a target, or one a pair of classes.
+        One problem of all targets, one for each target, or one for each pair of classes.
     settings : SelectionSettings
-        Of a problem of all rows.
+        Settings of a problem of all rows.
     loaded : LoadAnswer
-        Statistics of the rows that select.
+        Statistics of the rows on which centres are selected.
     encoding : LabelEncoding
-        Of the targets.
+        Encoding of the targets.
     kernel : Kernel
-        Of every problem.
+        Kernel of every problem.
     within : tuple of OtherFolds
-        Rows that the statistics are of; all by default.
+        Conditions of the rows of the statistics; all rows by default.
     intercept : bool
-        Whether there is a constant column, and targets are centred for it.
+        Whether there is a constant column, and targets are centred (default).
 
     Raises
     ------
@@ -95,7 +95,7 @@ def _pairs(
                 kind="too-few-rows",
             )
         means = np.array([(weights[second] - weights[first]) / together if intercept else 0.0])
-        # Of a pair with fewer rows than the pool, every row is a candidate, and nothing is drawn.
+        # Where a pair has fewer rows than the pool has slots, every row is a candidate, and nothing is drawn.
         few = settings.criterion != "residual" and together * settings.n_widths <= settings.pool
         own = replace(settings, all_rows=True) if few else settings
         conditions: tuple[OtherFolds | ClassPair, ...] = (*within, ClassPair(first, second))

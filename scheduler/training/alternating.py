@@ -1,7 +1,8 @@
-"""Problems of one process in turns: while the rows of one half are worked on, the driver does the other's algebra.
+"""Interleaving of problems in one process: while blocks compute for one half, the driver computes for the other.
 
-An exchange of many problems keeps the tile pool busy and the driver idle, and their algebra between two exchanges does
-the opposite. In two halves, each by messages of its own, the problems take the same steps to the same bits.
+During an exchange of many problems the tile pool is busy and the driver idle; between two exchanges it is the opposite.
+In two halves, each with its own messages, the problems take the same steps, with the same bits. The loop for workers,
+where an exchange has a latency, is in `driver_loop`.
 """
 
 from __future__ import annotations
@@ -17,26 +18,26 @@ from .driver_loop import end_in_time, next_step, receive
 from .time_limit import TimeLimit
 
 
-def run_in_turns(selectors: Sequence[Selector], executor: Executor, limit: TimeLimit) -> None:
-    """Step all problems until each has ended, or the time is up.
+def run_interleaved(selectors: Sequence[Selector], executor: Executor, limit: TimeLimit) -> None:
+    """Step all problems until each has ended, or the time limit ends them.
 
     Parameters
     ----------
     selectors : sequence of Selector
-        One a problem; they have begun.
+        One for each problem, after `begin`.
     executor : Executor
-        Whose exchanges cost no latency; it gets a message at a time.
+        An executor of this process; it gets one message at a time.
     limit : TimeLimit
-        When the paths must end.
+        End of the paths.
 
     Raises
     ------
     Cancelled
-        A subscriber asks for the end.
+        A subscriber cancels the training.
     """
     halves: list[Half] = [range(first, len(selectors), 2) for first in (0, 1)]
     under_way: list[tuple[Half, Future[Answer]]] = []
-    messenger = ThreadPoolExecutor(1, thread_name_prefix="distkern-turns")
+    messenger = ThreadPoolExecutor(1, thread_name_prefix="distkern-interleaved")
 
     def send(half: Half) -> None:
         steps: list[ProblemStep | LookaheadStep | None] = [None] * len(selectors)
@@ -57,7 +58,7 @@ def run_in_turns(selectors: Sequence[Selector], executor: Executor, limit: TimeL
             end_in_time(selectors, limit)
             send(half)
     finally:
-        # The state that a message under way works on must not be dropped before its end.
+        # A message in progress must end before the state of its blocks is dropped.
         messenger.shutdown(cancel_futures=True)
 
 

@@ -31,7 +31,7 @@ from ..protocol.messages import WIDTH_UNIT, Begin, Load, LookaheadStep, ProblemS
 from ..protocol.path import Path
 from ..protocol.problems import Folds
 from ..protocol.selection_settings import LOOKAHEAD_PANEL, LOOKAHEAD_POOL, SelectionSettings
-from ..rows.data_checks import MEDIAN_SAMPLE, DataSummary, SpaceJob, tell_of_reads
+from ..rows.data_checks import MEDIAN_SAMPLE, DataSummary, SpaceJob, report_reads
 from ..rows.numeric_ranges import overflow, overflow_ignored
 from ..runtime.threads import map_tiles, single_threaded_blas
 from ..selectors.loo_selector import LooSelector
@@ -217,7 +217,7 @@ def train(
         refitted = refit_paths(paths, histories, executor, means, sums, chosen, source.n_rows)
         paths, histories = refitted.paths, refitted.histories
         passes, bytes_read = passes + refitted.passes, bytes_read + refitted.bytes_read
-        tell_of_reads(ReadReport(retries=refitted.report.retries), source, events)
+        report_reads(ReadReport(retries=refitted.report.retries), source, events)
     reason = max(zip(selectors, paths, strict=True), key=lambda pair: pair[0].n_centers)[1].reason
     if any(path.reason is StopReason.TIME_LIMIT for path in paths):
         # However long the others are: the run can go on.

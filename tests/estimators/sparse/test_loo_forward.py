@@ -134,9 +134,9 @@ def test_counts_are_those_of_real_refits(n_classes: int, weighted: bool) -> None
         receive = loo_selector.LooSelector.receive
 
         def spy(self: Any, answer: Any) -> None:
-            judging = self._judging is not None
+            scoring = self._scoring is not None
             receive(self, answer)
-            if judging:
+            if scoring:
                 counts.append(self._misclassified)
 
         patch.setattr(loo_selector.LooSelector, "receive", spy)

@@ -1,7 +1,8 @@
-"""Which settings and folds of a cross-validated search are still worth a training.
+"""Successive elimination: the settings and folds of a cross-validated search that still need a training.
 
-Errors are not negative. So a setting whose errors on some folds already add up to more than those of another on all
-folds cannot have the lowest mean, whatever its other folds would come to: leaving these out changes no choice.
+Errors are not negative. So a setting whose errors on some folds already add up to more than those of another setting on
+all folds cannot have the lowest mean, whatever its errors on the other folds: leaving these out does not change the
+choice. Covers the order of models only; `cross_validation` trains them.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Model = tuple[int, int]
-"""A setting and the fold it is trained outside of."""
+"""A setting, and the fold that its training leaves out."""
 
 
-class Race:
+class SuccessiveElimination:
     """The state of a search.
 
     Parameters
@@ -23,14 +24,14 @@ class Race:
     n_settings, n_folds : int
         Shape of the search.
     leave_out : bool
-        Whether settings that cannot win lose their other folds.
+        Whether settings that cannot have the lowest mean are eliminated (default).
 
     Attributes
     ----------
     errors : array, shape (n_settings, n_folds)
-        Found so far; NaN elsewhere, and where a fold has no rows.
+        Errors so far; NaN elsewhere, and where a fold has no rows.
     trained : array of bool, shape (n_settings, n_folds)
-        Which were found.
+        Models that were trained.
     """
 
     def __init__(self, n_settings: int, n_folds: int, *, leave_out: bool = True) -> None:
@@ -39,7 +40,7 @@ class Race:
         self._leave_out = leave_out
 
     def note(self, models: Sequence[Model], errors: NDArray[np.float64]) -> None:
-        """Take the errors of some models."""
+        """Store the errors of some models."""
         for (setting, fold), error in zip(models, errors, strict=True):
             self.errors[setting, fold] = error
             self.trained[setting, fold] = True
@@ -50,30 +51,31 @@ class Race:
         return np.asarray(np.nansum(self.errors, axis=1))
 
     def means(self) -> NDArray[np.float64]:
-        """Mean of the errors so far, shape (n_settings,); that of a setting that was left out is above the lowest."""
+        """Return the mean errors so far, shape (n_settings,); that of an eliminated setting is not the lowest."""
         counts = np.count_nonzero(~np.isnan(self.errors), axis=1)
         means = np.full(len(counts), np.nan)
         return np.asarray(np.divide(self.sums, counts, out=means, where=counts > 0))
 
     def waiting(self, settings: Sequence[int]) -> list[Model]:
-        """Models of some settings that are still to be trained, in the order of settings and folds."""
+        """Return the models of some settings that still need a training, in the order of settings and folds."""
         complete = self.trained.all(axis=1)
         bound = self.sums[complete].min(initial=np.inf) if self._leave_out else np.inf
         able = self.sums <= bound
         return [(s, int(fold)) for s in settings if able[s] for fold in np.flatnonzero(~self.trained[s])]
 
     def next_models(self, settings: Sequence[int], most: int) -> list[Model]:
-        """Models to train next, side by side.
+        """Return the models to train in the next pass.
 
-        All that wait if there is room for them. Otherwise one fold of every setting comes first; then what is left of
-        the setting that leads, which makes the bound, beside one more fold of those that may still beat it.
+        These are all that wait, if memory allows. Otherwise one fold of every setting comes first. Then come the other
+        folds of the leading setting, whose sum is the bound, with one more fold of each setting that may still be
+        better.
 
         Parameters
         ----------
         settings : sequence of int
-            Those to choose from.
+            Settings to choose from.
         most : int
-            How many have room.
+            Most models of a pass.
         """
         waiting = self.waiting(settings)
         if len(waiting) <= most or not self._leave_out:

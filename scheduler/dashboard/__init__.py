@@ -1,1 +1,1 @@
-"""The page of a training on the dask dashboard."""
+"""The page of trainings on the dask dashboard."""

@@ -1,4 +1,4 @@
-"""One colour for each thing that workers do, on distkern's page and in dask's task stream alike."""
+"""One colour for each activity of workers, the same on distkern's page and in dask's task stream."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PHASE_COLOURS = {
     OTHER: "#9aa5b1",
     WAITING: "#e3e7ec",
 }
-"""In the order in which they are stacked."""
+"""Colours in the order of the stacked bars."""
 
 TASK_COLOURS = {
     "load-blocks": PHASE_COLOURS[READ],
@@ -43,11 +43,11 @@ TASK_COLOURS = {
     "replay-log": PHASE_COLOURS[REPLAY],
     "sum-answers": PHASE_COLOURS[OTHER],
 }
-"""Names of messages and tasks to a colour of the phase that most of their time goes to, or a shade of it."""
+"""Name of each message and task to the colour of the phase of most of its time, or a shade of it."""
 
 
 def colour_tasks() -> None:
-    """Have dask's task stream show tasks of trainings in the colours of their phases; others keep theirs."""
+    """Show tasks of trainings in dask's task stream in the colours of their phases; other tasks keep theirs."""
     from distributed.diagnostics import task_stream
 
     before = task_stream.colors["compute"]
@@ -71,6 +71,6 @@ class TaskColour:
         self._name_of = name_of
 
     def __call__(self, message: Any) -> str:
-        """Return the colour of the task that a message of the scheduler is about."""
+        """Return the colour of the task of a scheduler's message."""
         colour = TASK_COLOURS.get(self._name_of(message["key"])) if message.get("status") == "OK" else None
         return self._otherwise(message) if colour is None else colour

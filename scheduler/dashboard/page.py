@@ -1,7 +1,7 @@
-"""The page ``/distkern`` of dask's dashboard: runs side by side, their curves, and where their time and memory go.
+"""The page ``/distkern`` of dask's dashboard: runs side by side, with curves, and bars of their time and memory.
 
-Runs in the scheduler's process, and is the only module that imports bokeh. A session draws from the board's figures
-twice a second, and only what has changed.
+It runs in the scheduler's process and is the only module that imports bokeh. A session draws the changes of the board's
+runs twice a second. The texts of the page are in `page_text`, the board in `scheduler_plugin`.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ REFRESH_MILLISECONDS = 500
 RUN_COLOURS = ("#3b6fb6", "#e07b39", "#3f9b6c", "#b0497f", "#7a5cc0", "#9a7d0a", "#c0392b", "#2c7a7b")
 
 MOST_POINTS = 800
-"""Points of a curve; longer paths are thinned out."""
+"""Most points of a curve; longer paths are thinned out."""
 
 MOST_WORKERS = 12
-"""Workers whose memory is drawn, of each run."""
+"""Most workers of a run whose memory is drawn."""
 
 FIRST_SHOWN = 2
-"""Runs that a new session shows, beside those that are going on."""
+"""Most ended runs that a new session shows beside those that have not ended."""
 
 CURVES = (
     ("gcv", "GCV", "log"),
@@ -52,7 +52,7 @@ CURVES = (
     ("validation", "validation error", "log"),
     ("seconds", "seconds", "linear"),
 )
-"""Figure of a round, title, and scale of the axis."""
+"""Field of a round, title, and scale of the axis."""
 
 CURVE = ("x", "y", "colour", "run")
 MARK = ("x", "y", "what")
@@ -83,9 +83,9 @@ def draw(board: RunBoard, extra: dict[str, Any], doc: Any) -> None:
     board : RunBoard
         The runs.
     extra : dict
-        What dask's templates want to know: the pages of the navigation bar.
+        Variables of dask's templates: the pages of the navigation bar.
     doc : bokeh.document.Document
-        Empty.
+        An empty document, to fill.
     """
     page = Page(board)
     page.update()
@@ -95,7 +95,7 @@ def draw(board: RunBoard, extra: dict[str, Any], doc: Any) -> None:
         from distributed.dashboard.components.scheduler import BOKEH_THEME, env
 
         template = env.get_template("simple.html")
-    except Exception:  # the page is as good without dask's frame
+    except Exception:  # the page works without dask's frame
         template = None
     if template is not None:
         doc.template, doc.theme = template, BOKEH_THEME
@@ -104,7 +104,7 @@ def draw(board: RunBoard, extra: dict[str, Any], doc: Any) -> None:
 
 
 class Page:
-    """What one session shows.
+    """The page of one session.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ class Page:
         self.root = column(self._overview, sizing_mode="stretch_width", margin=(0, 8, 8, 8))
 
     def update(self) -> None:
-        """Redraw what has changed; figures that follow the clock change every time while a run goes on."""
+        """Redraw the changed parts; times of runs that have not ended change every time."""
         runs = list(self._board.runs.values())
         self._list(runs)
         shown = [run for run in runs if run.key in self._chosen]
@@ -152,7 +152,7 @@ class Page:
         self._lay_out()
 
     def _lay_out(self) -> None:
-        """Put the plots that have something to show below the overview."""
+        """Put the plots with data below the overview."""
         first, second = ("gcv", "lambda_"), ("residual_max", "validation", "seconds")
         rows = [
             [self._choice] if len(self._listed) > 1 else [],
@@ -169,7 +169,7 @@ class Page:
             ]
 
     def _list(self, runs: Sequence[ShownRun]) -> None:
-        """Offer the runs for choice; new ones are chosen."""
+        """List the runs for choice; new runs are chosen."""
         keys = [run.key for run in runs]
         if keys == self._listed:
             return
@@ -193,7 +193,7 @@ class Page:
 
 
 class _Curve:
-    """One figure of the rounds of every run, against centres."""
+    """One field of the rounds of every run, against the number of centres."""
 
     def __init__(self, title: str, scale: str) -> None:
         self._scale = scale
@@ -248,7 +248,7 @@ class _Curve:
         self.plot.legend.visible = len(lines) > 1
 
     def _series(self, run: ShownRun, name: str) -> tuple[list[float], list[float]]:
-        """Points of a curve, without those that the axis cannot show."""
+        """Return the points of a curve, without those that the axis cannot show."""
         series = run.figures.series
         pairs = [
             (x, y)
@@ -261,7 +261,7 @@ class _Curve:
 
 
 class _Bars:
-    """Seconds of every run by what they went to, as one stacked bar a run."""
+    """Seconds of every run by phase or message, as one stacked bar for each run."""
 
     def __init__(self, title: str, colours: dict[str, str], *, share: bool) -> None:
         self._colours = dict(colours)
@@ -321,7 +321,7 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, lis
 
 
 class _Memory:
-    """Resident set of each worker against its plan, with what it holds in memory and in scratch."""
+    """Resident set of each worker against its plan, with its row matrices in memory and in scratch."""
 
     KINDS = (
         ("resident", "#b9c7dc", 0.8, "resident"),
@@ -389,11 +389,11 @@ AXES: dict[str, Any] = {
     "axis_label_text_color": "#51607a",
     "axis_label_text_font_style": "normal",
 }
-"""The looks that all plots share."""
+"""Style that all plots share."""
 
 
 def _bar_figure(title: str) -> Any:
-    """A plot of horizontal bars from zero on."""
+    """Return an empty plot of horizontal bars from zero on."""
     plot = figure(
         title=title, y_range=FactorRange(), height=150, min_width=320, sizing_mode="stretch_width", tools="save"
     )
@@ -403,10 +403,10 @@ def _bar_figure(title: str) -> Any:
     return plot
 
 
-def _legend_below(plot: Any, **looks: Any) -> None:
+def _legend_below(plot: Any, **style: Any) -> None:
     legend = plot.legend[0]
     plot.add_layout(legend, "below")
-    legend.update(orientation="horizontal", location="left", **LEGEND, **looks)
+    legend.update(orientation="horizontal", location="left", **LEGEND, **style)
 
 
 def _plain(plot: Any) -> None:

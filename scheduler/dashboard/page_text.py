@@ -1,4 +1,4 @@
-"""The words and figures of the page ``/distkern``, as HTML."""
+"""Texts and numbers of the page ``/distkern``, as HTML."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from .shown_run import ShownRun
 
 SILENT_SECONDS = 30.0
-"""A run that has not been heard of for so long is marked."""
+"""A run without an update for so long is marked as silent."""
 
 LISTED_INCIDENTS = 12
-"""Incidents that are listed, of all runs together."""
+"""Most incidents in the table, of all runs together."""
 
 LONGEST_NAME = 28
-"""Characters of a run's name in plots and on buttons."""
+"""Most characters of a run's name in plots and on buttons."""
 
 OVERVIEW_STYLE = """
 :host, .bk-clearfix { width: 100%; }
@@ -50,7 +50,7 @@ OVERVIEW_STYLE = """
 
 
 def run_names(runs: Sequence[ShownRun]) -> dict[str, str]:
-    """Names that tell runs apart: the title, and a number where several have the same, in the order of their start."""
+    """Return a unique name of each run: its title, with a number in the order of starts where several have the same."""
     names: dict[str, str] = {}
     for run in runs:
         alike = [other for other in runs if other.title == run.title]
@@ -60,7 +60,7 @@ def run_names(runs: Sequence[ShownRun]) -> dict[str, str]:
 
 
 def short_names(names: Mapping[str, str]) -> dict[str, str]:
-    """Names for plots and buttons, whose room is small: the middle of long ones left out, and still told apart."""
+    """Return short unique names for plots and buttons, without the middle of long names."""
     short: dict[str, str] = {}
     for key, name in names.items():
         cut = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME // 2 - 1]}…{name[-LONGEST_NAME // 2 :]}"
@@ -72,7 +72,7 @@ def short_names(names: Mapping[str, str]) -> dict[str, str]:
 def overview(
     runs: Sequence[ShownRun], names: Mapping[str, str], colours: Mapping[str, str], missing: Iterable[str]
 ) -> str:
-    """Return a card a run, the newest first."""
+    """Return a card for each run, the newest first."""
     text = "".join(f'<div class="missing">Not shown here: {escape(what)}</div>' for what in missing)
     if not runs:
         return text + '<div class="empty">No training of distkern has run on this cluster yet.</div>'
@@ -81,7 +81,7 @@ def overview(
 
 
 def incidents(runs: Sequence[ShownRun], names: Mapping[str, str], colours: Mapping[str, str]) -> str:
-    """Return a table of what befell the runs, the latest first."""
+    """Return a table of the incidents of the runs, the latest first."""
     rows = sorted(
         ((mark.timestamp, run, mark) for run in runs for mark in run.figures.marks),
         key=lambda entry: -entry[0],
@@ -107,7 +107,7 @@ def _card(run: ShownRun, name: str, colour: str) -> str:
     figures = run.figures
     limit, done, over = figures.shapes.get("max_centers", 0), figures.state == "done", figures.state in OVER
     centers = figures.summary.get("n_centers", figures.n_centers)
-    silent = time() - run.heard
+    silent = time() - run.updated
     state, style = (figures.stop_reason or "done", "done") if done else (figures.state, "")
     if figures.failure is not None:
         state, style = f"{state}: {figures.failure}", "cut"
@@ -165,7 +165,7 @@ def _shape(run: ShownRun) -> str:
 
 
 def digits(value: Any) -> str:
-    """Four digits; the largest of several; nothing where there is none."""
+    """Return four digits of a number, or of the largest of several; nothing where there is none."""
     if isinstance(value, list | tuple):
         value = max(value, default=None)
     return "" if value is None or value != value else f"{value:.4g}"

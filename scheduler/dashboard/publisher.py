@@ -1,7 +1,8 @@
-"""Telling the scheduler's board how a training is getting on, without ever holding it up.
+"""Sending of a training's state to the board in the scheduler, without delaying the training.
 
-Events are added up where they arise; now and then what is new is sent from the client's event loop, never more than
-one message at a time. Whatever goes wrong there, the training goes on: a warning says once what is not shown.
+The driver adds up events. From time to time the event loop of the client sends the changes, one message at a time. An
+error there does not end the training; one warning names the parts that are not shown. The board is `scheduler_plugin`,
+the sums are `distkern.monitoring.run_state`.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ RETRY_SECONDS = 5.0
 """Least time to the next message after one that failed."""
 
 SHOW_SECONDS = 10.0
-"""How long the scheduler may take to answer one."""
+"""Most time for an answer of the scheduler."""
 
 LAST_SECONDS = 2.0
-"""How long a training that is over waits for its last message to be sent."""
+"""Most time that a training waits at its end for its last message."""
 
 logger = logging.getLogger(__name__)
 
@@ -48,9 +49,9 @@ class Publisher:
     client : distributed.Client or None
         The cluster; nothing is shown without one.
     title : str
-        What people know the run by.
+        Name of the run for users.
     figures : RunFigures, optional
-        What earlier processes came to.
+        State of the run after earlier processes; empty by default.
     """
 
     def __init__(self, client: Any, title: str, figures: RunFigures | None = None) -> None:
@@ -67,44 +68,44 @@ class Publisher:
         self._last = False
 
     def __call__(self, event: Event) -> None:
-        """Take an event; it is sent with others, soon."""
+        """Add an event, which is sent with the next message."""
         if self._client is None:
             return
         with self._lock:
             self._figures(event)
-            self._tell()
+            self._send_soon()
 
     def conclude(self, summary: Mapping[str, Any]) -> None:
-        """Take what the run came to.
+        """Add the summary of the run.
 
         Parameters
         ----------
         summary : mapping
-            As ``train --json`` prints it.
+            The summary, as ``train --json`` prints it.
         """
         if self._client is None:
             return
         with self._lock:
             self._figures.conclude(plain(summary))
-            self._tell()
+            self._send_soon()
 
     def give_up(self, error: BaseException) -> None:
-        """Take that the training was cut short.
+        """Add the error that ended the training.
 
         Parameters
         ----------
         error : BaseException
-            What ended it.
+            The error.
         """
         if self._client is None:
             return
         with self._lock:
             self._figures.failure = getattr(error, "kind", type(error).__name__)
             self._figures.updated = time()
-            self._tell()
+            self._send_soon()
 
     def close(self) -> None:
-        """Send what is left, if that can be done at once."""
+        """Send the last changes, within `LAST_SECONDS`."""
         with self._lock:
             self._last, pump = True, self._pump
         if pump is not None:
@@ -114,8 +115,8 @@ class Publisher:
                 pump.cancel()
                 logger.info("the last figures of a run were not sent", exc_info=True)
 
-    def _tell(self) -> None:
-        """Have news sent; under the lock."""
+    def _send_soon(self) -> None:
+        """Start sending, where it has not started; the caller holds the lock."""
         self._news = True
         if self._pump is not None and not self._pump.done():
             return
@@ -124,7 +125,7 @@ class Publisher:
         sending = self._send()
         try:
             self._pump = asyncio.run_coroutine_threadsafe(sending, self._client.loop.asyncio_loop)
-        except RuntimeError:  # the loop was closed meanwhile
+        except RuntimeError:  # the loop is closed
             sending.close()
 
     async def _send(self) -> None:
@@ -149,15 +150,15 @@ class Publisher:
                 return
 
     async def _show(self, changes: dict[str, Any]) -> None:
-        """Send changes; a scheduler that does not know the board, or the run, is told everything."""
+        """Send changes; a scheduler without the board, or without the run, gets everything."""
         from .scheduler_plugin import SHOW, RunBoard
 
         for attempt in range(2):
             if not self._registered:
                 await self._client.register_plugin(RunBoard())
                 self._registered = True
-            told = {"key": self._key, "title": self._title, "client": self._client.id, "changes": changes}
-            update = json.dumps(told)
+            sent = {"key": self._key, "title": self._title, "client": self._client.id, "changes": changes}
+            update = json.dumps(sent)
             answer = await getattr(self._client.scheduler, SHOW)(update=update)
             if isinstance(answer, Mapping):
                 self._known = answer["rounds"], answer["marks"]
@@ -166,14 +167,14 @@ class Publisher:
                 if answer["taken"]:
                     return
             else:
-                self._registered = False  # another scheduler is there
+                self._registered = False  # another scheduler has started
             if attempt:
                 raise LookupError("its board does not take them")
             with self._lock:
                 changes = self._figures.changes()
 
     def _warn(self, what: str) -> None:
-        """Say once for all trainings of a client what is not shown."""
+        """Warn of what is not shown, once for all trainings of a client."""
         if self._client in _warned:
             logger.info("trainings are not shown on dask's dashboard as they should be: %s", what)
             return
@@ -183,16 +184,16 @@ class Publisher:
 
 @contextmanager
 def published(client: Any, title: str, run: RunDirectory | None = None) -> Iterator[Publisher]:
-    """Show a run on the board of a cluster for as long as the context lasts; what was shown stays there.
+    """Show a run on the board of a cluster within the context; the board keeps it afterwards.
 
     Parameters
     ----------
     client : distributed.Client or None
         The cluster; nothing is shown without one.
     title : str
-        What people know the run by, where it has no directory whose name says so.
+        Name of the run for users, where it has no directory; otherwise the name of the directory.
     run : RunDirectory, optional
-        The run, with what earlier processes recorded of it.
+        Directory of the run, with the events of earlier processes; none by default.
 
     Yields
     ------

@@ -1,12 +1,11 @@
-"""The board: what a dask scheduler knows of the trainings of its clients, and shows.
+"""The board: a plugin of the dask scheduler that keeps the state of trainings and shows it.
 
-A plugin of the scheduler, which drivers register. It keeps the figures of the last runs, also of those that are over,
-and hangs them up in three places: the page ``/distkern`` of dask's dashboard, the metrics of the scheduler, and the
-colours of dask's own plots. Each of these goes through parts of dask that may change; where one is missing the rest is
-shown, and drivers are told what is not.
+Drivers register it. It keeps the state of the last runs, ended ones included, and shows them in three places: the
+page ``/distkern`` of dask's dashboard, the metrics of the scheduler, and the colours of dask's own plots. Each of these
+uses parts of dask that may change; where one fails the others are shown, and the answer to drivers names it.
 
-Out of scope: what is drawn (`page`), which metrics there are (`distkern.monitoring.prometheus`), how figures get here
-(`publishing`).
+Covers neither drawing, see `page`, nor the list of metrics, see `distkern.monitoring.prometheus`, nor sending, see
+`publisher`.
 """
 
 from __future__ import annotations
@@ -30,26 +29,26 @@ BOARD = "distkern-board"
 """Name of the plugin."""
 
 SHOW = "distkern_show"
-"""Name under which drivers reach it."""
+"""Name of the handler that drivers call."""
 
-DRIVER_GONE = "its driver is gone"
-"""What cut a run short whose client left without a word."""
+DRIVER_DISCONNECTED = "its driver disconnected"
+"""Failure of a run whose client disconnected before the end."""
 
 MAX_RUNS = 20
-"""Runs that are kept; the ones that were heard of longest ago go first."""
+"""Most runs that are kept; those with the oldest update are dropped first."""
 
 logger = logging.getLogger(__name__)
 
 
 class RunBoard(SchedulerPlugin):  # type: ignore[misc]  # distributed has no types
-    """Keeps the figures of runs in the scheduler's process and shows them.
+    """Keeps the state of runs in the scheduler's process and shows it.
 
     Attributes
     ----------
     runs : dict
         Key to run, in the order in which they began.
     missing : list of str
-        What cannot be shown here, and why.
+        Parts that cannot be shown here, with the reasons.
     """
 
     name = BOARD
@@ -60,7 +59,7 @@ class RunBoard(SchedulerPlugin):  # type: ignore[misc]  # distributed has no typ
         self.missing: list[str] = []
 
     async def start(self, scheduler: Any) -> None:
-        """Hang up everything that this scheduler has a place for.
+        """Install all parts that this scheduler supports.
 
         Parameters
         ----------
@@ -74,31 +73,31 @@ class RunBoard(SchedulerPlugin):  # type: ignore[misc]  # distributed has no typ
         self._try("the colours of tasks", colour_tasks)
 
     async def close(self) -> None:
-        """Take the metrics down: another scheduler may start in this process."""
+        """Remove the metrics: another scheduler may start in this process."""
         _boards.discard(self)
 
     def show(self, update: str) -> dict[str, Any]:
-        """Take what a driver has to tell.
+        """Apply an update of a driver.
 
         Parameters
         ----------
         update : str
-            JSON with ``key``, ``title`` and ``changes`` of the figures, and the name of the ``client``.
+            JSON with ``key``, ``title`` and ``changes`` of the run's state, and the name of the ``client``.
 
         Returns
         -------
         dict
-            Whether it was ``taken``, ``rounds`` and ``marks`` that are known of the run now, and what is ``missing``
-            here.
+            Whether the update was ``taken``, the numbers of ``rounds`` and ``marks`` of the run, and the parts that are
+            ``missing`` here.
         """
-        told = json.loads(update)
-        run = self.runs.get(told["key"])
+        sent = json.loads(update)
+        run = self.runs.get(sent["key"])
         if run is None:
-            run = self.runs[told["key"]] = ShownRun(told["key"], told["title"])
-        taken = run.figures.apply(told["changes"])
+            run = self.runs[sent["key"]] = ShownRun(sent["key"], sent["title"])
+        taken = run.figures.apply(sent["changes"])
         if taken:
-            run.heard, run.changed = time(), run.changed + 1
-        run.client = told.get("client")
+            run.updated, run.changed = time(), run.changed + 1
+        run.client = sent.get("client")
         self._tidy(run)
         return {
             "taken": taken,
@@ -108,7 +107,7 @@ class RunBoard(SchedulerPlugin):  # type: ignore[misc]  # distributed has no typ
         }
 
     def remove_client(self, scheduler: Any, client: str) -> None:
-        """Take that the drivers of a client are gone; one that comes back tells what is right.
+        """Mark the runs of a client that disconnected as cut short; a client that reconnects sends the state again.
 
         Parameters
         ----------
@@ -120,20 +119,20 @@ class RunBoard(SchedulerPlugin):  # type: ignore[misc]  # distributed has no typ
         del scheduler
         for run in self.runs.values():
             if run.client == client and run.figures.state not in OVER:
-                run.figures.failure, run.changed = DRIVER_GONE, run.changed + 1
+                run.figures.failure, run.changed = DRIVER_DISCONNECTED, run.changed + 1
 
     def _tidy(self, newest: ShownRun) -> None:
-        """Drop an earlier process's view of the same run, and the runs that are too many."""
+        """Drop the state of the same run from an earlier process, and runs beyond `MAX_RUNS`."""
         for run in list(self.runs.values()):
             if run is not newest and newest.figures.run_id and run.figures.run_id == newest.figures.run_id:
                 del self.runs[run.key]
         while len(self.runs) > MAX_RUNS:
-            del self.runs[min(self.runs, key=lambda key: self.runs[key].heard)]
+            del self.runs[min(self.runs, key=lambda key: self.runs[key].updated)]
 
-    def _try(self, what: str, hang_up: Callable[[], None]) -> bool:
-        """Hang something up, or note that it is missing; tell which."""
+    def _try(self, what: str, install: Callable[[], None]) -> bool:
+        """Install a part, or record that it is missing; return whether it was installed."""
         try:
-            hang_up()
+            install()
         except _SwitchedOff:
             logger.info("%s is not shown: the scheduler was started without a dashboard", what)
             return False
@@ -145,11 +144,11 @@ class RunBoard(SchedulerPlugin):  # type: ignore[misc]  # distributed has no typ
 
 
 class _SwitchedOff(Exception):
-    """Somebody wants no dashboard."""
+    """The scheduler has no dashboard."""
 
 
 def _add_page(scheduler: Any, board: RunBoard) -> None:
-    """Serve the page beside dask's own."""
+    """Serve the page with dask's own pages."""
     from distributed.dashboard.core import BokehApplication
     from distributed.dashboard.scheduler import template_variables
     from tornado.ioloop import IOLoop
@@ -173,7 +172,7 @@ def _add_page(scheduler: Any, board: RunBoard) -> None:
 
 
 def _add_link(scheduler: Any) -> None:
-    """Put the page into the navigation bar of all pages; they share one list."""
+    """Add the page to the navigation bar, whose list all pages share."""
     from distributed.dashboard.scheduler import template_variables
 
     from .page import ROUTE
@@ -189,7 +188,7 @@ _collected = False
 
 
 class _Collector:
-    """Metrics of all boards of this process: a registry takes a metric's name once."""
+    """Metrics of all boards of this process: a registry accepts the name of a metric only once."""
 
     def collect(self) -> Iterator[Any]:
         from distkern.monitoring.prometheus import families
@@ -199,7 +198,7 @@ class _Collector:
 
 
 def _add_metrics(board: RunBoard) -> None:
-    """Add the board's runs to what ``/metrics`` exports."""
+    """Add the runs of the board to ``/metrics``."""
     import prometheus_client
 
     global _collected

@@ -13,18 +13,18 @@ class ShownRun:
     """One run on the board."""
 
     key: str
-    """Names the run as long as its driver lives."""
+    """Names the run during the life of its driver."""
     title: str
-    """What people know it by."""
+    """Name of the run for users."""
     figures: RunFigures = field(default_factory=RunFigures)
-    heard: float = field(default_factory=time)
-    """Seconds since the epoch of the last update."""
+    updated: float = field(default_factory=time)
+    """Time of the last update, in seconds since the epoch."""
     changed: int = 0
-    """Counts updates."""
+    """Number of updates."""
     client: str | None = None
     """Name of the driver's client on the scheduler."""
 
     @property
     def run_id(self) -> str:
-        """Name of the run on the cluster, its key before it has one."""
+        """Name of the run on the cluster; its key before the run has one."""
         return self.figures.run_id or self.key

@@ -1,1 +1,1 @@
-"""Predictions block by block, here or on workers."""
+"""Predictions block by block, in this process or on workers."""

@@ -1,4 +1,7 @@
-"""dask arrays as training rows and as rows to predict."""
+"""dask arrays as training rows and as rows to predict.
+
+Covers the computation of chunks in this process, and lazy predictions; frames become arrays in `dask_frames`.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +32,15 @@ from .local import OutputFunction, evaluate
 
 
 def is_dask_array(value: Any) -> bool:
-    """Say whether `value` is a dask array, without importing dask."""
+    """Return whether `value` is a dask array, without importing dask."""
     module = sys.modules.get("dask.array")
     return module is not None and isinstance(value, module.Array)
 
 
 class DaskArraySource:
-    """Rows of dask arrays; a block is a row chunk of X.
+    """Source of rows of dask arrays; a block is a row chunk of X.
 
-    Blocks are computed in this process and sent to the workers, one at a time.
+    This process computes blocks and sends them to the workers, one at a time.
 
     Parameters
     ----------
@@ -46,7 +49,7 @@ class DaskArraySource:
     y : dask.array.Array or array-like, shape (n_rows,) or (n_rows, n_targets)
         Targets or labels.
     weights : dask.array.Array or array-like, shape (n_rows,), optional
-        Row weights.
+        Row weights; ones by default.
 
     Raises
     ------
@@ -92,22 +95,22 @@ class DaskArraySource:
         self.classes: NDArray[Any] | None = None
 
     def read_features(self, block: int) -> NDArray[Any]:
-        """Rows of X of one block, shape (rows, n_features)."""
+        """Return the rows of X of one block, shape (rows, n_features)."""
         values = self._read(self._X, block, "X").astype(self.feature_dtype, copy=False)
         require_finite(values, "X", self.boundaries[block])
         return values
 
     def read_targets(self, block: int) -> NDArray[Any]:
-        """Targets of one block."""
+        """Return the targets of one block."""
         values = self._read(self._y, block, "y")
         require_finite(values, "y", self.boundaries[block])
         return values
 
     def fingerprint(self) -> None:
-        """Say nothing: only computing the arrays would tell."""
+        """Return None: a fingerprint would need the values of the arrays."""
 
     def read_weights(self, block: int) -> NDArray[np.float64] | None:
-        """Row weights of one block, or None."""
+        """Return the row weights of one block, or None."""
         if self._weights is None:
             return None
         first, last = self.boundaries[block : block + 2]
@@ -141,7 +144,7 @@ def _require_chunk_sizes(name: str, array: Any) -> None:
 
 
 def row_chunks(X: Any) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Compute a dask array chunk by chunk; yields the number of the first row, and the rows."""
+    """Compute a dask array chunk by chunk; yield the number of the first row, and the rows."""
     X = _whole_rows(X)
     first = 0
     for number in range(X.numblocks[0]):
@@ -152,7 +155,7 @@ def row_chunks(X: Any) -> Iterator[tuple[int, NDArray[Any]]]:
 
 
 def _whole_rows(X: Any) -> Any:
-    """The same array with every row in one chunk, whatever the sizes of the row chunks."""
+    """Return the array with every row in one chunk; the row chunks stay."""
     return X if X.numblocks[1] == 1 else X.rechunk({1: -1})
 
 
@@ -170,20 +173,20 @@ def map_rows(
     Parameters
     ----------
     model : KernelModel
-        The model; a key of its own in the graph, so that a worker gets it once.
+        The model. It has its own key in the graph, so a worker gets it once.
     X : dask.array.Array, shape (n_rows, d)
         Rows.
     finish : callable
         From fitted targets, shape (n, T), to an array of shape (n,) or (n, columns).
     columns : int or None
-        Columns of the result, None for one dimension.
+        Columns of the result; None for one dimension.
     dtype : numpy.dtype
         Type of the result.
 
     Returns
     -------
     dask.array.Array
-        Not computed yet, with the row chunks of `X`.
+        A lazy array with the row chunks of `X`.
     """
     import dask
 

@@ -1,7 +1,8 @@
-"""dask DataFrames and Series as rows: numeric columns in their order, a partition at a time.
+"""dask DataFrames and Series as rows: numeric columns in their order, partition by partition.
 
-Partitions do not say how many rows they have, so a training asks for the lengths first, of one column; a prediction
-needs none. Nothing here imports dask's frames: who has one has them loaded.
+The lengths of partitions are unknown before they are computed. A training computes the lengths of one column first; a
+prediction needs none. Nothing here imports dask.dataframe: a process with a frame has already imported it. The arrays
+are read by `dask_arrays`.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from distkern.errors import DataError
 
 
 def is_dask_frame(value: Any) -> bool:
-    """Say whether `value` is a dask DataFrame."""
+    """Return whether `value` is a dask DataFrame."""
     module = sys.modules.get("dask.dataframe")
     return module is not None and isinstance(value, module.DataFrame)
 
 
 def is_dask_series(value: Any) -> bool:
-    """Say whether `value` is a dask Series or Index."""
+    """Return whether `value` is a dask Series or Index."""
     module = sys.modules.get("dask.dataframe")
     return module is not None and isinstance(value, (module.Series, module.Index))
 
@@ -42,7 +43,7 @@ def frame_array(frame: Any, what: str, *, with_lengths: bool) -> Any:
     what : str
         Name for messages.
     with_lengths : bool
-        Whether to compute how many rows each partition has; the chunks have unknown sizes otherwise.
+        Whether to compute the number of rows of each partition; otherwise the chunks have unknown sizes.
 
     Returns
     -------
@@ -51,7 +52,7 @@ def frame_array(frame: Any, what: str, *, with_lengths: bool) -> Any:
     Raises
     ------
     DataError
-        ``not-numeric``, naming the first column of something else.
+        ``not-numeric``, with the name of the first column without numbers.
     """
     dtype = _common_dtype(frame, what)
     return _array(frame, numbers_of, dtype, (len(frame.columns),), with_lengths=with_lengths)
@@ -76,14 +77,14 @@ def series_array(series: Any, *, with_lengths: bool) -> Any:
 
 
 def numbers_of(part: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return a partition's numbers, shape (n, d)."""
+    """Return the numbers of a partition, shape (n, d)."""
     if dtype.kind == "f":
         return np.ascontiguousarray(part.to_numpy(dtype=dtype, na_value=np.nan))
     return np.ascontiguousarray(part.to_numpy(dtype=dtype))
 
 
 def values_of(part: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return a partition's values, shape (n,); numbers that may be missing as floats."""
+    """Return the values of a partition, shape (n,); numbers that may be missing as floats."""
     if dtype.kind == "O" and getattr(part.dtype, "kind", "O") in "iuf":
         return np.asarray(part.to_numpy(dtype=np.float64, na_value=np.nan))
     return np.asarray(part)
@@ -107,7 +108,7 @@ def _array(frame: Any, convert: Any, dtype: np.dtype[Any], tail: tuple[int, ...]
 
 
 def _common_dtype(frame: Any, what: str) -> np.dtype[Any]:
-    """The dtype that holds all columns; float64 where a value may be missing."""
+    """Return the dtype that holds all columns; float64 where a value may be missing."""
     if not len(frame.columns):
         raise DataError(f"{what} has no columns: give at least one", kind="zero-features")
     kinds: list[np.dtype[Any]] = []

@@ -1,10 +1,9 @@
-"""Predictions at speed and in bounded memory: tiles on the process's pool, the next block read meanwhile.
+"""Predictions in bounded memory: tiles on the pool of this process, while the next block is read.
 
-A source cuts its rows into blocks; a block is cut into tiles whose size depends on the model only. A prediction
-therefore has the same bits for any number of threads and workers, and from any container that cuts the rows alike.
+A source cuts its rows into blocks; a block is cut into tiles whose size depends on the model only. So a prediction has
+the same bits for any number of threads and workers, and for all containers with the same blocks.
 
-Out of scope: what a tile computes (`distkern.models.kernel_model`), blocks on a cluster
-(`distkern.scheduler.prediction.on_workers`).
+Covers neither the arithmetic of a tile, see `distkern.models.kernel_model`, nor blocks on a cluster, see `on_workers`.
 """
 
 from __future__ import annotations
@@ -25,23 +24,23 @@ from ..runtime.threads import map_tiles, single_threaded_blas, workspace
 T = TypeVar("T")
 
 TILE_BYTES = 2 << 20
-"""Kernel values and scaled rows of a tile; sizes from 1 to 4 MB were equally fast, larger and smaller ones slower."""
+"""Bytes of kernel values and scaled rows of a tile; 1 to 4 MB were equally fast, larger and smaller tiles slower."""
 
 FITTED_BYTES = 64 << 20
-"""Fitted targets of rows in memory that are made at a time: pairs of many classes have thousands a row."""
+"""Bytes of fitted targets that are computed at a time: with pairs of many classes a row has thousands of them."""
 
 MIN_TILE_ROWS = 32
-"""With fewer rows a product reads the centres from memory more often than it pays."""
+"""With fewer rows the product reads the centres from memory too often."""
 
 MAX_TILE_ROWS = 4096
-"""With more rows there is nothing left to gain for a small model."""
+"""With more rows the prediction of a small model is not faster."""
 
 OutputFunction = Callable[[Array], T]
-"""Turns fitted targets, shape (n, T), into what is wanted of them; pickled to be sent to workers."""
+"""Function from fitted targets, shape (n, T), to predictions; it is pickled and sent to workers."""
 
 
 def tile_rows(n_centers: int, n_features: int, itemsize: int) -> int:
-    """Return the rows of a tile: a power of two, so that usual chunks are whole tiles.
+    """Return the number of rows of a tile: a power of two, so that usual chunks are whole tiles.
 
     Parameters
     ----------
@@ -88,7 +87,7 @@ def evaluate(model: KernelModel, X: NDArray[Any]) -> Array:
 
 
 def evaluate_batches(model: KernelModel, X: NDArray[Any]) -> Iterator[tuple[int, Array]]:
-    """Evaluate a model on rows in memory, so many at a time that their fitted targets are small.
+    """Evaluate a model on rows in memory, in batches whose fitted targets have at most `FITTED_BYTES`.
 
     Parameters
     ----------
@@ -101,11 +100,11 @@ def evaluate_batches(model: KernelModel, X: NDArray[Any]) -> Iterator[tuple[int,
     ------
     first_row : int
     values : array, shape (n_batch, T)
-        Fitted targets; once and empty where there are no rows.
+        Fitted targets; without rows one empty array.
     """
     fitting = FITTED_BYTES // (8 * max(1, len(model.intercept)))
     m, d = model.centers.shape
-    # Whole tiles, so that the bits are those of all rows at once.
+    # Whole tiles, so that the bits are those of one batch of all rows.
     rows = max(tile_rows(m, d, model.centers.itemsize), 1 << max(0, fitting.bit_length() - 1))
     for start in range(0, max(1, len(X)), rows):
         yield start, evaluate(model, X[start : start + rows])
@@ -127,7 +126,7 @@ def predict_blocks(model: KernelModel, source: FeatureSource, finish: OutputFunc
     ------
     first_row : int
     result : object
-        What `finish` returned.
+        Return value of `finish`.
     """
     numbers = range(len(source.boundaries) - 1)
     with ReadAhead(source.read_features, numbers, max(1, ahead_of(source))) as reader:

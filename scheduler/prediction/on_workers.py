@@ -1,8 +1,8 @@
-"""Predictions on dask workers: one task a block, results in order.
+"""Predictions on dask workers: one task for each block, results in order.
 
-The tasks are pure, so dask itself runs those of a lost worker again. Workers read their own blocks where they can;
-rows that live in the driver's process travel with the task. The driver keeps a bounded number of blocks in flight,
-so neither it nor the workers pile up results that nobody has taken.
+The tasks are pure, so dask itself repeats those of a failed worker. Workers read their blocks where they can; rows in
+the memory of the driver are sent with the task. A bounded number of tasks is in flight, so results do not pile up.
+The tiles of a block are computed in `local`.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class BlockTask(Generic[T]):
-    """What all tasks of a prediction share; a worker holds it once."""
+    """The part that all tasks of a prediction share; a worker holds it once."""
 
     model: KernelModel
-    """The model, not prepared: arrays that dask has moved may be unaligned."""
+    """The model, prepared only on the worker: dask may deliver unaligned arrays."""
     finish: OutputFunction[T]
     """Applied to the fitted targets."""
     source: FeatureSource | None
-    """Where the worker reads its blocks; None where rows come with the task."""
+    """Source of blocks for workers; None where the rows are sent with the task."""
 
 
 def hold_model(task: BlockTask[T]) -> BlockTask[T]:
-    """Put what all tasks share on a worker, as a result that dask can make again."""
+    """Return the shared part as a result on a worker, which dask can compute again."""
     return task
 
 
 def read_rows(task: BlockTask[T], block: int) -> NDArray[Any]:
-    """Read one block in a task that leaves its thread to others while it waits for a network."""
+    """Read one block in a task that releases its thread to other tasks while it waits for a network."""
     step_aside()
     assert task.source is not None
     return task.source.read_features(block)
 
 
 def predict_block(task: BlockTask[T], block: int, rows: NDArray[Any] | None) -> T:
-    """Read one block, unless its rows are given, and predict it."""
+    """Predict one block; read it first, unless its rows are given."""
     follow_worker()
     if rows is None:
         assert task.source is not None
         rows = task.source.read_features(block)
-    # What dask delivers need not be aligned, and that would change products.
+    # dask may deliver unaligned arrays, whose products are rounded differently.
     rows = np.require(rows, requirements=["C", "A"])
     return task.finish(evaluate(task.model, rows))
 
@@ -77,25 +77,25 @@ def predict_on_workers(
     client : distributed.Client
         The cluster.
     model : KernelModel
-        Sent to the workers once.
+        The model, which is sent to each worker once.
     source : FeatureSource
         Rows.
     finish : callable
         Applied on the workers to the fitted targets of each block.
     worker_wait : float, optional
-        Seconds to wait for a worker when there is none; ``distkern.worker-wait`` of dask's configuration, or a minute,
-        if not given.
+        Seconds to wait for a worker when there is none; by default ``distkern.worker-wait`` of dask's configuration, or
+        60 s.
 
     Yields
     ------
     first_row : int
     result : object
-        What `finish` returned.
+        Return value of `finish`.
 
     Raises
     ------
     ClusterError
-        No worker comes in time, workers keep dying, or the cluster goes away.
+        No worker joins in time, workers fail repeatedly, or the cluster is lost.
     """
     wait = default_worker_wait() if worker_wait is None else worker_wait
     shared = submit(client, "kernel-model", hold_model, BlockTask(model, finish, None if source.inline else source))

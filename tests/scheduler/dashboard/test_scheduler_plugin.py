@@ -42,7 +42,7 @@ def figures_of(*events: Any) -> RunFigures:
     return RunFigures.of_records(event.as_record() for event in events)
 
 
-def told(figures: RunFigures, key: str = "k", title: str = "a run", **known: int) -> str:
+def update(figures: RunFigures, key: str = "k", title: str = "a run", **known: int) -> str:
     return json.dumps({"key": key, "title": title, "changes": figures.changes(**known)})
 
 
@@ -51,27 +51,27 @@ def told(figures: RunFigures, key: str = "k", title: str = "a run", **known: int
 
 def test_a_board_takes_runs_in_portions_and_says_what_it_lacks() -> None:
     board, figures = RunBoard(), figures_of(started(), a_round(0))
-    assert board.show(told(figures)) == {"taken": True, "rounds": 1, "marks": 0, "missing": []}
+    assert board.show(update(figures)) == {"taken": True, "rounds": 1, "marks": 0, "missing": []}
     figures(a_round(1))
     figures(WorkerLost(worker="tcp://a", blocks=(1,)))
-    assert board.show(told(figures, rounds=1))["rounds"] == 2
+    assert board.show(update(figures, rounds=1))["rounds"] == 2
     assert board.runs["k"].figures.as_json() == json.loads(json.dumps(figures.as_json()))
     fresh = RunBoard()
-    assert fresh.show(told(figures, rounds=1)) == {"taken": False, "rounds": 0, "marks": 0, "missing": []}
+    assert fresh.show(update(figures, rounds=1)) == {"taken": False, "rounds": 0, "marks": 0, "missing": []}
 
 
 def test_a_board_keeps_the_last_runs() -> None:
     board = RunBoard()
     for number in range(MAX_RUNS + 5):
-        board.show(told(figures_of(started(f"run {number}")), key=str(number)))
+        board.show(update(figures_of(started(f"run {number}")), key=str(number)))
     assert list(board.runs) == [str(number) for number in range(5, MAX_RUNS + 5)]
 
 
-def test_a_resumed_run_takes_the_place_of_what_an_earlier_process_told() -> None:
+def test_a_resumed_run_replaces_the_state_of_an_earlier_process() -> None:
     board = RunBoard()
-    board.show(told(figures_of(started("same")), key="first"))
-    board.show(told(figures_of(), key="other"))
-    board.show(told(figures_of(started("same")), key="second"))
+    board.show(update(figures_of(started("same")), key="first"))
+    board.show(update(figures_of(), key="other"))
+    board.show(update(figures_of(started("same")), key="second"))
     assert list(board.runs) == ["other", "second"]
 
 
@@ -96,11 +96,11 @@ def test_an_empty_page_says_so() -> None:
     assert len(page.root.children) == 1
 
 
-def test_long_names_leave_room_in_plots_and_are_told_apart() -> None:
+def test_long_names_leave_room_in_plots_and_are_unique() -> None:
     board = RunBoard()
     titles = ["a run of a very long name that goes on to " + end for end in ("the first end", "the other, first end")]
     for number, title in enumerate(["plain", *titles, titles[0]]):
-        board.show(told(figures_of(started(f"r{number}"), a_round(0)), key=str(number), title=title))
+        board.show(update(figures_of(started(f"r{number}"), a_round(0)), key=str(number), title=title))
     page = Page(board)
     page.update()
     labels = page._choice.labels
@@ -112,30 +112,30 @@ def test_long_names_leave_room_in_plots_and_are_told_apart() -> None:
     assert set(page._time.plot.y_range.factors) <= set(labels)
 
 
-def test_a_run_whose_driver_is_gone_is_over() -> None:
+def test_a_run_whose_driver_disconnected_is_over() -> None:
     board = RunBoard()
     page = Page(board)
     figures = figures_of(started(), a_round(0), a_round(1))
-    board.show(json.dumps({**json.loads(told(figures)), "client": "c"}))
+    board.show(json.dumps({**json.loads(update(figures)), "client": "c"}))
     done = figures_of(started("d"), a_round(0), RunEnded(n_centers=16, stop_reason="gcv-risen", seconds=1.0))
-    board.show(json.dumps({**json.loads(told(done, key="d")), "client": "c"}))
+    board.show(json.dumps({**json.loads(update(done, key="d")), "client": "c"}))
     board.remove_client(None, "another")
     page.update()
     assert "time left" in text_of(page)
     board.remove_client(None, "c")
-    board.runs["k"].heard -= 1000
+    board.runs["k"].updated -= 1000
     page.update()
-    assert "cut short: its driver is gone" in text_of(page)
+    assert "cut short: its driver disconnected" in text_of(page)
     assert "silent" not in text_of(page)
     assert "time left" not in text_of(page)
     assert board.runs["d"].figures.state == "done"
-    board.show(json.dumps({**json.loads(told(figures)), "client": "c"}))
+    board.show(json.dumps({**json.loads(update(figures)), "client": "c"}))
     assert board.runs["k"].figures.state == "selecting", "its client has come back"
 
 
 def test_a_page_follows_its_runs() -> None:
     board, figures = RunBoard(), figures_of(started(), a_round(0, gcv=0.75))
-    board.show(told(figures))
+    board.show(update(figures))
     page = Page(board)
     page.update()
     assert page._curves["gcv"]._lines.data["y"] == [[0.75]]
@@ -145,7 +145,7 @@ def test_a_page_follows_its_runs() -> None:
     figures(WorkerLost(worker="tcp://10.0.0.7:4000", blocks=(1, 2), reason="left"))
     memory = {"tcp://b": {"resident": 5 << 20, "cache": 1 << 20, "scratch": 0, "planned": 9 << 20}}
     figures(ExchangeDone(name="form-panel", seconds=0.5, busy={"projection": 0.75, "waiting": 0.25}, memory=memory))
-    board.show(told(figures, rounds=1))
+    board.show(update(figures, rounds=1))
     page.update()
     assert page._curves["gcv"]._lines.data["y"] == [[0.75, 0.5]]
     assert page._curves["validation"]._lines.data["y"] == [[0.25]]
@@ -160,9 +160,9 @@ def test_a_second_run_appears_beside_the_first_and_runs_can_be_chosen() -> None:
     board = RunBoard()
     page = Page(board)
     page.update()
-    board.show(told(figures_of(started("a"), a_round(0)), key="1", title="letter.run"))
+    board.show(update(figures_of(started("a"), a_round(0)), key="1", title="letter.run"))
     page.update()
-    board.show(told(figures_of(started("b"), a_round(0), a_round(1)), key="2", title="letter.run"))
+    board.show(update(figures_of(started("b"), a_round(0), a_round(1)), key="2", title="letter.run"))
     page.update()
     lines = page._curves["gcv"]._lines
     assert lines.data["run"] == ["letter.run #1", "letter.run #2"]
@@ -177,7 +177,7 @@ def test_a_session_begins_with_what_goes_on_and_the_last_runs() -> None:
     ended = RunEnded(n_centers=16, stop_reason="max-centers", seconds=1.0)
     for number in range(6):
         events = [started(str(number)), a_round(0)] + ([] if number == 1 else [ended])
-        board.show(told(figures_of(*events), key=str(number), title=str(number)))
+        board.show(update(figures_of(*events), key=str(number), title=str(number)))
     page = Page(board)
     page.update()
     assert page._curves["gcv"]._lines.data["run"] == ["1", "4", "5"]
@@ -186,7 +186,7 @@ def test_a_session_begins_with_what_goes_on_and_the_last_runs() -> None:
 @pytest.mark.parametrize("value", [0.0, float("nan"), -1.0, None])
 def test_values_that_a_logarithmic_axis_cannot_show_are_left_out(value: Any) -> None:
     board = RunBoard()
-    board.show(told(figures_of(started(), a_round(0), a_round(1, lambda_=value), a_round(2))))
+    board.show(update(figures_of(started(), a_round(0), a_round(1, lambda_=value), a_round(2))))
     page = Page(board)
     page.update()
     assert page._curves["lambda_"]._lines.data["x"] == [[16.0, 48.0]]
@@ -194,7 +194,7 @@ def test_values_that_a_logarithmic_axis_cannot_show_are_left_out(value: Any) -> 
 
 def test_long_paths_are_thinned_out_and_keep_their_ends() -> None:
     board = RunBoard()
-    board.show(told(figures_of(started(), *(a_round(number) for number in range(5001)))))
+    board.show(update(figures_of(started(), *(a_round(number) for number in range(5001)))))
     page = Page(board)
     page.update()
     (x,) = page._curves["gcv"]._lines.data["x"]
@@ -204,7 +204,7 @@ def test_long_paths_are_thinned_out_and_keep_their_ends() -> None:
 
 def test_names_are_shown_as_text() -> None:
     board = RunBoard()
-    board.show(told(figures_of(started(), a_round(0)), title="<script>alert(1)</script>"))
+    board.show(update(figures_of(started(), a_round(0)), title="<script>alert(1)</script>"))
     page = Page(board)
     page.update()
     assert "<script>" not in text_of(page)
@@ -281,10 +281,10 @@ def test_numbers_have_four_digits() -> None:
     assert [digits(value) for value in (None, float("nan"), [0.5, 2.0], 12345.678)] == ["", "", "2", "1.235e+04"]
 
 
-def test_metrics_equal_what_the_run_came_to(client: Any) -> None:
+def test_metrics_equal_the_summary_of_the_run(client: Any) -> None:
     with cluster(1, processes=False) as closed:
         fit(closed, 16)
-        gone = {run.run_id for run in board_of(closed).runs.values()}
+        ended = {run.run_id for run in board_of(closed).runs.values()}
     rng = np.random.default_rng(0)
     X = rng.standard_normal((900, 4))
     y = zarr.array((X[:, 0] * X[:, 1] > 0).astype(np.int64), chunks=(300,))
@@ -314,9 +314,9 @@ def test_metrics_equal_what_the_run_came_to(client: Any) -> None:
         for sample in family.samples
         if sample.name == "distkern_messages_total"
     }
-    assert gone
+    assert ended
     assert run.run_id in {name for name, _ in by_message}
-    assert not gone & {name for name, _ in by_message}
+    assert not ended & {name for name, _ in by_message}
     assert by_message[run.run_id, "load-blocks"] == 1
 
 
@@ -438,7 +438,7 @@ def test_without_a_board_a_warning_says_so_and_the_model_is_the_same(
     assert broken.runs == {}
 
 
-def test_a_scheduler_that_forgot_everything_is_told_everything(client: Any) -> None:
+def test_a_scheduler_that_forgot_everything_gets_everything(client: Any) -> None:
     scheduler = client.cluster.scheduler
     with published(client, "a run") as shown:
         shown(started())

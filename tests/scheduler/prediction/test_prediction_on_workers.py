@@ -114,11 +114,11 @@ def test_errors_of_the_data_and_of_the_function_are_their_own(in_process_client:
     with pytest.raises(DataError, match=r"row 1234 .*column 1"):
         list(predict_on_workers(in_process_client, model(), on_disk(tmp_path, X), all_targets))
 
-    def complain(values: Array) -> Array:
+    def refuse(values: Array) -> Array:
         raise ValueError("not these")
 
     with pytest.raises(ValueError, match="not these"):
-        list(predict_on_workers(in_process_client, model(), in_process(tmp_path, rows()), complain))
+        list(predict_on_workers(in_process_client, model(), in_process(tmp_path, rows()), refuse))
     assert_nothing_left(in_process_client)
 
 

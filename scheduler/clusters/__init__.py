@@ -1,1 +1,1 @@
-"""Clients, clusters and their workers: how they start, what they have, whether they answer."""
+"""Clients, clusters and workers: their start, their memory, their versions and signs of life."""

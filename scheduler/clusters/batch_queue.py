@@ -1,7 +1,7 @@
-"""Workers as jobs of a batch queue: submitted through dask-jobqueue, replaced when their time is up.
+"""Workers as jobs of a batch queue: submitted through dask-jobqueue, and replaced when their time is up.
 
-The scheduler lives in this process, so a driver that ends takes its jobs with it: they are cancelled if it can still
-say so, and otherwise give up after dask's death timeout.
+The scheduler runs in this process, so the jobs end with the driver: it cancels them, or after a kill they end by dask's
+death timeout. Covers queues only; a job that runs the driver itself is described in ``docs/clusters.md``.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from .worker_settings import WorkerSize, hold_memory, inherited_settings, worker
 logger = logging.getLogger(__name__)
 
 QUEUE_WAIT_SECONDS = 3600.0
-"""How long workers that a queue starts are waited for."""
+"""Default time to wait for workers that a queue starts."""
 
 REPLACE_SECONDS = 20.0
-"""By default, how long a job may be without a worker before another takes its place; a nanny restarts one sooner."""
+"""Default time that a job may be without a worker before it is replaced; a nanny restarts a worker sooner."""
 
 
 class Queue(NamedTuple):
-    """What dask-jobqueue calls things for one kind of queue."""
+    """Names of dask-jobqueue for one kind of queue."""
 
     cluster: str
-    """Its class."""
+    """Class of the cluster."""
     account: str
-    """What the account of a job is called there."""
+    """Parameter of the account of a job."""
     program: str
-    """What submits a job."""
+    """Program that submits a job."""
 
 
 QUEUE_SYSTEMS = {
@@ -67,35 +67,35 @@ def queue_client(
     tls: TlsFiles | None = None,
     replace_after: float = REPLACE_SECONDS,
 ) -> Iterator[Any]:
-    """Submit jobs that run workers, and cancel them when the context ends; none of them need have begun by then.
+    """Submit jobs that run workers, and cancel them when the context ends; it begins before the jobs run.
 
     Parameters
     ----------
     kind : str
         One of `QUEUE_SYSTEMS`.
     size : WorkerSize
-        Worker processes in all, and what each may take.
+        Number of worker processes, and the threads and memory of each.
     workers_per_job : int
-        How many of them share a job.
+        Workers of one job; 1 by default.
     walltime, queue, account : str, optional
-        Time limit, queue or partition, and account or project of each job. What is not given here, or below, is
+        Time limit, queue or partition, and account or project of each job. The default of these, and of those below, is
         dask's configuration of the queue, which sites often provide.
     directives : list of str, optional
-        Further lines for the queue, without the prefix that it wants.
+        Further lines for the queue, without the queue's prefix.
     setup : list of str, optional
         Lines of shell that run before the workers.
     python : str, optional
-        Python of the workers; the one that runs this.
+        Python of the workers; by default the Python of this process.
     interface : str, optional
         Network interface of scheduler and workers.
     local_directory, log_directory : str, optional
-        Where workers keep scratch files, and where the queue puts what they print.
+        Folders of the workers' scratch files, and of their output.
     host : str, optional
-        Address that the scheduler listens on; all of this machine's by default.
+        Address on which the scheduler listens; all addresses of this machine by default.
     tls : TlsFiles, optional
-        Certificates, which the workers must find at the same paths.
+        Certificates, which must be at the same paths for workers; none by default.
     replace_after : float
-        Seconds that a job may be without a worker, after it had one, before another takes its place.
+        Seconds that a job may be without a worker, after it had one, before it is replaced; 20 by default.
 
     Yields
     ------
@@ -104,7 +104,7 @@ def queue_client(
     Raises
     ------
     ClusterError
-        dask-jobqueue is missing, the scheduler does not start, the queue refuses a job, or there is none here.
+        dask-jobqueue is missing, the scheduler does not start, the queue refuses a job, or there is no queue here.
     """
     import dask
     from distributed import Client
@@ -174,7 +174,7 @@ def _submit(cluster: Any, jobs: int, system: Queue) -> None:
 
 
 def _give_up(cluster: Any) -> None:
-    """Mark jobs that were never submitted as failed: a cluster closes with no others left."""
+    """Mark jobs that were never submitted as failed: otherwise the cluster would wait for them when it closes."""
     from distributed.core import Status
 
     for job in cluster.workers.values():
@@ -184,7 +184,7 @@ def _give_up(cluster: Any) -> None:
 
 @contextmanager
 def _replaced(cluster: Any, jobs: int, after: float) -> Iterator[None]:
-    """Submit a job in place of each that ended; dask itself would only forget them."""
+    """Replace jobs that end within the context; dask itself would only remove them."""
     keeper = asyncio.run_coroutine_threadsafe(_keep(cluster, jobs, after), cluster.loop.asyncio_loop)
     try:
         yield
@@ -205,7 +205,7 @@ async def _keep(cluster: Any, jobs: int, after: float) -> None:
         if ended:
             logger.warning("%d of %d worker jobs ended: submitting others in their place", len(ended), jobs)
             for name in ended:
-                del last[name]  # the next job may be given that name
-            with suppress(OSError, RuntimeError, ValueError):  # the queue may take them later
+                del last[name]  # the next job may have the same name
+            with suppress(OSError, RuntimeError, ValueError):  # the queue may accept them later
                 await cluster.scale_down(ended)
             cluster.scale(jobs=jobs)

@@ -1,4 +1,7 @@
-"""dask clients: one that is there, one to connect to, one on a cluster that distkern starts and closes."""
+"""dask clients: the current one, one of a running cluster, or one of a local cluster that distkern starts and closes.
+
+Workers in batch jobs, pods and on other machines are started in `batch_queue`, `kubernetes` and `ssh`.
+"""
 
 from __future__ import annotations
 
@@ -18,29 +21,29 @@ from typing import Any
 
 from distkern.errors import ClusterError, JobError
 
-from .worker_queries import hush_workers, workers_of
+from .worker_queries import silence_worker_logs, workers_of
 from .worker_settings import WorkerSize, hold_memory, worker_settings
 
 logger = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
-"""Where clusters that are started here listen unless told otherwise."""
+"""Default address on which clusters that distkern starts listen."""
 
 GIVE_UP_KEY = "distributed.deploy.lost-worker-timeout"
 GIVE_UP_DEFAULT = "15s"
 NEVER_GIVE_UP = "1h"
 
 ARRIVAL_SECONDS = 0.25
-"""How often workers, or the file of a scheduler, are looked for."""
+"""Time between two looks for workers, or for the file of a scheduler."""
 
 ROLES = ("client", "scheduler", "worker")
-"""Processes of a cluster, as dask tells them apart."""
+"""Roles of processes in dask's settings of certificates."""
 
 WORKER_WAIT_SECONDS = 60.0
-"""How long a run waits for a worker when there is none."""
+"""Default time that a run waits for a worker when there is none."""
 
 WORKER_WAIT_KEY = "distkern.worker-wait"
-"""Where dask's configuration says otherwise: seconds, or "5 minutes"."""
+"""Key of dask's configuration with another time: seconds, or "5 minutes"."""
 
 
 def default_worker_wait() -> float:
@@ -62,23 +65,23 @@ def current_client() -> Any | None:
 
 
 def dashboard_address(client: Any) -> str | None:
-    """Return where a browser finds the dashboard of a client's cluster; None where that cannot be told.
+    """Return the address of the dashboard of a client's cluster; None where it has none or it is unknown.
 
     Parameters
     ----------
     client : distributed.Client
-        Any.
+        The client.
     """
     try:
         link = client.dashboard_link
-    except Exception:  # a deployment may ask its manager, and a training must not fail for that
+    except Exception:  # a deployment may query its manager, and an error there must not end a training
         return None
     return str(link) if link else None
 
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """What proves to the other processes of a cluster that this one belongs to it, and encrypts what they say."""
+    """Files of the certificates by which processes of a cluster authenticate and encrypt."""
 
     ca: str
     """PEM file of the authority that signed all certificates."""
@@ -88,12 +91,12 @@ class TlsFiles:
     """PEM file of its private key."""
 
     def security(self) -> Any:
-        """Make dask's form of it.
+        """Return dask's security object.
 
         Raises
         ------
         JobError
-            ``security``: a file is missing, or is no certificate or key.
+            ``security``: a file is missing, or holds no certificate or key.
         """
         from distributed.security import Security
 
@@ -126,7 +129,7 @@ class TlsFiles:
 
 @contextmanager
 def worker_wait(seconds: float | None) -> Iterator[None]:
-    """Have everything that needs workers wait this long for one; None leaves what is configured."""
+    """Set the time to wait for a worker within the context; None keeps the configured time."""
     if seconds is None:
         yield
         return
@@ -137,11 +140,11 @@ def worker_wait(seconds: float | None) -> Iterator[None]:
 
 
 def keep_local_workers(client: Any) -> None:
-    """Have a `LocalCluster` restart its workers whatever happens.
+    """Let a `LocalCluster` restart its workers without end.
 
-    15 s after a worker was lost, dask looks for one of its name and gives it up for good where there is none at that
-    moment, also if it has been back and is just being restarted again. That time is set to an hour in this process,
-    unless it was changed already; on a cluster of jobs it would be harmful, since there a lost job must be replaced.
+    dask looks for a lost worker 15 s later and removes it for ever if it is absent at that moment, even if it has been
+    back and is being restarted again. This function sets that time to an hour in this process, unless the user changed
+    it. On a cluster of jobs this would be wrong, since dask must replace a lost job there.
     """
     import dask
     from distributed import LocalCluster
@@ -152,16 +155,16 @@ def keep_local_workers(client: Any) -> None:
 
 @contextmanager
 def connect(address: str, timeout: float = 5.0, tls: TlsFiles | None = None) -> Iterator[Any]:
-    """Connect to a scheduler that is already running; it stays when the context ends.
+    """Connect to a running scheduler, which keeps running when the context ends.
 
     Parameters
     ----------
     address : str
         For example ``tcp://host:8786``.
     timeout : float
-        Seconds to wait.
+        Seconds to wait; 5 by default.
     tls : TlsFiles, optional
-        Certificates, for a scheduler that asks for them.
+        Certificates, for a scheduler that needs them; none by default.
 
     Yields
     ------
@@ -170,7 +173,7 @@ def connect(address: str, timeout: float = 5.0, tls: TlsFiles | None = None) -> 
     Raises
     ------
     ClusterError
-        Nothing answers there.
+        No scheduler answers there.
     """
     from distributed import Client
 
@@ -189,35 +192,35 @@ def connect(address: str, timeout: float = 5.0, tls: TlsFiles | None = None) -> 
 
 
 def connect_by_file(path: str, timeout: float = 5.0, tls: TlsFiles | None = None) -> AbstractContextManager[Any]:
-    """Connect to the scheduler that writes a file, as ``dask scheduler --scheduler-file`` does.
+    """Connect to the scheduler of a scheduler file, as ``dask scheduler --scheduler-file`` writes it.
 
     Parameters
     ----------
     path : str
-        The file; it is waited for as workers are, since the scheduler may just be starting.
+        The file. The driver waits for it as for workers, since the scheduler may be starting.
     timeout : float
-        Seconds to wait for the scheduler itself.
+        Seconds to wait for the scheduler itself; 5 by default.
     tls : TlsFiles, optional
-        Certificates, for a scheduler that asks for them.
+        Certificates, for a scheduler that needs them; none by default.
 
     Raises
     ------
     ClusterError
-        There is no such file, or it tells of no scheduler; nothing answers there.
+        There is no such file, it contains no scheduler address, or no scheduler answers there.
     """
-    begun, wait, told = monotonic(), default_worker_wait(), False
+    begun, wait, warned = monotonic(), default_worker_wait(), False
     while True:
         try:
             address = str(json.loads(Path(path).read_text())["address"])
         except (OSError, ValueError, TypeError, KeyError) as error:
             if monotonic() - begun > wait:
                 raise ClusterError(
-                    f"{path} tells of no dask scheduler within {wait:g} s ({type(error).__name__}: {error}): look at "
-                    "scheduler_file under [cluster], and that the scheduler which writes it is running",
+                    f"{path} contains no scheduler address after {wait:g} s ({type(error).__name__}: {error}): see "
+                    "scheduler_file under [cluster], and check that the scheduler which writes it is running",
                     kind="no-scheduler",
                 ) from None
-            if not told and monotonic() - begun > 1:
-                told = True
+            if not warned and monotonic() - begun > 1:
+                warned = True
                 logger.warning("waiting up to %g s for the scheduler file %s", wait, path)
             sleep(ARRIVAL_SECONDS)
         else:
@@ -225,24 +228,24 @@ def connect_by_file(path: str, timeout: float = 5.0, tls: TlsFiles | None = None
 
 
 def await_workers(client: Any, least: int, seconds: float | None = None) -> None:
-    """Wait until a cluster has as many workers as a command begins with.
+    """Wait until a cluster has a number of workers.
 
     Parameters
     ----------
     client : distributed.Client
-        Of the cluster.
+        Client of the cluster.
     least : int
-        Workers to wait for.
+        Number of workers.
     seconds : float, optional
-        How long; what is configured (``distkern.worker-wait``) if not given.
+        Most seconds to wait; ``distkern.worker-wait`` of dask's configuration by default.
 
     Raises
     ------
     ClusterError
-        ``no-workers``: fewer came.
+        ``no-workers``: fewer joined in time.
     """
     seconds = default_worker_wait() if seconds is None else seconds
-    begun, told = monotonic(), False
+    begun, warned = monotonic(), False
     while (here := len(workers_of(client))) < least:
         if monotonic() - begun > seconds:
             raise ClusterError(
@@ -250,8 +253,8 @@ def await_workers(client: Any, least: int, seconds: float | None = None) -> None
                 "under [cluster], or begin with fewer (min_workers under [cluster])",
                 kind="no-workers",
             )
-        if not told and monotonic() - begun > 1:
-            told = True
+        if not warned and monotonic() - begun > 1:
+            warned = True
             logger.warning("waiting up to %g s for %d workers, %d are here", seconds, least, here)
         sleep(ARRIVAL_SECONDS)
 
@@ -284,12 +287,12 @@ def required(module: str, *, kind: str, extra: str) -> ModuleType:
 
 
 def require_address(host: str | None) -> None:
-    """Check that a scheduler can listen on an address, since dask leaves sockets open where it cannot.
+    """Check that a scheduler can listen on an address: where it cannot, dask would leave sockets open.
 
     Raises
     ------
     ClusterError
-        It is none of this machine's.
+        The address does not belong to this machine.
     """
     if host is None:
         return
@@ -315,23 +318,23 @@ def local_client(
 ) -> Iterator[Any]:
     """Start worker processes on this machine and close them when the context ends.
 
-    distkern holds its own memory budget, so dask's spilling, pausing and killing are switched off on a
-    cluster it starts: state above dask's thresholds would otherwise pause a worker for ever.
+    distkern keeps its own memory budget. So dask's spilling, pausing and killing are switched off: state above dask's
+    thresholds would pause a worker for ever.
 
     Parameters
     ----------
     workers : int
-        Worker processes.
+        Number of worker processes.
     memory : int, optional
-        Bytes that trainings may take of each worker's memory beside the interpreter's own, held by the operating
-        system where it can; dask's share of this machine if not given.
+        Bytes that trainings may take in each worker beside the interpreter, enforced by the operating system where it
+        can; by default dask's share of this machine.
     threads : int
-        Threads of each.
+        Threads of each worker; 1 by default.
     host : str
-        Address of this machine that scheduler, workers and dashboard listen on; by default none but this machine
-        can reach them.
+        Address of this machine on which scheduler, workers and dashboard listen; by default only this machine can reach
+        them.
     tls : TlsFiles, optional
-        Certificates: all of them then talk encrypted, to holders of certificates only.
+        Certificates: connections are then encrypted, and accepted from holders of certificates only; none by default.
 
     Yields
     ------
@@ -367,4 +370,4 @@ def local_client(
             try:
                 yield client
             finally:
-                hush_workers(client)
+                silence_worker_logs(client)

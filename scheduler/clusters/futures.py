@@ -1,4 +1,7 @@
-"""Tasks of a dask client: submitted under a key of their own, and waited for as long as there are workers."""
+"""Tasks of a dask client: submission under unique keys, and waiting while there are workers.
+
+Covers single tasks; a bounded number in flight is kept by `..runtime.submission_window`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import Any
 from distkern.errors import ClusterError
 
 POLL_SECONDS = 1.0
-"""How often the list of workers is asked for while a result does not come."""
+"""Time between two looks at the list of workers during a wait for a result."""
 
 IN_FLIGHT_PER_THREAD = 2
 """Tasks in flight for each thread of the workers: one that runs, one that waits."""
@@ -19,36 +22,36 @@ IN_FLIGHT_PER_THREAD = 2
 
 def submit(client: Any, name: str, function: Callable[..., Any], *arguments: Any, worker: str | None = None) -> Any:
     """Submit a task that the dashboard shows as `name`, for one worker only if its address is given."""
-    import dask  # loaded by the client already; training in one process does without
+    import dask  # the client has already imported it; training in one process does not
 
     pinned = {} if worker is None else {"workers": [worker], "allow_other_workers": False}
-    # A message or a block of rows is some MB; dask's advice about large graphs is for data in graphs.
+    # A message or a block of rows has some MB; dask's warning about large graphs does not apply.
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
         return client.submit(function, *arguments, key=f"{name}-{uuid.uuid4().hex}", pure=False, **pinned)
 
 
 def most_in_flight(client: Any) -> int:
-    """Tasks worth having in flight on a cluster."""
+    """Return the most tasks to have in flight on a cluster."""
     threads: int = sum(client.nthreads().values())
     return IN_FLIGHT_PER_THREAD * max(1, threads)
 
 
 def wait_for(client: Any, future: Any, worker_wait: float) -> None:
-    """Wait until a future has ended, well or not.
+    """Wait until a future has finished or failed.
 
     Parameters
     ----------
     client : distributed.Client
         The cluster.
     future : distributed.Future
-        A task of a pure function, which dask itself runs again where a worker is lost.
+        Task of a pure function, which dask itself repeats if a worker fails.
     worker_wait : float
         Seconds to wait for a worker when there is none.
 
     Raises
     ------
     ClusterError
-        ``no-workers``: no worker came in time.
+        ``no-workers``: no worker joined in time.
     """
     done = threading.Event()
     future.add_done_callback(lambda _: done.set())
@@ -68,12 +71,12 @@ def fetch(client: Any, future: Any, worker_wait: float, what: str) -> Any:
     client, future, worker_wait
         As for `wait_for`.
     what : str
-        What the task is for, to follow "could not" in a message.
+        Purpose of the task, after "could not" in a message.
 
     Raises
     ------
     ClusterError
-        ``no-workers``: no worker came in time. ``workers-dying``: dask gave the task up.
+        ``no-workers``: no worker joined in time. ``workers-dying``: dask abandoned the task.
     """
     wait_for(client, future, worker_wait)
     while True:
@@ -85,7 +88,7 @@ def fetch(client: Any, future: Any, worker_wait: float, what: str) -> Any:
             if not client.nthreads():
                 raise _deserted(worker_wait) from None
         except Exception as error:
-            # dask's own trouble with a task is the cluster's; a task's own error is the user's.
+            # An error of dask is one of the cluster; an error of the task itself is raised as it is.
             if type(error).__module__.startswith("distributed") or future.status in ("cancelled", "lost"):
                 raise ClusterError(
                     f"the cluster could not {what}: {error}; look at the workers' logs, often their memory limit is "

@@ -1,4 +1,7 @@
-"""Workers as pods of a Kubernetes cluster that runs the dask operator."""
+"""Workers as pods of a Kubernetes cluster that runs the dask operator.
+
+Covers neither images nor the installation of the operator, see ``docs/clusters.md``.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +19,20 @@ from .worker_settings import WorkerSize, hold_memory, inherited_settings
 def cluster_resource(
     size: WorkerSize, image: str, name: str, *, env: Mapping[str, str] | None = None, claims: Mapping[str, str] | None
 ) -> dict[str, Any]:
-    """Return the ``DaskCluster`` that the operator is asked for: a scheduler and workers of the size given.
+    """Return the ``DaskCluster`` resource for the operator: a scheduler, and workers of the given size.
 
     Parameters
     ----------
     size : WorkerSize
-        Workers, and what each may take; the memory limit of their pods holds the process that starts them too.
+        Workers, and their memory; the memory limit of a pod includes the process that starts its worker.
     image : str
-        Container image with distkern, for the scheduler as well.
+        Container image with distkern, for scheduler and workers.
     name : str
-        Of the resource.
+        Name of the resource.
     env : mapping, optional
-        Environment variables of all pods.
+        Environment variables of all pods; none by default.
     claims : mapping, optional
-        Persistent volume claims, and where the workers mount them.
+        Persistent volume claims to the paths at which the workers mount them; none by default.
     """
     operator = required("dask_kubernetes.operator", kind="kubernetes", extra="kubernetes")
     command = ["dask", "worker", "--nthreads", str(size.threads), "--memory-limit", str(size.limit)]
@@ -63,22 +66,22 @@ def kubernetes_client(
     env: Mapping[str, str] | None = None,
     claims: Mapping[str, str] | None = None,
 ) -> Iterator[Any]:
-    """Have the dask operator start scheduler and workers, and delete them when the context ends.
+    """Start scheduler and workers through the dask operator, and delete them when the context ends.
 
     Parameters
     ----------
     size : WorkerSize
-        Workers, and what each may take.
+        Workers, and their threads and memory.
     image : str
-        Container image with distkern and what the data needs.
+        Container image with distkern and the packages that the data needs.
     namespace : str, optional
-        Where; that of the current context.
+        Namespace; by default that of kubectl's current context.
     name : str, optional
-        Of the cluster; one of its own by default.
+        Name of the cluster; a unique one by default.
     env : mapping, optional
-        Environment variables of all pods.
+        Environment variables of all pods; none by default.
     claims : mapping, optional
-        Persistent volume claims, and where the workers mount them.
+        Persistent volume claims to the paths at which the workers mount them; none by default.
 
     Yields
     ------
@@ -95,7 +98,7 @@ def kubernetes_client(
     name = name or f"distkern-{uuid.uuid4().hex[:8]}"
     resource = cluster_resource(size, image, name, env=env, claims=claims)
     try:
-        # Asked first: dask-kubernetes tries to delete at exit what it never could create.
+        # Checked first: at exit, dask-kubernetes would try to delete a cluster that it could not create.
         required("kr8s", kind="kubernetes", extra="kubernetes").api(namespace=namespace).version()
         cluster = operator.KubeCluster(
             custom_cluster_spec=resource,
@@ -103,7 +106,7 @@ def kubernetes_client(
             create_mode=operator.kubecluster.kubecluster.CreateMode.CREATE_ONLY,
             quiet=True,
         )
-    except Exception as error:  # of the web client, of Kubernetes, of dask-kubernetes: they share no class
+    except Exception as error:  # errors of the web client, Kubernetes and dask-kubernetes share no class
         raise ClusterError(
             f"the dask operator did not start the cluster {name}: {type(error).__name__}: {error}; look at the current "
             "context of kubectl, that the operator is installed there, and at [cluster.kubernetes]",

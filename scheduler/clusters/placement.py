@@ -1,4 +1,7 @@
-"""Which worker looks after which blocks: contiguous ranges, moved as little as possible."""
+"""Assignment of blocks to workers: contiguous ranges, moved as little as possible.
+
+`..execution.worker_pool` decides when to assign and reassign.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,21 @@ from collections.abc import Mapping, Sequence
 
 
 def place(n_blocks: int, workers: Sequence[str], before: Mapping[int, str] | None = None) -> dict[int, str]:
-    """Give every block a home.
+    """Assign every block to an owner.
 
     Parameters
     ----------
     n_blocks : int
-        Blocks of the run.
+        Number of blocks of the run.
     workers : sequence of str
         Addresses of live workers, at least one.
     before : mapping, optional
-        Homes so far; a worker keeps its place in the order of the ranges.
+        Owners so far, which keep their place in the order of the ranges; none by default.
 
     Returns
     -------
     dict
-        Block number to address; ranges are contiguous and their sizes differ by one at most.
+        Block number to address; ranges are contiguous, and their sizes differ by one at most.
     """
     first: dict[str, int] = {}
     for block, worker in sorted((before or {}).items()):
@@ -29,14 +32,14 @@ def place(n_blocks: int, workers: Sequence[str], before: Mapping[int, str] | Non
     return {block: order[block * len(order) // n_blocks] for block in range(n_blocks)}
 
 
-def rehome(homes: Mapping[int, str], lost: str, workers: Sequence[str]) -> dict[int, str]:
-    """Share the blocks of a lost worker among `workers`, leaving all others where they are.
+def reassign(owners: Mapping[int, str], lost: str, workers: Sequence[str]) -> dict[int, str]:
+    """Assign the blocks of a lost worker to `workers`; all other blocks keep their owners.
 
-    The orphans go in contiguous parts, most to the workers that have least.
+    The blocks move in contiguous parts, most of them to the workers with the fewest blocks.
     """
-    orphans = sorted(block for block, worker in homes.items() if worker == lost)
-    kept = {block: worker for block, worker in homes.items() if worker != lost}
-    load = {worker: sum(home == worker for home in kept.values()) for worker in workers}
+    orphans = sorted(block for block, worker in owners.items() if worker == lost)
+    kept = {block: worker for block, worker in owners.items() if worker != lost}
+    load = {worker: sum(owner == worker for owner in kept.values()) for worker in workers}
     shares = dict.fromkeys(workers, 0)
     for _ in orphans:
         least = min(workers, key=lambda worker: (load[worker] + shares[worker], worker))
@@ -49,6 +52,6 @@ def rehome(homes: Mapping[int, str], lost: str, workers: Sequence[str]) -> dict[
     return kept
 
 
-def blocks_of(homes: Mapping[int, str], worker: str) -> tuple[int, ...]:
-    """Blocks whose home is `worker`, ascending."""
-    return tuple(sorted(block for block, home in homes.items() if home == worker))
+def blocks_of(owners: Mapping[int, str], worker: str) -> tuple[int, ...]:
+    """Return the blocks of `worker`, ascending."""
+    return tuple(sorted(block for block, owner in owners.items() if owner == worker))

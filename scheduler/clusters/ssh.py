@@ -1,4 +1,4 @@
-"""Workers on machines that can be logged in to by ssh."""
+"""Workers on other machines, started by ssh. Covers no copying of data or environments."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ def ssh_client(
     host: str | None = None,
     tls: TlsFiles | None = None,
 ) -> Iterator[Any]:
-    """Start workers on other machines, and end them with the context; the scheduler lives in this process.
+    """Start workers on other machines, and end them with the context; the scheduler runs in this process.
 
     Parameters
     ----------
     size : WorkerSize
-        Worker processes in all, spread evenly over the machines, and what each may take.
+        Number of worker processes, spread evenly over the machines, and the threads and memory of each.
     hosts : list of str
         Names or addresses of the machines.
     user, port, key, known_hosts : optional
-        How to log in; otherwise as ``~/.ssh/config`` says. Nobody is asked for a password.
+        Login; by default as in ``~/.ssh/config``. Passwords are not supported.
     python : str, optional
-        Python of the workers; that of this process, by its path.
+        Python of the workers; by default the path of this process's Python.
     local_directory : str, optional
-        Where workers keep scratch files.
+        Folder of the workers' scratch files; chosen by dask by default.
     host : str, optional
-        Address of this machine that the workers can reach; dask's guess by default.
+        Address of this machine for the workers; chosen by dask by default.
     tls : TlsFiles, optional
-        Certificates, which the workers must find at the same paths.
+        Certificates, which must be at the same paths for workers; none by default.
 
     Yields
     ------
@@ -53,7 +53,7 @@ def ssh_client(
     Raises
     ------
     ClusterError
-        asyncssh is missing, a machine does not let us in, or its worker does not start.
+        asyncssh is missing, a machine refuses the login, or its worker does not start.
     """
     asyncssh = required("asyncssh", kind="ssh", extra="ssh")
     require_address(host)
@@ -84,14 +84,14 @@ def ssh_client(
         "cls": Scheduler,
         "options": {**listen, **protocol, "dashboard_address": f"{host or ''}:0", "security": security},
     }
-    # Workers take over the whole configuration of this process, so the paths of certificates go with it.
+    # Workers get the whole configuration of this process, with the paths of certificates.
     with dask.config.set({**worker_settings(), **({} if tls is None else tls.settings())}):
         try:
             cluster = SpecCluster(workers, scheduler, security=security, name="ssh")
         except (OSError, asyncssh.Error, RuntimeError, ValueError) as error:
             raise _not_started(hosts, error) from error
         except Exception as error:
-            # dask has no class of its own for a worker that does not start.
+            # dask raises a plain Exception for a worker that does not start.
             if type(error) is not Exception:
                 raise
             raise _not_started(hosts, error) from error

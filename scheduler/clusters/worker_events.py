@@ -1,7 +1,7 @@
-"""Hearing of workers that come and go, at once.
+"""Events of workers that join and leave, without polling.
 
-The scheduler logs both under the topic "all". A client keeps one handler a topic, so all trainings of a client
-share one here, and a handler that was there before still gets its events.
+The scheduler logs both under the topic "all". A client has one handler for each topic. So all trainings of a client
+share one handler here, which also calls the handler that was set before it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 Listener = Callable[[str, str, bool], None]
-"""Called with ("add-worker" or "remove-worker", address, whether that was asked for) on the client's event loop:
-must not block."""
+"""Called with ("add-worker" or "remove-worker", address, whether it was requested) on the client's event loop: must not
+block."""
 
 TOPIC = "all"
 
@@ -28,13 +28,13 @@ class WorkerWatch:
         self._listeners: list[Listener] = []
         self._previous = client._event_handlers.get(TOPIC)
         if isinstance(getattr(self._previous, "__self__", None), WorkerWatch):
-            # dask keeps the handler of a topic that was unsubscribed.
+            # dask keeps the handler of a topic after unsubscribing.
             self._previous = None
         client.subscribe_topic(TOPIC, self._handle)
 
     @classmethod
     def listen(cls, client: Any, listener: Listener) -> None:
-        """Start telling `listener` of the workers of `client`."""
+        """Add a listener of the workers of `client`."""
         with _lock:
             if client not in _watches:
                 _watches[client] = cls(client)
@@ -42,7 +42,7 @@ class WorkerWatch:
 
     @classmethod
     def stop(cls, client: Any, listener: Listener) -> None:
-        """Stop telling `listener`; the last one gives the topic back."""
+        """Remove a listener; after the last one, restore the handler of the topic."""
         with _lock:
             watch = _watches.get(client)
             if watch is None or listener not in watch._listeners:

@@ -1,4 +1,4 @@
-"""What a cluster looks like from a client."""
+"""Queries of a client to the scheduler and the workers of its cluster: workers, memory, logs."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ..planning.limits import WorkerFacts
 from ..runtime.processes import peak_rss
 
 SCHEDULER_SECONDS = 60.0
-"""How long the scheduler may take to say which workers it has."""
+"""Most time for the scheduler's list of workers."""
 
 PEAKS_SECONDS = 10.0
-"""How long workers may take to tell how much memory they took."""
+"""Most time for the peak memory of workers."""
 
-HUSH_SECONDS = 2.0
-"""How long workers may hold up the end of their cluster."""
+SILENCE_SECONDS = 2.0
+"""Most time to silence the logs of workers at the end of their cluster."""
 
 
 def worker_facts(client: Any) -> WorkerFacts:
-    """Ask the scheduler for its workers."""
+    """Return the number, threads and memory of the workers of a cluster."""
     workers = workers_of(client)
     limits = [int(w["memory_limit"]) for w in workers.values() if w.get("memory_limit")]
     return WorkerFacts(
@@ -37,15 +37,15 @@ def worker_facts(client: Any) -> WorkerFacts:
 
 
 def workers_of(client: Any) -> dict[str, Any]:
-    """Ask the scheduler for its workers, by address.
+    """Return the workers of the scheduler by address.
 
-    `client.scheduler_info` would not do: a client asks for no workers at all now and then, on its own, and that answer
-    may take the place of the one that was wanted.
+    `client.scheduler_info` is not reliable: from time to time a client itself requests an empty list of workers, which
+    may replace the full one.
 
     Raises
     ------
     ClusterError
-        ``no-scheduler``: it does not answer.
+        ``no-scheduler``: the scheduler does not answer.
     """
     question = None
     try:
@@ -69,21 +69,21 @@ def peak_of_workers(client: Any, workers: list[str] | None = None) -> int:
     return max(answers.values(), default=0)
 
 
-def hush_workers(client: Any) -> None:
-    """Have worker processes that are about to be closed log nothing more.
+def silence_worker_logs(client: Any) -> None:
+    """Switch off the logs of worker processes that are about to be closed.
 
-    A worker whose heartbeat meets the scheduler's end writes a traceback, and nobody can do anything about it.
+    A worker that sends a heartbeat to a closed scheduler would log a traceback.
     """
     if client.status == "running":
-        ask_workers(client, partial(logging.disable, logging.CRITICAL), HUSH_SECONDS)
+        ask_workers(client, partial(logging.disable, logging.CRITICAL), SILENCE_SECONDS)
 
 
 def ask_workers(
     client: Any, function: Callable[[], Any], seconds: float, workers: list[str] | None = None
 ) -> dict[str, Any] | None:
-    """Call a function on the event loops of some or all workers; return the answers of those that are there by address.
+    """Call a function on the event loops of some or all workers; return the answers by address.
 
-    None where a worker keeps its answer back for so many seconds.
+    None where a worker does not answer within `seconds`.
     """
     how = {"workers": workers, "on_error": "ignore", "callback_timeout": seconds}
     try:

@@ -1,4 +1,4 @@
-"""What worker processes are started with, wherever they run: their number, their memory, dask's settings for them."""
+"""Settings of worker processes of all kinds of clusters: their number, their memory, and dask's settings for them."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from typing import Any
 from ..planning.plan import BASELINE
 
 NANNY_BYTES = 128 << 20
-"""Memory of the process that starts the workers of a batch job or a pod and restarts those that die."""
+"""Memory of the process that starts the workers of a batch job or a pod, and restarts them after a failure."""
 
 WORKER_SETTINGS: dict[str, Any] = {
     **{f"distributed.worker.memory.{name}": False for name in ("target", "spill", "pause", "terminate")},
     "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None,
 }
-"""dask's settings for workers of distkern's, which holds the memory itself: state above dask's thresholds would pause a
-worker for ever, and the threshold of malloc makes temporary arrays slow."""
+"""dask's settings for workers that distkern starts. distkern limits the memory itself: state above dask's thresholds
+would pause a worker for ever, and dask's threshold of malloc makes temporary arrays slow."""
 
 SLACK = 128 << 20
-"""Bytes beyond the plan: stacks and arenas that are reserved and never touched."""
+"""Bytes beyond the plan: stacks and arenas that are reserved and never used."""
 
 PROFILE_SETTINGS: dict[str, Any] = {} if sys.version_info >= (3, 12) else {"distributed.worker.profile.enabled": False}
-"""No statistical profile before Python 3.12: there a collection of garbage while another thread's frames are sampled
-can stop the whole process for ever (python/cpython#106883)."""
+"""No statistical profile before Python 3.12: there a garbage collection while another thread's frames are sampled can
+stop the process for ever (python/cpython#106883)."""
 
 
 @dataclass(frozen=True)
 class WorkerSize:
-    """How many worker processes, and what each may take."""
+    """Number of worker processes, and the memory and threads of each."""
 
     workers: int
-    """Worker processes."""
+    """Number of worker processes."""
     memory: int | None = None
-    """Bytes that trainings may take of each beside the interpreter's own; dask's share of the machine if None."""
+    """Bytes that trainings may take in each worker beside the interpreter; None for dask's share of the machine."""
     threads: int = 1
-    """Threads of each."""
+    """Threads of each worker."""
 
     @property
     def limit(self) -> int | str:
-        """Limit of a worker in bytes, as dask takes it."""
+        """Memory limit of a worker for dask: bytes, or "auto"."""
         return "auto" if self.memory is None else BASELINE + self.memory
 
     def together(self, processes: int) -> int:
-        """Bytes that this many of them need in one batch job or pod, with the process that starts them."""
+        """Return the bytes of this many workers in one batch job or pod, with the process that starts them."""
         if self.memory is None:
             raise ValueError("workers of a batch job or a pod need a memory limit")
         return processes * (BASELINE + self.memory) + NANNY_BYTES
@@ -65,14 +65,14 @@ def inherited_settings() -> dict[str, str]:
 
 
 def hold_memory(client: Any, memory: int | None) -> None:
-    """Have the operating system hold the memory of all workers, of those too that come later.
+    """Let the operating system limit the memory of all workers, including those that join later.
 
     Parameters
     ----------
     client : distributed.Client
-        Of a cluster that distkern started.
+        Client of a cluster that distkern started.
     memory : int or None
-        Bytes that trainings may take of each beside the interpreter's own; None holds nothing.
+        Bytes that trainings may take in each worker beside the interpreter; None for no limit.
     """
     from distributed import WorkerPlugin
 
@@ -81,7 +81,7 @@ def hold_memory(client: Any, memory: int | None) -> None:
     limit = BASELINE + memory + SLACK
 
     class HoldMemory(WorkerPlugin):  # type: ignore[misc]  # distributed has no types
-        """Limits the data segment of a worker: an overrun is a MemoryError in one task, not a dead machine."""
+        """Limits the data segment of a worker: an overrun is a MemoryError in one task, and the machine is safe."""
 
         name = "distkern-hold-memory"
 

@@ -1,1 +1,1 @@
-"""Executors: how messages reach blocks in this process or on dask workers."""
+"""Executors: sending of messages to blocks, in this process or on dask workers."""

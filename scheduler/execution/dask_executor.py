@@ -1,12 +1,12 @@
-"""The dask executor: one hard-pinned task a worker and exchange, and what happens when a worker is gone.
+"""The dask executor: one task on each worker in an exchange, and recovery after the failure of a worker.
 
-A round is a set of task chains. A chain takes some blocks of one worker through tasks (place, replay, message) in
-order; a refusal starts it again from the state that the worker reports. When a worker leaves, its chains are
-cancelled, its blocks get new homes, the placement epoch rises and new chains start. Nothing here changes a number: a
-block rebuilt from the log is the block that was lost.
+A round is a set of task chains. A chain runs tasks (place, replay, message) for some blocks of one worker in order, all
+pinned to that worker. After a refusal it starts again from the state that the worker reports. When a worker fails, its
+chains are cancelled, its blocks are reassigned, the placement epoch rises and new chains start. Nothing here changes a
+number: a block that is rebuilt from the log has the same bits.
 
-Out of scope: which workers can be used and what they look after (`worker_pool`), what messages do (`blocks.block`,
-`blocks.pool_tiles`), how workers remember (`blocks.block_registry`).
+Covers neither the choice of workers and owners, see `worker_pool`, nor the state on workers, see
+`..blocks.block_registry`, nor the effects of messages, see `..blocks.block`.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ from .shipping import shipments
 from .worker_pool import Workforce
 
 WORKERS_SECONDS = 1.0
-"""How often the list of workers is asked for while nothing else is heard."""
+"""Time between two looks at the list of workers while no other signal arrives."""
 
 MAX_REFUSALS = 200
-"""Refusals in one round before something is wrong with the protocol itself."""
+"""Refusals in one round, for each worker, before the run ends: the protocol itself is violated."""
 
 MAX_MEMORY_ERRORS = 3
-"""Times in one round that a worker may run out of memory before the run ends: another task may have had it."""
+"""Memory errors of tasks in one round before the run ends: at first another task may have used the memory."""
 
 ANSWER_SECONDS = 5.0
-"""How long to wait for workers' answers that a training can do without."""
+"""Most time to wait for answers of workers that a training does not need."""
 
 logger = logging.getLogger(__name__)
 
@@ -66,12 +66,12 @@ Make = Callable[[Fence, tuple[int, ...]], tuple[Any, ...]]
 
 @dataclass
 class _Round:
-    """What one task a worker is being run for, and how far that is."""
+    """State of one round: the task to run for every block, and the blocks that have not answered."""
 
     make: Make
     name: str
     version: int
-    """Messages that a block must have seen before."""
+    """Number of messages that a block must have applied before."""
     todo: set[int]
     """Blocks that have not answered."""
     gatherer: Gatherer
@@ -79,20 +79,20 @@ class _Round:
     """Whether answers may be summed by tasks before they are fetched."""
     pending: dict[Any, TaskChain | SumTask] = field(default_factory=dict)
     unassigned: bool = True
-    """Whether some blocks may have nothing under way for them."""
+    """Whether some blocks may have no task."""
     carried: Carried | None = None
-    """The message, where it was put on the cluster once."""
+    """The message, where it is on the cluster once."""
     memory_errors: int = 0
     """Tasks that ran out of memory."""
 
     def idle(self) -> set[int]:
-        """Blocks that have not answered and that nothing is under way for."""
+        """Return the blocks that have not answered and have no task."""
         busy = {block for task in self.pending.values() for block in task.blocks}
         return self.todo - busy - self.gatherer.blocks
 
 
 class DaskExecutor(Executor):
-    """Blocks on the workers of a dask cluster.
+    """Executor with blocks on the workers of a dask cluster.
 
     Parameters
     ----------
@@ -101,29 +101,29 @@ class DaskExecutor(Executor):
     source : BlockSource
         Training rows; an inline source is sent to the workers block by block.
     events : EventBus
-        Told of lost workers and replays.
+        Receives events of failed workers and replays.
     with_factors : bool
-        Whether blocks hold Q and E, or only answer queries for kernel columns.
+        Whether blocks hold Q and E (default), or only answer queries of kernel columns.
     worker_wait : float, optional
-        Seconds to wait for a worker when none can be used; ``distkern.worker-wait`` of dask's configuration, or a
-        minute, if not given.
+        Seconds to wait for a worker when none is usable; by default ``distkern.worker-wait`` of dask's configuration,
+        or 60 s.
     room : int, optional
-        Bytes of row matrices that each worker may keep in memory.
+        Bytes of row matrices that each worker may keep in memory; unlimited by default.
     read_ahead : int, optional
-        Blocks that its reads run ahead.
+        Blocks that the reads of a worker run ahead; by default as many as the size of the blocks allows.
     fan_in : int
-        With more workers than this, answers are summed by tasks before they are fetched.
+        With more workers than this, tasks sum answers before the driver fetches them.
     ask_facts : callable
-        What driver and workers must have in common, found on each.
+        Returns the facts that driver and workers must share; the versions of a process by default.
     run_id : str, optional
-        Name of the run; a new one by default.
+        Name of the run; a unique one by default.
     incarnation : int
-        Which driver of the run this is; workers refuse one that is older than another they have heard.
+        Number of this driver of the run, 1 by default; workers refuse a driver with a lower number than another.
 
     Raises
     ------
     ClusterError
-        No worker comes in time, workers differ from this process, or a block's workers keep dying.
+        No worker joins in time, workers differ from this process, or the workers of a block fail repeatedly.
     """
 
     exchanges = 0
@@ -173,12 +173,12 @@ class DaskExecutor(Executor):
 
     @property
     def n_workers(self) -> int:
-        """Workers that hold blocks now."""
+        """Number of workers that own blocks now."""
         return len(self._staff.busy)
 
     @property
     def n_threads(self) -> int:
-        """Threads of the workers that hold blocks; those of this process share one pool."""
+        """Threads of the workers that own blocks; workers of this process share one pool."""
         return tile_pool()[1] if self.in_process else self._staff.n_threads
 
     @property
@@ -211,17 +211,17 @@ class DaskExecutor(Executor):
         return answer
 
     def expect(self, checksums: Mapping[int, int]) -> None:
-        """Have blocks refused that read other than these checksums say, wherever they are loaded from now on."""
+        """Set the checksums that blocks must read from now on, on every worker."""
         self._checksums.update(checksums)
 
     def skip(self, message: Message, answer: Answer | None) -> None:
-        """Add a message to the log; workers that are behind are brought up to it."""
+        """Add a message to the log; blocks apply it in their next catch-up."""
         self._log.append(canonical(message))
         if answer is not None and answer.load is not None:
             self.expect(answer.load.checksums)
 
     def query(self, query: Query) -> Answer:
-        """Ask without changing anything."""
+        """Return the answers to a query, which changes no state."""
         self.exchanges += 1
         query = canonical(query)
         version, at = len(self._log), self._log.hashes[-1]
@@ -239,7 +239,7 @@ class DaskExecutor(Executor):
         """Do nothing."""
 
     def peak_rss(self) -> int:
-        """Largest resident set of any worker process so far, in bytes; 0 for workers in this process."""
+        """Return the largest resident set of the worker processes so far, in bytes; 0 for workers in this process."""
         return peak_of_workers(self._client, self._staff.usable())
 
     def close(self) -> None:
@@ -249,7 +249,7 @@ class DaskExecutor(Executor):
         self._staff.close()
 
     def _drop_run(self) -> None:
-        """Free the memory on every worker that can be used; one that does not answer soon is left out."""
+        """Free the memory on every usable worker that answers within `ANSWER_SECONDS`."""
         try:
             self._staff.look()
         except ClusterError:
@@ -271,9 +271,9 @@ class DaskExecutor(Executor):
     def _round(
         self, make: Make, name: str, version: int, *, summed: bool = False, carried: Carried | None = None
     ) -> Iterator[Any]:
-        """Run the task that `make` builds once for every block; yield the answers as they come."""
+        """Run the task that `make` builds once for every block; yield the answers in any order."""
         self._refusals = 0
-        gatherer = Gatherer(self._staff.homes, self._fan_in)
+        gatherer = Gatherer(self._staff.owners, self._fan_in)
         round_ = _Round(
             make, name, version, set(range(self._n_blocks)), gatherer, summed and gatherer.active, carried=carried
         )
@@ -285,9 +285,9 @@ class DaskExecutor(Executor):
                     yield from self._finished(value, round_)
                 elif kind == "remove-worker":
                     self._staff.look()
-                    self._lose({value}, round_)
+                    self._reassign({value}, round_)
                 elif kind == "poll":
-                    self._lose(self._staff.look(), round_)
+                    self._reassign(self._staff.look(), round_)
                     self._polled = monotonic()
                 self._start_chains(round_)
                 if self._staff.signals.empty():
@@ -297,7 +297,7 @@ class DaskExecutor(Executor):
                 future.cancel()
 
     def _finished(self, future: Any, round_: _Round) -> Iterator[Any]:
-        """Take a finished task's result; yield what it answers."""
+        """Process the result of a finished task; yield its answer."""
         task = round_.pending.pop(future)
         if round_.summed and isinstance(task, TaskChain) and task.last and future.status == "finished":
             round_.gatherer.hold(future, task)
@@ -305,16 +305,16 @@ class DaskExecutor(Executor):
         try:
             outcome = self._fetch(future, task)
         except MemoryError:
-            # What it tore is dropped, and rebuilt; the memory may have been another task's.
+            # The worker drops half-changed blocks, which are rebuilt; another task may have used the memory.
             round_.unassigned = True
             round_.memory_errors += 1
             if round_.memory_errors > MAX_MEMORY_ERRORS:
                 raise
-            logger.warning("worker %s ran out of memory in %s; it tries again", task.worker, round_.name)
+            logger.warning("worker %s ran out of memory in %s; the task runs again", task.worker, round_.name)
             return
-        if outcome is _GONE:
+        if outcome is _LOST:
             self._staff.look()
-            self._lose(task.workers, round_)
+            self._reassign(task.workers, round_)
         elif isinstance(task, SumTask):
             nodes, refusals = outcome
             for number, (part, member) in enumerate(task.parts):
@@ -330,14 +330,14 @@ class DaskExecutor(Executor):
         if not round_.unassigned:
             return
         round_.unassigned = False
-        idle, homes = round_.idle(), self._staff.homes
-        for worker in sorted({homes[block] for block in idle}):
-            blocks = tuple(sorted(block for block in idle if homes[block] == worker))
+        idle, owners = round_.idle(), self._staff.owners
+        for worker in sorted({owners[block] for block in idle}):
+            blocks = tuple(sorted(block for block in idle if owners[block] == worker))
             self._submit(TaskChain(worker, blocks), round_.name, round_.make(self._fence(worker), blocks), round_)
 
     def _sum_groups(self, round_: _Round) -> None:
-        """Have the answers of complete groups summed by one of their workers."""
-        round_.gatherer.homes = self._staff.homes
+        """Submit a task for each complete group that sums its answers on one of its workers."""
+        round_.gatherer.owners = self._staff.owners
         chains = [task for task in round_.pending.values() if isinstance(task, TaskChain)]
         for summing in round_.gatherer.complete(chains):
             answers = [future for future, _ in summing.parts]
@@ -355,7 +355,7 @@ class DaskExecutor(Executor):
                     kind="refused",
                 )
             round_.unassigned = True
-            # Blocks in different states go separate ways; those that are well wait for the next message task.
+            # Blocks in different states get separate chains; blocks at the right version get the next message task.
             groups: dict[int, list[int]] = {}
             for block in task.blocks:
                 state = outcome.versions.get(block, version if not outcome.stale else None)
@@ -385,7 +385,7 @@ class DaskExecutor(Executor):
         return True
 
     def _catch_up(self, task: TaskChain, state: int, version: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """Steps that bring blocks from `state` (-1: absent) to `version`."""
+        """Yield the steps that bring blocks from `state` (-1: absent) to `version`."""
         task.began = task.caught_up = monotonic()
         fence = self._fence(task.worker)
         if state < 0:
@@ -404,7 +404,7 @@ class DaskExecutor(Executor):
 
     def _submit(self, task: TaskChain | SumTask, name: str, call: tuple[Any, ...], round_: _Round) -> None:
         function, first, *arguments = call
-        # The epoch may have risen since the call was made.
+        # The epoch may have risen since the call was built.
         first = self._fence(task.worker) if isinstance(first, Fence) else first
         task.last = name == round_.name
         future = submit(self._client, name, function, first, *arguments, worker=task.worker)
@@ -416,13 +416,13 @@ class DaskExecutor(Executor):
             run_id=self._run_id,
             worker=worker,
             token=(self._incarnation, self._staff.epoch),
-            keep=blocks_of(self._staff.homes, worker),
+            keep=blocks_of(self._staff.owners, worker),
             n_blocks=self._n_blocks,
         )
 
     def _fetch(self, future: Any, task: TaskChain | SumTask) -> Any:
-        """Fetch a finished task's result, unless its worker leaves meanwhile."""
-        # A timeout of dask's own would cancel the transfer, and a large reply would never arrive.
+        """Fetch the result of a finished task; `_LOST` if its worker fails meanwhile."""
+        # A timeout of dask would cancel the transfer, and a large reply would never arrive.
         transfer = asyncio.run_coroutine_threadsafe(
             self._client.gather(future, asynchronous=True), self._client.loop.asyncio_loop
         )
@@ -430,30 +430,30 @@ class DaskExecutor(Executor):
             self._staff.look()
             if any(self._staff.trouble(worker) for worker in task.workers):
                 transfer.cancel()
-                return _GONE
+                return _LOST
         try:
             outcome = transfer.result()
         except CancelledError:
-            return _GONE
+            return _LOST
         except Exception as error:
-            # dask's own trouble with a task names a lost worker; a task's own error is the user's.
+            # An error of dask means that a worker failed; an error of the task itself is raised as it is.
             if type(error).__module__.startswith("distributed") or future.status in ("cancelled", "lost"):
-                return _GONE
+                return _LOST
             raise
         future.release()
         return outcome
 
-    def _lose(self, workers: Collection[str], round_: _Round) -> None:
-        """Cancel the tasks of workers that may be lost, and give the blocks of those that are new homes.
+    def _reassign(self, workers: Collection[str], round_: _Round) -> None:
+        """Cancel the tasks of workers that may have failed, and reassign the blocks of those that did.
 
-        A worker that lost a result and is well otherwise is simply sent the task again.
+        A usable worker that lost a result gets the task again.
         """
         if not workers:
             return
         round_.unassigned = True
         dropped = [future for future, task in round_.pending.items() if not task.workers.isdisjoint(workers)]
         if round_.carried is not None:
-            # Any task may be waiting for a worker that has the message and does not hand it on.
+            # Any task may wait for the message from a worker that does not answer.
             round_.carried.forget()
             dropped = list(round_.pending)
         for future in dropped:
@@ -461,10 +461,10 @@ class DaskExecutor(Executor):
             future.cancel()
         for worker in workers:
             round_.gatherer.forget(worker)
-            self._staff.lose(worker)
+            self._staff.reassign(worker)
 
     def _next_signal(self) -> tuple[str, Any]:
-        """Return what happens next, and a poll when one is due whatever happens."""
+        """Return the next signal; a poll when the time for one has come, even if there are others."""
         due = self._polled + WORKERS_SECONDS - monotonic()
         try:
             if due > 0:
@@ -474,7 +474,7 @@ class DaskExecutor(Executor):
         return "poll", None
 
 
-_GONE = object()
+_LOST = object()
 
 
 def canonical_answers(nodes: dict[Node, Answer]) -> dict[Node, Answer]:

@@ -1,4 +1,7 @@
-"""What the driver needs of an executor, and the serial one."""
+"""The protocol of executors, and the serial one, which holds all blocks in this process.
+
+Blocks on workers are in `dask_executor`; `layers` adds events, and factors in the driver.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Mapping
 from distkern.errors import DistkernError
 from distkern.storage.arrays.source import BlockSource
 
-from ..blocks import message_handler as rounds
+from ..blocks import message_handler as handler
 from ..blocks.block import Block
 from ..blocks.message_handler import HandedIn
 from ..protocol.answers import Answer
@@ -32,12 +35,12 @@ class Executor:
 
     @property
     def n_workers(self) -> int:
-        """Workers that hold blocks now."""
+        """Number of workers that own blocks now."""
         return self._below.n_workers
 
     @property
     def n_threads(self) -> int:
-        """Threads that may work for a message now."""
+        """Number of threads that may compute for a message now."""
         return self._below.n_threads
 
     @property
@@ -47,7 +50,7 @@ class Executor:
 
     @property
     def exchanges(self) -> int:
-        """Driver-workers-driver exchanges so far."""
+        """Number of exchanges so far: one message to all blocks and their summed answer."""
         return self._below.exchanges
 
     def exchange(self, message: Message) -> Answer:
@@ -55,11 +58,11 @@ class Executor:
         return self._below.exchange(message)
 
     def skip(self, message: Message, answer: Answer | None) -> None:
-        """Add a message to the log; blocks take its effect later, and hold what they read against a known answer."""
+        """Add a message to the log; blocks apply it later, and compare their rows with the checksums of the answer."""
         self._below.skip(message, answer)
 
     def query(self, query: Query) -> Answer:
-        """Ask without changing anything."""
+        """Return the answers to a query, which changes no state."""
         return self._below.query(query)
 
     def finish(self) -> None:
@@ -67,7 +70,7 @@ class Executor:
         self._below.finish()
 
     def peak_rss(self) -> int:
-        """Largest resident set of any worker process so far, in bytes; 0 if blocks live in this process."""
+        """Return the largest resident set of the worker processes so far, in bytes; 0 if blocks are in this process."""
         return self._below.peak_rss()
 
     def close(self) -> None:
@@ -76,20 +79,20 @@ class Executor:
 
 
 THIS_PROCESS = "this process"
-"""Stands for the address of a worker where there is none."""
+"""Name of this process in place of a worker's address."""
 
 
 class SerialExecutor(Executor):
-    """All blocks in this process.
+    """Executor with all blocks in this process.
 
     Parameters
     ----------
     source : BlockSource
         Training rows.
     with_features : bool
-        False where kernel columns are handed in.
+        False where kernel columns are handed in; True by default.
     budget : MemoryBudget, optional
-        What the blocks may keep in memory; everything if not given.
+        Memory for row matrices; unlimited by default.
     """
 
     n_workers = 1
@@ -98,7 +101,7 @@ class SerialExecutor(Executor):
 
     def __init__(self, source: BlockSource, *, with_features: bool = True, budget: MemoryBudget | None = None) -> None:
         self._budget = budget = MemoryBudget() if budget is None else budget
-        self._untold, self._probe = Costs(), MemoryProbe()
+        self._unreported, self._probe = Costs(), MemoryProbe()
         self._blocks = [
             Block(source, number, with_features=with_features, budget=budget)
             for number in range(len(source.boundaries) - 1)
@@ -115,34 +118,34 @@ class SerialExecutor(Executor):
         self.exchanges += 1
         self._catch_up()
         numbers = range(len(self._blocks))
-        nodes = rounds.apply_message(self._blocks, canonical(message), numbers, len(numbers), handed_in)
+        nodes = handler.apply_message(self._blocks, canonical(message), numbers, len(numbers), handed_in)
         answer = total(nodes, len(numbers))
-        answer.costs = answer.costs.merge(self._tell())
+        answer.costs = answer.costs.merge(self._report())
         return answer
 
-    def _tell(self) -> Costs:
-        told, self._untold = self._untold, Costs()
-        return told.merge(Costs(memory=self._probe.look(THIS_PROCESS, self._budget.used, self._budget.spilled)))
+    def _report(self) -> Costs:
+        costs, self._unreported = self._unreported, Costs()
+        return costs.merge(Costs(memory=self._probe.look(THIS_PROCESS, self._budget.used, self._budget.spilled)))
 
     def skip(self, message: Message, answer: Answer | None) -> None:
-        """Remember a message; it takes effect before the next exchange."""
+        """Keep a message, which takes effect before the next exchange."""
         self._skipped.append(canonical(message))
         if answer is not None and answer.load is not None:
             self.expect(answer.load.checksums)
 
     def query(self, query: Query) -> Answer:
-        """Ask without changing anything."""
+        """Return the answers to a query, which changes no state."""
         self.exchanges += 1
         self._catch_up()
-        return rounds.ask(self._blocks, canonical(query))
+        return handler.ask(self._blocks, canonical(query))
 
     def _catch_up(self) -> None:
         if self._skipped:
             skipped, self._skipped = self._skipped, []
-            self._untold = self._untold.merge(rounds.replay(self._blocks, skipped))
+            self._unreported = self._unreported.merge(handler.replay(self._blocks, skipped))
 
     def expect(self, checksums: Mapping[int, int]) -> None:
-        """Have blocks refused that read other than these checksums say."""
+        """Set the checksums that blocks must read."""
         for block in self._blocks:
             block.checksum = checksums.get(block.number, block.checksum)
 
@@ -159,7 +162,7 @@ class SerialExecutor(Executor):
 
 
 def total(nodes: dict[tuple[int, int], Answer], n_blocks: int) -> Answer:
-    """Root of the reduction tree of a run."""
+    """Return the root of the reduction tree of a run."""
     reducer: TreeReducer[Answer] = TreeReducer(n_blocks, Answer.merge)
     reducer.add_nodes(nodes)
     try:

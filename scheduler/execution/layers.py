@@ -1,7 +1,7 @@
-"""Executors on top of another: factors in the driver instead of beside their rows, and events of exchanges.
+"""Executors on top of another: events of exchanges, and factors in the driver instead of with their rows.
 
-Wherever the factors live, the driver loop sees one `exchange`, and the arithmetic on a tile is the same code in the
-same shapes, so the model has the same bits. The executor that records its exchanges is in `training.run_record`.
+With factors in either place the driver loop calls one `exchange`, and the arithmetic on a tile is the same code in the
+same shapes, so the model has the same bits. The layer that records exchanges is in `..training.run_record`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..runtime.timings import Costs, ProcessMemory
 from .executor import Executor, SerialExecutor
 
 MEMORY_SECONDS = 2.0
-"""Least time between two events that tell of the memory of workers."""
+"""Least time between two events with the memory of workers."""
 
 
 class AnnouncingExecutor(Executor):
@@ -31,13 +31,13 @@ class AnnouncingExecutor(Executor):
     Parameters
     ----------
     below : Executor
-        Where messages go.
+        Executor that sends the messages.
     events : EventBus
-        Takes the events.
+        Receives the events.
     planned : int
-        Bytes that a process which holds blocks was planned to take at most.
+        Planned peak bytes of a process that holds blocks; 0, for unknown, by default.
     part : str
-        What the exchanges belong to: ``training`` or ``search``.
+        Part of the run: ``training`` (default) or ``search``.
     """
 
     def __init__(self, below: Executor, events: EventBus, planned: int = 0, part: str = "training") -> None:
@@ -45,7 +45,7 @@ class AnnouncingExecutor(Executor):
         self._events = events
         self._planned = planned
         self._part = part
-        self._told_of_memory = -MEMORY_SECONDS
+        self._memory_sent = -MEMORY_SECONDS
         self._seen: dict[str, ProcessMemory] = {}
 
     def exchange(self, message: Message) -> Answer:
@@ -67,21 +67,21 @@ class AnnouncingExecutor(Executor):
         return answer
 
     def _busy(self, costs: Costs, seconds: float) -> dict[str, float]:
-        """Seconds of threads by phase, and what is left of them as waiting."""
+        """Return the seconds of threads by phase, with all other seconds as waiting."""
         if not costs.busy:
-            return {}  # the answer was on record
+            return {}  # the answer comes from the record
         waiting = self.n_threads * seconds - sum(costs.busy.values())
         return {phase: round(took, 6) for phase, took in {**costs.busy, WAITING: max(0.0, waiting)}.items()}
 
     def _memory(self, costs: Costs) -> dict[str, dict[str, int]]:
-        """Bytes of every worker, where it is time to tell of them again."""
+        """Return the bytes of every worker, if `MEMORY_SECONDS` have passed since the last ones."""
         now = monotonic()
         self._seen.update(costs.memory)
-        if not self._seen or now - self._told_of_memory < MEMORY_SECONDS:
+        if not self._seen or now - self._memory_sent < MEMORY_SECONDS:
             return {}
-        self._told_of_memory = now
-        told, self._seen = self._seen, {}
-        return {worker: {**vars(found), "planned": self._planned} for worker, found in told.items()}
+        self._memory_sent = now
+        seen, self._seen = self._seen, {}
+        return {worker: {**vars(found), "planned": self._planned} for worker, found in seen.items()}
 
 
 class DriverFactors(Executor):
@@ -94,7 +94,7 @@ class DriverFactors(Executor):
     source : BlockSource
         The same rows; this process reads targets and weights only.
     budget : MemoryBudget, optional
-        What Q and the pool may take of this process's memory.
+        Memory for Q and the pool in this process; unlimited by default.
     """
 
     def __init__(self, below: Executor, source: BlockSource, budget: MemoryBudget | None = None) -> None:
@@ -105,11 +105,11 @@ class DriverFactors(Executor):
 
     @property
     def n_threads(self) -> int:
-        """Threads of the workers and of this process; threads that are both count once."""
+        """Number of threads of the workers and of this process; with workers in this process they are the same."""
         return self._below.n_threads + (0 if self.in_process else self._local.n_threads)
 
     def exchange(self, message: Message) -> Answer:
-        """Split the message: kernel columns and features from the workers, the rest here."""
+        """Split the message: workers compute kernel columns and send features, this process does the rest."""
         skipped, self._skipped = self._skipped, []
         for step in skipped:
             self._step(step)
@@ -129,7 +129,7 @@ class DriverFactors(Executor):
         return answer
 
     def skip(self, message: Message, answer: Answer | None) -> None:
-        """Take note of the next message; a step's kernel columns are asked for when it takes effect."""
+        """Add the next message; a step queries kernel columns when it takes effect."""
         if isinstance(message, Step):
             self._skipped.append(message)
             return

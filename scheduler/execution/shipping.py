@@ -1,4 +1,4 @@
-"""Blocks that live in the driver's process, on their way to a worker."""
+"""Sending of rows in the driver's process to workers, a few blocks at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from distkern.storage.arrays.source import BlockSource
 
 
 class InlineBlocks:
-    """Rows of a few blocks on their way to a worker, a block source of those."""
+    """Rows of a few blocks, as a block source that is pickled and sent to a worker."""
 
     inline = True
 
@@ -26,11 +26,11 @@ class InlineBlocks:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the rows on board."""
+        """Bytes of the rows."""
         return sum(array.nbytes for piece in self.pieces.values() for array in piece if array is not None)
 
     def add(self, source: BlockSource, block: int) -> None:
-        """Read one block on board."""
+        """Read one block."""
         with collect_report() as self._reports[block]:
             self.pieces[block] = (
                 source.read_features(block),
@@ -39,21 +39,21 @@ class InlineBlocks:
             )
 
     def read_features(self, block: int) -> NDArray[Any]:
-        """Rows of X; what reading them came to is told with the first."""
+        """Return the rows of X; the report of their read is added once."""
         note_report(self._reports.pop(block, ReadReport()))
         return np.require(self.pieces[block][0], requirements=["C", "A"])
 
     def read_targets(self, block: int) -> NDArray[Any]:
-        """Targets."""
+        """Return the targets."""
         return np.require(self.pieces[block][1], requirements=["C", "A"])
 
     def read_weights(self, block: int) -> NDArray[np.float64] | None:
-        """Row weights."""
+        """Return the row weights."""
         return self.pieces[block][2]
 
 
 def shipments(source: BlockSource, blocks: Sequence[int], most_bytes: int) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """Yield blocks with a source that a worker can read them from, a few at a time where rows must travel.
+    """Yield blocks with a source that a worker can read; rows of this process are sent in shipments of a few blocks.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def shipments(source: BlockSource, blocks: Sequence[int], most_bytes: int) -> It
     blocks : sequence of int
         Block numbers.
     most_bytes : int
-        A shipment is sent once it holds more.
+        A shipment is complete once it holds more bytes.
     """
     if not source.inline:
         yield tuple(blocks), source

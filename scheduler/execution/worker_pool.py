@@ -1,9 +1,10 @@
-"""The workers of one run: which can be used, which look after which blocks, and how often blocks lost theirs.
+"""The workers of one run: usable workers, owners of blocks, and the number of failures of each block's owners.
 
-A worker is used if it is on the cluster, runs (dask may have paused it, or be retiring it), answers, and has the
-versions of the driver. One that stops being so loses its blocks to others, and counts as joined once it is so again.
+A worker is usable if it is on the cluster, runs (it is neither paused nor retired by dask), answers, and has the
+versions of the driver. When a worker is not usable any more, its blocks are reassigned; it rejoins when it is usable
+again.
 
-Out of scope: tasks, and when to look (`cluster`); what a sign of life is (`liveness`).
+Covers neither tasks nor the times of looks, see `dask_executor`, nor signs of life, see `..clusters.liveness`.
 """
 
 from __future__ import annotations
@@ -23,31 +24,31 @@ from ..blocks import block_registry as memo
 from ..clusters.clients import keep_local_workers
 from ..clusters.futures import submit
 from ..clusters.liveness import Liveness, ping_through
-from ..clusters.placement import blocks_of, place, rehome
+from ..clusters.placement import blocks_of, place, reassign
 from ..clusters.worker_events import WorkerWatch
 from ..clusters.worker_queries import workers_of
 from ..runtime.environment import AskFacts, Difference, Facts, difference, process_facts
 
 MAX_DEATHS = 3
-"""Worker deaths a block may see before the run ends, lest it kill a cluster."""
+"""Failures of a block's owners before the run ends, so that one block cannot end all workers of a cluster."""
 
 FACTS_SECONDS = 30.0
-"""How long workers may take to tell their versions at the start; they may have to import distkern first."""
+"""Most time to wait for the versions of workers at the start; they may have to import distkern first."""
 
 JOIN_SECONDS = 5.0
-"""How long a round is held up for the versions of a worker that has just joined; later ones are for a later round."""
+"""Most time that a round waits for the versions of a worker that has just joined; later it joins a later round."""
 
 SETTLE_SECONDS = 0.2
-"""How long after a death others that died with it may take to be noticed; blocks would only move to them."""
+"""Time to wait after a failure, so that blocks are not reassigned to workers that failed at the same time."""
 
 LOOK_SECONDS = 0.1
-"""How often the list of workers is asked for while there is nothing else to do."""
+"""Time between two looks at the list of workers while the run waits for workers."""
 
 AWAY_SECONDS = 1.0
-"""How often a run that has enough workers looks whether one that it lost is back."""
+"""Time between two looks for a failed worker that is usable again."""
 
 Reason = Literal["left", "retired", "paused", "frozen"]
-"""Why a worker cannot be used: it was killed or left, dask retires it, dask paused it, it does not answer."""
+"""Why a worker is not usable: it was killed or left, dask retires it, dask paused it, it does not answer."""
 
 logger = logging.getLogger(__name__)
 
@@ -60,17 +61,17 @@ class Workforce:
     client : distributed.Client
         The cluster.
     events : EventBus
-        Told of workers that are lost, refused or waited for.
+        Receives events of workers that fail, are refused, or are awaited.
     run_id : str
         Name of the run on the workers.
     incarnation : int
-        Which driver of the run this is.
+        Number of this driver of the run.
     n_blocks : int
-        Blocks of the run.
+        Number of blocks of the run.
     worker_wait : float
-        Seconds to wait for a worker when none can be used.
+        Seconds to wait for a worker when none is usable.
     ask_facts : callable
-        What driver and workers must have in common, found on each.
+        Returns the facts that driver and workers must share; the versions of a process by default.
     """
 
     def __init__(
@@ -85,11 +86,11 @@ class Workforce:
         ask_facts: AskFacts = process_facts,
     ) -> None:
         self.signals: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        """Workers that are gone, as ("remove-worker", address); others may put their own here."""
-        self.homes: dict[int, str] = {}
-        """Block to the worker that looks after it."""
+        """Workers that left, as ("remove-worker", address); the executor adds its own signals."""
+        self.owners: dict[int, str] = {}
+        """Block to the address of its owner."""
         self.epoch = 0
-        """Raised whenever homes change."""
+        """Number of the assignment; it rises whenever owners change."""
         self._client = client
         self._events = events
         self._run_id = run_id
@@ -106,7 +107,7 @@ class Workforce:
         self._refused: dict[str, Difference] = {}
         self._expected: set[str] = set()
         self._departed: set[str] = set()
-        self._judged: set[str] = set()
+        self._compared: set[str] = set()
         self._usable: set[str] = set()
         self._arrived = False
         self._joined = False
@@ -115,47 +116,46 @@ class Workforce:
 
     @property
     def busy(self) -> set[str]:
-        """Workers that look after blocks."""
-        return set(self.homes.values())
+        """Workers that own blocks."""
+        return set(self.owners.values())
 
     @property
     def n_threads(self) -> int:
-        """Threads of those workers, as of the last look."""
+        """Threads of those workers, at the last look."""
         return sum(self._threads.get(worker, 1) for worker in self.busy)
 
     def start(self) -> None:
-        """Wait for workers, compare versions, and give every block a home.
+        """Wait for workers, compare versions, and assign every block to an owner.
 
         Raises
         ------
         ClusterError
-            ``no-workers``: none comes in time. ``version-mismatch``: one differs from this process.
+            ``no-workers``: none joins in time. ``version-mismatch``: one differs from this process.
         """
         keep_local_workers(self._client)
         WorkerWatch.listen(self._client, self._on_worker)
         self._wait()
         self._await_facts(FACTS_SECONDS)
-        self.homes = place(self._n_blocks, self._wait())
+        self.owners = place(self._n_blocks, self._wait())
         self._joined = False
         self._take_leases()
 
     def close(self) -> None:
-        """Stop watching, and let go of the run's memory on the workers."""
+        """Remove the listener, and free the memory of the run on the workers."""
         WorkerWatch.stop(self._client, self._on_worker)
         self._liveness.close()
         for asked in self._facts.values():
             asked.cancel()
         leases, self._leases = self._leases, {}
         for worker in leases:
-            memo.drop_run(
-                worker, self._run_id, self._incarnation
-            )  # workers that are threads of this process, gone or not
+            # Workers may be threads of this process, whose memory must be freed even after they left.
+            memo.drop_run(worker, self._run_id, self._incarnation)
         if self._client.status == "running":
             for lease in leases.values():
                 lease.release()
 
     def look(self) -> set[str]:
-        """Ask the scheduler for the workers; return those with blocks that cannot be used any more."""
+        """Query the scheduler for the workers; return owners of blocks that are not usable any more."""
         found = workers_of(self._client)
         self._looked = monotonic()
         self._status = {worker: facts["status"] for worker, facts in found.items()}
@@ -166,13 +166,13 @@ class Workforce:
         for worker in set(found) - set(self._facts):
             self._facts[worker] = self._inquire(worker)
         for worker in list(self._facts):
-            self._judge(worker)
+            self._compare(worker)
         before, self._usable = self._usable, set(self.usable())
         self._joined = self._joined or not self._usable <= before
         return {worker for worker in self.busy if self.trouble(worker) is not None}
 
     def trouble(self, worker: str) -> Reason | None:
-        """Say why a worker cannot be used, as of the last look; None if nothing is known against it."""
+        """Return the reason for which a worker is not usable, at the last look; None if there is none."""
         status = self._status.get(worker)
         if status is None:
             return "retired" if worker in self._expected else "left"
@@ -183,21 +183,23 @@ class Workforce:
         return "frozen" if worker in self._liveness.frozen else None
 
     def usable(self) -> list[str]:
-        """Workers that blocks may be given to, as of the last look."""
-        return sorted(worker for worker in self._judged if self.trouble(worker) is None and worker not in self._refused)
+        """Return the workers that may own blocks, at the last look."""
+        return sorted(
+            worker for worker in self._compared if self.trouble(worker) is None and worker not in self._refused
+        )
 
-    def lose(self, worker: str) -> None:
-        """Give the blocks of a worker that cannot be used new homes, waiting for one if there must be."""
+    def reassign(self, worker: str) -> None:
+        """Reassign the blocks of a worker that is not usable; wait for a worker if there is none."""
         reason = self.trouble(worker)
         if reason is None and worker in self._departed:
-            reason = "left"  # and another process is there under its address
+            reason = "left"  # another process has joined under its address
             self._forget(worker)
         self._departed.discard(worker)
         if reason is None:
             return
-        blocks = blocks_of(self.homes, worker)
+        blocks = blocks_of(self.owners, worker)
         self._leases.pop(worker, None)
-        # Its memory is in this process where workers are threads.
+        # The memory is in this process where workers are threads.
         memo.drop_run(worker, self._run_id, self._incarnation)
         if not blocks:
             return
@@ -205,27 +207,27 @@ class Workforce:
         if reason == "left":
             self._count_deaths(blocks)
             sleep(SETTLE_SECONDS)
-        self.homes = rehome(self.homes, worker, self._wait())
+        self.owners = reassign(self.owners, worker, self._wait())
         self.epoch += 1
         self._take_leases()
 
     def rebalance(self) -> None:
-        """Between rounds: replace workers that are gone, and share the blocks with those that have joined."""
+        """Between rounds: reassign the blocks of workers that left, and assign blocks to workers that joined."""
         while not self.signals.empty():
             kind, worker = self.signals.get()
             if kind == "remove-worker":
                 self.look()
-                self.lose(worker)
+                self.reassign(worker)
         arrived, self._arrived = self._arrived, False
         if not arrived and not (self._absent() and monotonic() - self._looked > AWAY_SECONDS):
             return
         for worker in self._await_facts(JOIN_SECONDS if arrived else 0.0):
-            self.lose(worker)
+            self.reassign(worker)
         if not self._joined:
             return
         self._joined = False
         if self._usable - self.busy and len(self.busy) < self._n_blocks:
-            self.homes = place(self._n_blocks, sorted(self._usable), self.homes)
+            self.owners = place(self._n_blocks, sorted(self._usable), self.owners)
             self.epoch += 1
             self._take_leases()
 
@@ -239,7 +241,7 @@ class Workforce:
         self._news.set()
 
     def _wait(self) -> list[str]:
-        """Return the workers that can be used, once there are any."""
+        """Wait for usable workers and return them."""
         self.look()
         if not self.usable() and not self._unanswered():
             self._events.emit(WorkersAwaited(seconds=self._worker_wait, unusable=tuple(self._unusable())))
@@ -248,7 +250,7 @@ class Workforce:
             if monotonic() > deadline:
                 unusable = ", ".join(f"{worker} {why}" for worker, why in self._unusable().items())
                 raise ClusterError(
-                    f"no worker could be used within {self._worker_wait:g} s ({unusable or 'the cluster has none'}): "
+                    f"no worker was usable within {self._worker_wait:g} s ({unusable or 'the cluster has none'}): "
                     "start workers and train again, or wait longer ([cluster] wait, distkern.worker-wait in dask's "
                     "configuration)",
                     kind="no-workers",
@@ -270,28 +272,28 @@ class Workforce:
         self._news.clear()
 
     def _unanswered(self) -> list[str]:
-        """Workers that could be used if their versions were known."""
-        return [worker for worker in self._facts if worker not in self._judged and self.trouble(worker) is None]
+        """Return the workers that would be usable if their versions were known."""
+        return [worker for worker in self._facts if worker not in self._compared and self.trouble(worker) is None]
 
     def _absent(self) -> set[str]:
-        """Workers that are on the cluster and may become usable."""
+        """Return the workers on the cluster that may become usable."""
         return set(self._status) - self._usable - set(self._refused)
 
     def _unusable(self) -> dict[str, str]:
-        """Why each worker of the cluster that cannot be used cannot."""
+        """Return each worker of the cluster that is not usable, with the reason."""
         refused = {worker: f"differs in {found.what}" for worker, found in self._refused.items()}
         absent = {worker: f"is {self.trouble(worker) or 'silent'}" for worker in self._absent()}
         return dict(sorted({**absent, **refused}.items()))
 
     def _forget(self, worker: str) -> None:
-        """Have a worker asked for its versions anew."""
+        """Drop the versions of a worker, which are then queried again."""
         if worker in self._facts:
             self._facts.pop(worker).cancel()
-        self._judged.discard(worker)
+        self._compared.discard(worker)
         self._refused.pop(worker, None)
 
     def _inquire(self, worker: str) -> Future[Facts]:
-        """Ask a worker for its facts, on its event loop: its threads may be busy for long."""
+        """Query a worker for its facts, on its event loop: its threads may be busy for long."""
 
         async def ask() -> Facts:
             try:
@@ -303,27 +305,27 @@ class Workforce:
             answer = answers[worker]
             if isinstance(answer, OSError):
                 raise answer
-            # Most likely it cannot import distkern, or this part of it.
+            # Most likely the worker cannot import distkern, or this part of it.
             return {"distkern": f"unusable ({answer})"} if isinstance(answer, Exception) else answer
 
         return asyncio.run_coroutine_threadsafe(ask(), self._client.loop.asyncio_loop)
 
-    def _judge(self, worker: str) -> None:
-        """Compare a worker's facts with this process's, if they are there and were not compared before."""
+    def _compare(self, worker: str) -> None:
+        """Compare the facts of a worker with those of this process, once they have arrived."""
         answer = self._facts[worker]
-        if worker in self._judged or not answer.done():
+        if worker in self._compared or not answer.done():
             return
         try:
             found = difference(self._ask_facts(), answer.result())
         except (Exception, CancelledError):
-            logger.info("worker %s did not tell its versions", worker, exc_info=True)
-            del self._facts[worker]  # it is asked again, if it is still there
+            logger.info("worker %s did not answer with its versions", worker, exc_info=True)
+            del self._facts[worker]  # the next look queries it again, if it is still on the cluster
             return
-        self._judged.add(worker)
+        self._compared.add(worker)
         if found is None:
             return
         self._refused[worker] = found
-        if not self.homes:
+        if not self.owners:
             raise ClusterError(
                 f"worker {worker} cannot take part: {found}, and the model could not have the same bits; give workers "
                 "and driver the same environment and kind of processor, or use other workers",
@@ -336,7 +338,7 @@ class Workforce:
             self._deaths[block] += 1
             if self._deaths[block] > MAX_DEATHS:
                 raise ClusterError(
-                    f"{self._deaths[block]} workers died while they looked after block {block} (limit {MAX_DEATHS}); "
+                    f"{self._deaths[block]} workers failed while they owned block {block} (limit {MAX_DEATHS}); "
                     "look at the workers' logs, often their memory limit is too low",
                     kind="workers-dying",
                 )

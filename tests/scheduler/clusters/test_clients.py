@@ -26,7 +26,7 @@ from distkern.scheduler.clusters.clients import (
     WORKER_WAIT_SECONDS,
     default_worker_wait,
 )
-from distkern.scheduler.clusters.worker_queries import HUSH_SECONDS, hush_workers
+from distkern.scheduler.clusters.worker_queries import SILENCE_SECONDS, silence_worker_logs
 from distkern.scheduler.execution.dask_executor import DaskExecutor
 from tests.scheduler.faults import Trouble, expected, run, source, wait_for
 from tests.scheduler.trainings import assert_same_bits, make_job
@@ -130,8 +130,8 @@ def test_a_worker_that_hangs_does_not_hold_up_the_end() -> None:
         first, _ = client.run(os.getpid).values()
         os.kill(first, signal.SIGSTOP)
         begun = monotonic()
-        hush_workers(client)
-        assert monotonic() - begun < 3 * HUSH_SECONDS
+        silence_worker_logs(client)
+        assert monotonic() - begun < 3 * SILENCE_SECONDS
         os.kill(first, signal.SIGCONT)
 
 
@@ -143,7 +143,7 @@ def test_frames_are_not_sampled_where_that_can_stop_python() -> None:
 
 
 @pytest.mark.cluster
-def test_clusters_listen_elsewhere_if_told() -> None:
+def test_clusters_listen_at_a_given_host() -> None:
     with local_client(1, host="127.0.0.2") as client:
         assert client.scheduler.address.startswith("tcp://127.0.0.2:")
         assert all(worker.startswith("tcp://127.0.0.2:") for worker in client.scheduler_info()["workers"])

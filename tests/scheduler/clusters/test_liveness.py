@@ -8,7 +8,7 @@ import pytest
 
 from distkern.scheduler.clusters.liveness import (
     FROZEN_AFTER_SECONDS,
-    LONGEST_NAP_SECONDS,
+    LONGEST_LOOK_SECONDS,
     PING_AFTER_SECONDS,
     Liveness,
 )
@@ -106,7 +106,7 @@ def test_a_driver_that_was_away_does_not_blame_the_workers() -> None:
     watched.now += 3600
     watched.liveness.look(watched.beats)
     assert watched.liveness.frozen == set()
-    assert LONGEST_NAP_SECONDS < FROZEN_AFTER_SECONDS
+    assert LONGEST_LOOK_SECONDS < FROZEN_AFTER_SECONDS
 
 
 def test_pings_of_workers_that_are_gone_are_cancelled() -> None:

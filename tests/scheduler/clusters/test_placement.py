@@ -6,34 +6,34 @@ from itertools import groupby
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from distkern.scheduler.clusters.placement import blocks_of, place, rehome
+from distkern.scheduler.clusters.placement import blocks_of, place, reassign
 
 names = st.integers(0, 11).map("tcp://{}".format)
 workers = st.lists(names, min_size=1, max_size=8, unique=True)
 blocks = st.integers(0, 40)
 
 
-def loads(homes: dict[int, str], live: list[str]) -> list[int]:
-    count = Counter(homes.values())
+def loads(owners: dict[int, str], live: list[str]) -> list[int]:
+    count = Counter(owners.values())
     return [count[worker] for worker in live]
 
 
 @given(blocks, workers, st.one_of(st.none(), st.dictionaries(st.integers(0, 39), names)))
 def test_place(n: int, live: list[str], before: dict[int, str] | None) -> None:
-    homes = place(n, live, before)
-    assert sorted(homes) == list(range(n))
-    assert set(homes.values()) <= set(live)
-    assert len(list(groupby(homes[block] for block in range(n)))) == len(set(homes.values()))
-    held = loads(homes, live)
+    owners = place(n, live, before)
+    assert sorted(owners) == list(range(n))
+    assert set(owners.values()) <= set(live)
+    assert len(list(groupby(owners[block] for block in range(n)))) == len(set(owners.values()))
+    held = loads(owners, live)
     assert max(held) - min(held) <= 1
-    assert place(n, live[::-1], before) == homes
+    assert place(n, live[::-1], before) == owners
 
 
 @given(blocks, workers)
 @example(2, ["tcp://0", "tcp://1", "tcp://2", "tcp://3"])
 def test_placing_again_moves_nothing(n: int, live: list[str]) -> None:
-    homes = place(n, live)
-    assert place(n, live, homes) == homes
+    owners = place(n, live)
+    assert place(n, live, owners) == owners
 
 
 @given(blocks, workers, names)
@@ -48,25 +48,25 @@ def test_a_worker_that_joins_keeps_the_others_in_order(n: int, live: list[str], 
 
 
 @given(blocks, st.lists(names, min_size=2, max_size=8, unique=True), st.data())
-def test_rehome_moves_the_orphans_only(n: int, everyone: list[str], data: st.DataObject) -> None:
-    homes = {block: data.draw(st.sampled_from(everyone)) for block in range(n)}
+def test_reassignment_moves_the_orphans_only(n: int, everyone: list[str], data: st.DataObject) -> None:
+    owners = {block: data.draw(st.sampled_from(everyone)) for block in range(n)}
     lost, *live = everyone
-    after = rehome(homes, lost, live)
+    after = reassign(owners, lost, live)
     assert sorted(after) == list(range(n))
     assert set(after.values()) <= set(live)
-    for block, worker in homes.items():
+    for block, worker in owners.items():
         assert worker == lost or after[block] == worker
-    orphans = [block for block in range(n) if homes[block] == lost]
+    orphans = [block for block in range(n) if owners[block] == lost]
     parts = [after[block] for block in orphans]
     assert len(list(groupby(parts))) == len(set(parts))
 
 
 @given(blocks, st.lists(names, min_size=2, max_size=8, unique=True), st.data())
-def test_rehome_balances_the_load(n: int, everyone: list[str], data: st.DataObject) -> None:
-    homes = {block: data.draw(st.sampled_from(everyone)) for block in range(n)}
+def test_reassignment_balances_the_load(n: int, everyone: list[str], data: st.DataObject) -> None:
+    owners = {block: data.draw(st.sampled_from(everyone)) for block in range(n)}
     lost, *live = everyone
-    after = rehome(homes, lost, live)
-    before, held = loads(homes, live), loads(after, live)
+    after = reassign(owners, lost, live)
+    before, held = loads(owners, live), loads(after, live)
     # Whoever got something has no more than one block above whoever has least.
     for had, has in zip(before, held, strict=True):
         assert has == had or has <= min(held) + 1
@@ -74,20 +74,20 @@ def test_rehome_balances_the_load(n: int, everyone: list[str], data: st.DataObje
 
 @given(blocks, st.lists(names, min_size=3, max_size=8, unique=True))
 def test_losing_all_but_one_worker(n: int, everyone: list[str]) -> None:
-    homes = place(n, everyone)
+    owners = place(n, everyone)
     live = sorted(everyone)
     while len(live) > 1:
         lost = live.pop()
-        homes = rehome(homes, lost, live)
-        held = loads(homes, live)
+        owners = reassign(owners, lost, live)
+        held = loads(owners, live)
         assert max(held) - min(held) <= 1
-    assert homes == dict.fromkeys(range(n), live[0])
+    assert owners == dict.fromkeys(range(n), live[0])
 
 
 @given(blocks, workers)
 def test_blocks_of(n: int, live: list[str]) -> None:
-    homes = place(n, live)
-    parts = [blocks_of(homes, worker) for worker in live]
+    owners = place(n, live)
+    parts = [blocks_of(owners, worker) for worker in live]
     assert sorted(block for part in parts for block in part) == list(range(n))
     assert all(list(part) == sorted(part) for part in parts)
-    assert blocks_of(homes, "nobody") == ()
+    assert blocks_of(owners, "nobody") == ()

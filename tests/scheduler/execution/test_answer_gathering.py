@@ -77,10 +77,10 @@ def test_a_worker_of_a_group_freezes(number: int) -> None:
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=20), st.integers(1, 4), st.data())
-def test_a_group_is_summed_once_none_of_it_is_pending(homes: list[int], fan_in: int, data: st.DataObject) -> None:
-    where = {block: f"worker-{home}" for block, home in enumerate(homes)}
+def test_a_group_is_summed_once_none_of_it_is_pending(owners: list[int], fan_in: int, data: st.DataObject) -> None:
+    where = {block: f"worker-{owner}" for block, owner in enumerate(owners)}
     chains = [
-        TaskChain(worker, tuple(block for block, home in where.items() if home == worker))
+        TaskChain(worker, tuple(block for block, owner in where.items() if owner == worker))
         for worker in sorted(set(where.values()))
     ]
     gatherer = Gatherer(where, fan_in)

@@ -155,7 +155,7 @@ def test_both_workers_are_killed_and_restarted(processes: Any) -> None:
     (first, one), (second, other) = pids(processes).items()
 
     def kill_other() -> None:
-        # The first has come back under another address and may look after blocks already.
+        # The first has come back under another address and may already own blocks.
         wait_for(processes, lambda workers: len(workers) == 2 and first not in workers)
         os.kill(other, signal.SIGKILL)
 
@@ -221,7 +221,7 @@ def test_a_worker_that_dies_in_a_task(processes: Any, tmp_path: Path) -> None:
 def test_a_block_that_kills_every_worker_ends_the_run(processes: Any) -> None:
     executor = DaskExecutor(processes, deadly(None), EventBus())
     try:
-        with pytest.raises(ClusterError, match="looked after block") as error:
+        with pytest.raises(ClusterError, match="owned block") as error:
             executor.exchange(Load(True, 0, 0, 0.0))
         assert error.value.kind == "workers-dying"
     finally:

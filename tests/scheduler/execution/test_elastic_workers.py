@@ -38,9 +38,9 @@ def test_a_late_worker_joins_three_trainings_of_one_client(threads: Any) -> None
     troubles = [Trouble({3: join}) for _ in range(3)]
     with ThreadPoolExecutor(3) as pool:
         results = list(pool.map(lambda events: run(threads, events), troubles))
-    homes = place(N_BLOCKS, before)
-    new_homes = place(N_BLOCKS, addresses(threads), homes)
-    moved = sorted(block for block in homes if homes[block] != new_homes[block])
+    owners = place(N_BLOCKS, before)
+    new_owners = place(N_BLOCKS, addresses(threads), owners)
+    moved = sorted(block for block in owners if owners[block] != new_owners[block])
     for events, (result, n_workers) in zip(troubles, results, strict=True):
         assert_same_bits(result, expected())
         assert n_workers == 3
@@ -160,6 +160,6 @@ def test_a_block_whose_workers_are_killed_again_and_again_ends_the_run() -> None
                 os.kill(pid, signal.SIGKILL)
 
         events = Trouble(dict.fromkeys(range(1, 5), kill))
-        with pytest.raises(ClusterError, match=r"4 workers died while they looked after block \d .limit 3") as error:
+        with pytest.raises(ClusterError, match=r"4 workers failed while they owned block \d .limit 3") as error:
             run(client, events)
     assert error.value.kind == "workers-dying"

@@ -489,7 +489,7 @@ def test_run_training_without_a_client() -> None:
 
 
 def test_rounds_are_reported_once_each() -> None:
-    """A round is a panel that was accepted: every panel is told of, and none twice."""
+    """A round is a panel that was accepted: every panel has an event, and none has two."""
     events: list[Any] = []
     job = make_job(max_centers=16, panel=4)
     result = run_training(job, array_source("pool", Path()), subscribers=[events.append])

@@ -221,9 +221,9 @@ def test_rows_of_a_worker(work: Workload, n_workers: int) -> None:
 
     assume(work.n_blocks < 500)
     workers = [f"w{i}" for i in range(n_workers)]
-    homes = place(work.n_blocks, workers)
+    owners = place(work.n_blocks, workers)
     edges = [*range(0, work.n_rows, work.block_rows), work.n_rows]
-    held = [sum(edges[b + 1] - edges[b] for b in blocks_of(homes, worker)) for worker in workers]
+    held = [sum(edges[b + 1] - edges[b] for b in blocks_of(owners, worker)) for worker in workers]
     assert max(held) <= work.rows_of_a_worker(n_workers) <= work.n_rows
 
 

@@ -1,4 +1,4 @@
-"""What plans count on where nobody says: the workers of a cluster, and the memory that a process may take."""
+"""Defaults of plans: the workers of a cluster, and the memory that a process may take."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ import psutil
 from .plan import BASELINE
 
 SHARE_OF_AVAILABLE = 0.7
-"""What a training without a stated limit takes at most of the memory that it finds."""
+"""Largest share of the available memory for a training without a given limit."""
 
 FAN_IN = 16
-"""Most workers whose answers one task sums, and most that the driver fetches from one by one."""
+"""Most workers whose answers one task sums, and most workers from which the driver itself fetches answers."""
 
 
 @dataclass(frozen=True)
 class WorkerFacts:
-    """What a plan needs to know of the processes of a cluster."""
+    """Number, threads and memory of the processes of a cluster."""
 
     n_workers: int
-    """Workers now, 1 at least."""
+    """Number of workers now, at least 1."""
     threads: int
     """Most threads of a worker."""
     memory_limit: int | None
-    """dask's smallest limit for a worker in bytes, None where there is none."""
+    """dask's smallest memory limit of a worker in bytes, None where there is none."""
     in_process: bool
-    """Whether all workers live in this process."""
+    """Whether all workers are threads of this process."""
 
 
 def default_limit(facts: WorkerFacts | None = None) -> int:
-    """Bytes that a process may take beside its baseline where nothing is said.
+    """Return the default of the bytes that a process may take beside its baseline.
 
     Parameters
     ----------
     facts : WorkerFacts, optional
-        Workers that hold the rows; this process if not given. Workers without a limit of dask's share what this
-        machine has left, if they are yet to be started here.
+        Workers that hold the rows; this process by default. Workers without a limit of dask share the available memory
+        of this machine, on which they are assumed to start.
     """
     if facts is None:
         return int(SHARE_OF_AVAILABLE * available_memory())
@@ -47,12 +47,12 @@ def default_limit(facts: WorkerFacts | None = None) -> int:
 
 
 def available_memory(control_group: str | Path = "/sys/fs/cgroup") -> int:
-    """Bytes this process may take now: what the machine has left, and its control group (a container, a batch job).
+    """Return the bytes available to this process now, in the machine and in its control group (container, batch job).
 
     Parameters
     ----------
     control_group : path-like
-        Where the system shows the group's limits.
+        Folder with the limits of the group.
     """
     available = [psutil.virtual_memory().available]
     for limit, used in (
@@ -68,7 +68,7 @@ def available_memory(control_group: str | Path = "/sys/fs/cgroup") -> int:
 
 
 def _cached_files(stat: Path) -> int:
-    """Bytes of a control group's files in memory that the system gives up on demand."""
+    """Return the bytes of cached files of a control group, which the system frees on demand."""
     try:
         counts = dict(line.split() for line in stat.read_text().splitlines())
         return int(counts.get("total_inactive_file", counts.get("inactive_file", 0)))

@@ -1,7 +1,8 @@
-"""Bytes of the engine's buffers, from shapes alone: ints in, ints out, a term a buffer.
+"""Bytes of the engine's buffers from shapes alone: integers in, integers out, one term for each buffer.
 
-A process that holds blocks keeps some arrays in memory whatever the budget (marks, residuals, workspaces) and puts
-row matrices (features, work, pool, Q) into what the budget leaves, in that order; the rest of them goes to scratch.
+A process that holds blocks keeps some arrays in memory with any budget (marks, residuals, workspaces). Row matrices
+(features, work, pool, Q) fill the budget in that order; those beyond it are in scratch. Covers the engine; the plan of
+a whole training is in `training_plan`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .plan import Memory
 from .workload import Workload
 
 ROW_DRAW = 12
-"""Numbers a row that a draw computes: norms, random numbers, keys and their order."""
+"""Numbers that a draw computes for each row: norms, random numbers, keys and their order."""
 
 TERM_ADVICE = {
     "residual": "more workers, or selection_rows",
@@ -29,7 +30,7 @@ TERM_ADVICE = {
     "refit": "fewer max_centers, fewer threads a worker, or smaller chunks of X",
     "driver": "fewer max_centers, or fewer candidates",
 }
-"""What makes the largest term smaller."""
+"""Settings to change, by the largest term."""
 
 
 def plan_memory(
@@ -54,7 +55,7 @@ def plan_memory(
     work : Workload
         Shapes of the whole training.
     n_rows : int
-        Rows held here.
+        Rows of this process.
     settings : SelectionSettings
         Widths of pool, panel and batch.
     threads : int
@@ -62,17 +63,17 @@ def plan_memory(
     is_driver : bool
         Whether the driver loop runs in the same process.
     limit : int
-        Bytes the process may take beside the baseline.
+        Bytes that the process may take beside the baseline.
     features, factors : bool
-        Which row matrices are here; with `factors` in the driver they may be apart.
+        Whether the process holds features, and factors; both by default. With factors in the driver they are apart.
     columns_sent : bool
-        Whether kernel columns go from blocks with features to blocks with factors.
+        Whether kernel columns are sent from blocks with features to blocks with factors; False by default.
     read_rows : int, optional
-        Rows of the largest block as it is read, where only some of them are held.
+        Rows of the largest block as read, where only some of them are kept; all by default.
     read_ahead : int
-        Blocks that reads run ahead.
+        Blocks that reads run ahead; 0 by default.
     refit : int
-        Bytes of the final pass over all rows.
+        Bytes of the final pass over all rows; 0 by default.
     """
     item = 4 if settings.single_precision else 8
     width = settings.panel + settings.batch
@@ -82,21 +83,21 @@ def plan_memory(
     blocks = max(1, -(-n_rows // max(work.block_rows, 1)))
     problem_targets = max(2, work.targets_of_a_problem)
     levels = 2 + ceil(log2(max(2, work.block_rows / tile))) + ceil(log2(blocks + 1))
-    # Partial sums that wait for their neighbour or their turn, and the merge of two.
+    # Partial sums that wait in the tree or in flight, and the merge of two.
     waiting = levels + 2 * threads + 3
-    # Where a problem has some of the rows, they are picked from those that lie between.
+    # A problem with some of the rows selects them from all rows between the first and the last.
     borrowed = item * (settings.pool + width + min(SLAB, columns)) + (3 if work.subsets else 1) * work.row_bytes
     drawn = ROW_DRAW * settings.n_widths
     made = item * (work.n_features + min(settings.pool, ELIMINATED) + 4 * width) + 8 * (3 * problem_targets + drawn)
     answers = answer_bytes(work, settings, n_rows, waiting) * factors
     sample = _rows_in_answers(MEDIAN_SAMPLE, n_rows, waiting) * work.row_bytes
-    judged = 0
+    loo_bytes = 0
     if settings.criterion == "loo-error":
-        # Shares and labels; candidates of two classes are judged together, others one by one.
-        judged = 16
+        # Shares and labels; with two classes several candidates are scored together, otherwise one by one.
+        loo_bytes = 16
         made += 8 * (4 * CANDIDATES_AT_ONCE + 4 * problem_targets)
     if settings.criterion == "residual":
-        # E after every step, its norms, and what is answered side by side.
+        # E after every step, its norms, and the columns of an answer.
         made += item * (settings.panel * problem_targets + answered) + 8 * settings.panel
     workspaces = threads * (tile * (borrowed + made) + columns * answered * item)
     copies = (
@@ -105,23 +106,25 @@ def plan_memory(
         * (3 * work.row_bytes + 2 * 8 * work.n_features)
         * features
     )
-    # Compressed and decoded.
+    # Blocks that are read ahead, compressed and decoded.
     copies += read_ahead * (read_rows or work.block_rows) * (2 * work.row_bytes + 8 * work.target_columns) * features
     factor_rows = work.memberships * n_rows * item * factors
     terms = {
         # Row numbers, marks, row weights and raw targets.
         "rows": n_rows
         * (
-            24 + work.memberships * (judged + (32 if work.subsets else 0) + settings.n_widths) + 8 * work.target_columns
+            24
+            + work.memberships * (loo_bytes + (32 if work.subsets else 0) + settings.n_widths)
+            + 8 * work.target_columns
         ),
-        # E, and the encoded targets of the block that is being started.
+        # E, and the encoded targets of the block that starts.
         "residual": factor_rows * problem_targets + 3 * 8 * work.block_rows * work.n_targets * factors,
-        # Copies while blocks are read; the sample for the median distance is gone before tiles run.
+        # Copies while blocks are read; the sample for the median distance is freed before tiles run.
         "loading": copies + max(0, sample - workspaces - answers),
-        # Tile buffers of all threads; partial sums on their way up the tree, and messages.
+        # Tile buffers of all threads; partial sums in the tree, and messages.
         "workspaces": workspaces,
         "answers": answers,
-        # On their way to factors in the driver: as they are made or used, and as they are sent.
+        # Kernel columns for factors in the driver: as computed or used, and as sent.
         "columns": 2 * work.memberships * n_rows * settings.batch * item * columns_sent,
         "refit": refit,
         "driver": work.n_problems * driver_bytes(settings, work.row_bytes) if is_driver else 0,
@@ -138,7 +141,7 @@ def plan_memory(
 
 
 def answer_bytes(work: Workload, settings: SelectionSettings, n_rows: int, waiting: int) -> int:
-    """Bytes of `waiting` partial answers about `n_rows` rows, and of a message.
+    """Return the bytes of `waiting` partial answers about `n_rows` rows, and of a message.
 
     Parameters
     ----------
@@ -147,14 +150,14 @@ def answer_bytes(work: Workload, settings: SelectionSettings, n_rows: int, waiti
     settings : SelectionSettings
         Widths of pool, panel and batch.
     n_rows : int
-        Rows that the answers are about.
+        Rows of the answers.
     waiting : int
-        Answers at the same time.
+        Number of answers at the same time.
     """
     columns, width = settings.max_centers + 1, settings.panel + settings.batch
     answered = _answered(settings)
     targets = max(2, work.targets_of_a_problem)
-    # S and R of the whole pool come along with every answer at worst.
+    # At worst every answer includes S and R of the whole pool.
     new = answered - settings.panel
     partial = 8 * (columns * answered + settings.pool * (new + targets + settings.pool + targets))
     message = 8 * (columns * width + settings.pool * settings.panel)
@@ -163,17 +166,17 @@ def answer_bytes(work: Workload, settings: SelectionSettings, n_rows: int, waiti
 
 
 def _answered(settings: SelectionSettings) -> int:
-    """Columns whose products with Q are answered together."""
+    """Return the number of columns in an answer with products with Q."""
     return settings.panel + (LOOKAHEAD_NEW if settings.criterion == "residual" else settings.batch)
 
 
 def _rows_in_answers(most: int, n_rows: int, waiting: int) -> int:
-    """Rows with their features in partial answers, `most` in each; answers are of disjoint rows but for a merge."""
+    """Return the rows with features in partial answers, `most` in each; rows are disjoint except during a merge."""
     return min(waiting * most, n_rows + 3 * min(most, n_rows))
 
 
 def driver_bytes(settings: SelectionSettings, row_bytes: int) -> int:
-    """Bytes of the driver loop for one problem.
+    """Return the bytes of the driver loop for one problem.
 
     Parameters
     ----------
@@ -185,8 +188,8 @@ def driver_bytes(settings: SelectionSettings, row_bytes: int) -> int:
     Returns
     -------
     int
-        U and the path's copy of it, the pool's coefficients and Gram matrices, the rows of all candidates, and the
-        run log.
+        Bytes of U and the path's copy of it, the pool's coefficients and Gram matrices, the rows of all candidates, and
+        the log.
     """
     columns = settings.max_centers + 1
     looks_ahead = settings.criterion == "residual"
@@ -198,12 +201,12 @@ def driver_bytes(settings: SelectionSettings, row_bytes: int) -> int:
 
 
 def refit_bytes(work: Workload, settings: SelectionSettings, threads: int, n_blocks: int) -> int:
-    """Bytes of the final pass over all rows in a process of some blocks, beside what the selection holds."""
+    """Return the bytes of the final pass over all rows in a process, beside those of the selection."""
     m, T, block_rows, n_problems = settings.max_centers, work.n_targets, work.block_rows, work.n_problems
-    # Packed triangles and products: of the blocks that run or wait to be summed, and one a level of the tree.
+    # Packed triangles and products: of the blocks that run or wait, and one for each level of the tree.
     sums = n_problems * 4 * (m + 1) * (m + 2) + 8 * max(T, 2 * n_problems) * (m + 2)
     in_flight = 2 * threads + 1 + ceil(log2(max(n_blocks, 1))) + 1
-    # As read, as present rows only, and the raw targets, row numbers and weights likewise.
+    # Rows as read, and those of positive weight; the same for raw targets, row numbers and weights.
     rows = 2 * block_rows * (work.row_bytes + 8 * max(1, T if n_problems == 1 else 1) + 24)
     # Scaled features, kernel columns in the run's dtype, and [1 K] in float64; targets of a tile; the tile's product
     # as a square and packed.
@@ -213,6 +216,6 @@ def refit_bytes(work: Workload, settings: SelectionSettings, threads: int, n_blo
 
 
 def refit_driver_bytes(work: Workload, settings: SelectionSettings) -> int:
-    """Bytes of the driver while it factors the sums: those of all problems, and squares of the one at hand."""
+    """Return the bytes of the driver while it factors the sums: all sums, and square matrices of one problem."""
     m, T, n_problems = settings.max_centers, work.n_targets, work.n_problems
     return n_problems * (4 * (m + 1) * (m + 2) + 2 * 8 * (m + 1) ** 2 + 8 * T * (m + 1)) + 6 * 8 * (m + 1) ** 2

@@ -1,8 +1,8 @@
-"""What a training takes, at most: the memory of its processes, a term a buffer, and the work of the engine.
+"""The plan of a training: most memory of its processes, with a term for each buffer, and the work of the engine.
 
-Every method has a function that returns its terms: `distkern.scheduler.planning.training_plan` for the engine, a module
-beside each method of `distkern.scheduler.passes`, and the estimators with dense matrices. All of them look at shapes
-only, so that a training that cannot fit is refused before any data is read.
+Each method has a function that returns its terms: `training_plan` for the engine, a module beside each method of
+`..passes`, and the estimators with dense matrices. They use shapes only, so a training that does not fit is refused
+before any data is read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .workload import Workload
 MIB = 1 << 20
 
 BASELINE = 250 * MIB
-"""Bytes of an interpreter with numpy, scipy, zarr and dask loaded."""
+"""Bytes of an interpreter after the import of numpy, scipy, zarr and dask."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ class Memory:
     """Peak bytes of one process."""
 
     terms: dict[str, int]
-    """Buffers that no budget can move to scratch, beside the baseline."""
+    """Bytes of each buffer beside the baseline that cannot be in scratch."""
     limit: int
-    """What the process may take beside the baseline."""
+    """Bytes that the process may take beside the baseline."""
     advice: str
-    """What to do where that is not enough."""
+    """Settings to change where the limit is too low."""
     who: str = "this process"
     matrices: dict[str, int] = field(default_factory=dict)
-    """Row matrices: memory that the limit leaves is filled in this order, the rest is in scratch."""
+    """Bytes of each row matrix; they fill the memory within the limit in this order, and the others are in scratch."""
 
     @property
     def fixed(self) -> int:
@@ -53,7 +53,7 @@ class Memory:
 
     @property
     def room(self) -> int:
-        """Bytes the limit leaves for row matrices."""
+        """Bytes within the limit for row matrices."""
         return max(0, self.limit - self.fixed)
 
     @property
@@ -67,7 +67,7 @@ class Memory:
 
     @property
     def scratch(self) -> dict[str, int]:
-        """Bytes of each row matrix in scratch; no part of the peak."""
+        """Bytes of each row matrix in scratch, which are not in the peak."""
         return {name: self.matrices[name] - inside for name, inside in self.resident.items()}
 
     @property
@@ -81,7 +81,7 @@ class Memory:
         return BASELINE + self.fixed + sum(self.resident.values())
 
     def named(self) -> dict[str, int]:
-        """Return the baseline, the terms, and with ``resident_`` and ``scratch_`` before them the row matrices."""
+        """Return the baseline, the terms, and the row matrices with the prefixes ``resident_`` and ``scratch_``."""
         matrices = {f"resident_{name}": size for name, size in self.resident.items()}
         scratch = {f"scratch_{name}": size for name, size in self.scratch.items()}
         return {"baseline": BASELINE, **self.terms, **matrices, **scratch}
@@ -92,7 +92,7 @@ class Memory:
         Raises
         ------
         BudgetError
-            ``memory``: names the bytes, the largest term, the limit and what to change.
+            ``memory``; the message names the bytes, the largest term, the limit and settings to change.
         """
         if self.fits:
             return
@@ -109,64 +109,64 @@ class Memory:
 
 @dataclass(frozen=True)
 class Course:
-    """What the engine does over a full path; a stop rule can only make it shorter."""
+    """Work of the engine over a full path; a stop rule can only make it shorter."""
 
     selected_rows: int
-    """Rows that selection looks at."""
+    """Rows on which centres are selected."""
     n_workers: int
-    """Processes that hold blocks."""
+    """Number of processes that hold blocks."""
     threads: int
-    """Threads of each."""
+    """Threads of each process."""
     rounds: int
     """Draws of candidates, one before each panel."""
     exchanges: int
-    """Driver-workers-driver exchanges."""
+    """Number of exchanges."""
     kernel_columns: int
-    """Kernel columns computed."""
+    """Number of kernel columns."""
     flops: dict[str, int]
     """Floating-point operations of the matrix products over all rows, by kind, and their total."""
     bytes_read: int
-    """Of X and y from the store, by all workers."""
+    """Bytes of X and y read from the store, by all workers."""
     scratch_bytes: int
-    """Row matrices of the largest process that are in scratch."""
+    """Bytes of row matrices of the largest process in scratch."""
     scratch_written: int
-    """To scratch, by all workers."""
+    """Bytes written to scratch, by all workers."""
     scratch_read: int
-    """From scratch, by all workers."""
+    """Bytes read from scratch, by all workers."""
     bytes_sent: int
-    """Messages to all workers and answers from them."""
+    """Bytes of messages to all workers and of their answers."""
     in_driver: bool
-    """Whether the factors live in the driver's process."""
+    """Whether the factors are in the driver's process."""
     together: bool
-    """Whether that process also holds the features: there are no workers, or they are threads of it."""
+    """Whether the driver's process holds the features: there are no workers, or they are threads of it."""
     read_ahead: int
-    """Blocks that reads run ahead of the work, where requests wait on a network."""
+    """Blocks that reads run ahead, where requests wait on a network."""
     norm_refit: int
-    """Bytes that the driver's process takes for ``refit="rkhs"``, after the rows are gone, beside its baseline."""
+    """Bytes of ``refit="rkhs"`` in the driver's process beside its baseline, after the rows are freed."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a training takes, at most."""
+    """Most memory and work of a training."""
 
     work: Workload
-    """Shapes."""
+    """Shapes of the data."""
     passes: int
-    """Reads of X."""
+    """Number of reads of X."""
     processes: tuple[Memory, ...]
-    """Those whose memory is limited, the one with most rows first."""
+    """Processes with a memory limit, the one with most rows first."""
     terms: dict[str, int]
     """Bytes of every buffer, by name."""
     driver_peak: int
     """Peak of the driver's process."""
     course: Course | None = None
-    """Of the engine; None for a method by passes."""
+    """Work of the engine; None for a method by passes."""
     worker_room: int = 0
     """Bytes of row matrices that each worker of the engine may keep in memory."""
     driver_room: int = 0
     """Bytes of row matrices that factors in the driver may keep in memory."""
     search: dict[str, int] | None = None
-    """Models of the search that the training begins with, and how many are trained side by side at most."""
+    """Number of models of the search before the training, and most of them in one pass."""
 
     @classmethod
     def by_passes(
@@ -180,7 +180,7 @@ class Plan:
         limit: int,
         advice: str,
     ) -> Plan:
-        """Plan a method without an engine: a driver, and processes that hold blocks or threads of the same one."""
+        """Plan a method by passes: a driver, and workers, which with `together` are threads of the driver's process."""
         own = {f"driver_{name}": size for name, size in driver.items()}
         terms = {**own, **worker}
         here = Memory(terms if together else own, limit, advice)
@@ -194,7 +194,7 @@ class Plan:
 
     @property
     def needed(self) -> int:
-        """Bytes of the largest process that no budget can move to scratch, beside the baseline."""
+        """Bytes of the largest process beside the baseline, with every row matrix in scratch."""
         return max(process.fixed for process in self.processes)
 
     @property
@@ -213,7 +213,7 @@ class Plan:
             process.require_fit()
 
     def record(self) -> dict[str, Any]:
-        """Return the plan as plain numbers, flat but for the terms of the memory and of the products."""
+        """Return the plan as plain numbers; only the terms of the memory and of the products are nested."""
         return {
             **self.work.record(),
             "passes": self.passes,
@@ -228,23 +228,23 @@ class Plan:
 
 @contextmanager
 def within(plan: Plan, advice: str) -> Iterator[None]:
-    """Run one training: with a plan that fits, and arithmetic that gives the same bits everywhere.
+    """Run one training within a plan that fits, on one BLAS thread.
 
     Parameters
     ----------
     plan : Plan
-        What the training will take.
+        Plan of the training.
     advice : str
-        What to do where memory runs out all the same.
+        Settings to change where memory runs out in spite of the plan.
 
     Raises
     ------
     BudgetError
-        ``memory``: the plan does not fit. ``out-of-memory``: less was there than planned for.
+        ``memory``: the plan does not fit. ``out-of-memory``: less memory was available than planned.
     """
     plan.require_fit()
     try:
-        # Bits must not depend on the number of BLAS threads; overflow is found in the results.
+        # Bits must not depend on the number of BLAS threads. Overflow is found in the results.
         with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):
             yield
     except MemoryError as error:
@@ -256,5 +256,5 @@ def within(plan: Plan, advice: str) -> Iterator[None]:
 
 
 def largest(fits: Callable[[int], bool], most: int) -> int:
-    """Return the largest number up to `most` that something fits for, which then fits for all smaller ones; or 0."""
+    """Return the largest number up to `most` for which `fits` holds, by bisection; 0 if there is none."""
     return bisect_left(range(1, most + 1), True, key=lambda number: not fits(number))

@@ -1,6 +1,7 @@
-"""What a training by the engine takes, before it starts: exchanges, bytes, products and memory, from shapes alone.
+"""The plan of a training by the engine: exchanges, bytes, products and memory, from shapes alone.
 
-The plan assumes that the path runs to `max_centers`; a stop rule can only make it shorter.
+The plan assumes that the path has `max_centers` centres; a stop rule can only make it shorter. The terms of the memory
+are in `memory`, the plans of other methods in `..passes`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .plan import BASELINE, Course, Memory, Plan
 from .workload import Workload
 
 STEPS_A_PANEL = 10
-"""Exact steps of a panel with ``criterion="residual"`` that the plan counts on; 7 to 30 were seen."""
+"""Assumed steps of a panel with ``criterion="residual"``; panels had 7 to 30 in trainings."""
 
 
 def plan_training(
@@ -36,23 +37,23 @@ def plan_training(
     Parameters
     ----------
     work : Workload
-        Shapes.
+        Shapes of the data.
     settings : SelectionSettings
         Widths of pool, panel and batch.
     facts : WorkerFacts
-        Processes that hold blocks, or threads of the driver's process that act as such.
+        Processes that hold blocks, which may be threads of the driver's process.
     threads : int
-        Tile threads of a process that holds factors.
+        Tile threads of a process with factors.
     limit : int
-        Bytes a process that holds factors may take beside its baseline.
+        Bytes that a process with factors may take beside its baseline.
     in_driver : bool
-        Whether the factors live in the driver's process.
+        Whether the factors are in the driver's process; False by default.
     feature_limit : int
-        Bytes a process that holds features only may take beside its baseline.
+        Bytes that a process with features only may take beside its baseline; 0 by default.
     selected_rows : int, optional
-        Rows that selection looks at, if not all.
+        Rows on which centres are selected; all by default.
     norm_refit : bool
-        Whether the final weights are those of ``refit="rkhs"``.
+        Whether the final weights are those of ``refit="rkhs"``; False by default.
     """
     n_workers, together = facts.n_workers, facts.in_process
     rows = work.n_rows if selected_rows is None else min(selected_rows, work.n_rows)
@@ -102,7 +103,7 @@ def plan_training(
     if features is not None:
         more_written, more_read = _scratch_traffic(features, path, senders)
         written, read = written + more_written, read + more_read
-    # A worker's blocks are a few whole subtrees; their sums wait for those of the other workers.
+    # The blocks of a worker are a few whole subtrees; their sums wait for those of the other workers.
     waiting = min(senders, FAN_IN) * min(2 * work.n_blocks.bit_length(), -(-work.n_blocks // senders)) + 3
     driver = work.n_problems * driver_bytes(settings, work.row_bytes) + final_driver
     apart = BASELINE + driver + answer_bytes(work, settings, rows, waiting)
@@ -134,7 +135,7 @@ def plan_training(
     if features is not None:
         worker_room = features.room
     elif together and memory.scratch_bytes:
-        # Features and factors share what there is, and workers the part that is theirs.
+        # Features and factors share the memory, and workers their part of it.
         driver_room = worker_room - memory.resident["features"]
         worker_room = (memory.resident["features"] if in_driver else worker_room) // n_workers
     driver_peak = max(memory.total if here else apart, BASELINE + refitted)
@@ -143,16 +144,16 @@ def plan_training(
 
 @dataclass(frozen=True)
 class _Path:
-    """A full path, from the settings alone."""
+    """Numbers of a full path, from the settings alone."""
 
     steps: int
-    """Pairs of exchanges: a batch of kernel columns or a panel is formed, then finished."""
+    """Pairs of exchanges, which form and finish a panel or a batch of kernel columns."""
     panels: int
-    """Panels appended."""
+    """Number of panels."""
     rounds: int
     """Draws of candidates."""
     exchanges: int
-    """Driver-workers-driver exchanges."""
+    """Number of exchanges."""
     columns: int
     """Kernel columns of one problem."""
 
@@ -165,12 +166,12 @@ class _Path:
         filling = -(-settings.pool // settings.batch)
         panels = -(-m // settings.accept)
         columns = settings.pool if settings.all_rows else settings.pool + panels * settings.batch
-        judged = panels if settings.criterion == "loo-error" else 0
-        return cls(filling + panels, panels, 1 + panels, 2 + 2 * (filling + panels) + judged, columns)
+        scored = panels if settings.criterion == "loo-error" else 0
+        return cls(filling + panels, panels, 1 + panels, 2 + 2 * (filling + panels) + scored, columns)
 
 
 def _norm_refit_bytes(settings: SelectionSettings, work: Workload) -> int:
-    """Bytes of the paths, their centres and the fit of one of them."""
+    """Return the bytes of the paths, their centres and the fit of one of them."""
     m, targets = settings.max_centers, -(-work.n_targets // work.n_problems)
     paths = work.n_problems * (8 * (m + 1) ** 2 + 3 * m * (work.row_bytes + 8 * work.n_features))
     return paths + norm_fit_bytes(m, targets)
@@ -186,11 +187,11 @@ def _flops(rows: int, work: Workload, settings: SelectionSettings) -> dict[str, 
     columns = settings.pool + panels * fresh
     each = 2 * rows * work.memberships
     flops = {
-        # Inner products of the kernel columns.
+        # Inner products for kernel columns.
         "kernel": int(each * columns * work.n_features),
-        # Q'K and K - Qc for new candidates, both passes for accepted ones.
+        # Q'K and K - Qc for new candidates, two passes for accepted ones.
         "projection": int(each * panels * mean * (p + 2 * fresh + p)),
-        # Panels taken out of the pool, and the pool's products with new candidates.
+        # Orthogonalisation of the pool against panels, and its products with new candidates.
         "pool": int(each * settings.pool * (settings.pool + panels * (p + fresh))),
         # Residuals and products with them.
         "update": int(each * work.targets_of_a_problem * panels * (2 * p + fresh)),
@@ -201,17 +202,17 @@ def _flops(rows: int, work: Workload, settings: SelectionSettings) -> dict[str, 
 
 
 def _scratch_traffic(memory: Memory, path: _Path, processes: int) -> tuple[int, int]:
-    """Bytes written to and read from scratch over a full path, by processes that are all like one."""
+    """Return the bytes written to and read from scratch over a full path, by equal processes."""
     features, work, pool, factors = memory.scratch.values()
-    # A step writes work twice and the pool once, and reads each three times, features for kernel columns and for a
-    # draw, and twice what Q has so far, half of it on average.
+    # A step writes work twice and the pool once, and reads each three times. It reads features for kernel columns and
+    # for a draw, and Q so far twice, which is half of Q on average.
     written = features + path.steps * (2 * work + pool) + factors
     read = path.steps * (3 * work + 3 * pool + 2 * features) + path.panels * factors
     return processes * written, processes * read
 
 
 def _message_bytes(settings: SelectionSettings, work: Workload) -> tuple[int, int]:
-    """Bytes of an average message, and of an average answer of one worker."""
+    """Return the bytes of an average message, and of an average answer of one worker."""
     columns = (settings.max_centers + 1) // 2
     targets = work.targets_of_a_problem
     message = 8 * (columns * (settings.batch + settings.panel) + settings.panel * settings.pool) // 2

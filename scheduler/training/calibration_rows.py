@@ -1,7 +1,8 @@
-"""Rows to calibrate probabilities on, and what the model says about each of them when it is left out.
+"""Rows that calibrate probabilities, and the leave-one-out outputs of the model for them.
 
-One more pass picks rows by their number and class alone, so the sample is the same for any blocks and workers, and
-its size does not grow with the data. The leave-one-out outputs are computed from it in this process.
+One more pass draws rows by their number and class alone, so the sample is the same for any blocks and workers, and its
+size does not grow with the data. This process computes the leave-one-out outputs from the sample. The calibration
+itself is in `distkern.probability.calibration`.
 """
 
 from __future__ import annotations
@@ -29,49 +30,49 @@ from ..runtime.threads import map_tiles, single_threaded_blas
 from .driver_loop import HOLDOUT_FRACTION, TrainingResult
 
 CALIBRATION_STREAM = HOLDOUT_STREAM + 4
-"""Stream of the row draws that decides which rows calibrate."""
+"""Stream of the row draws that decides which rows are in the sample."""
 
 MOST_ROWS = 20_000
-"""Rows that are drawn of a large set, about; five times as many gained 0.0006 of log loss with five classes."""
+"""About the rows drawn of a large set; five times as many reduced the log loss by 0.0006 with five classes."""
 
 LEAST_ROWS = 2_000
-"""Rows that are drawn whatever their size."""
+"""Least rows that are drawn, of any size."""
 
 SAMPLE_BYTES = 64 << 20
-"""Features of the sample that are kept with the model, unless `LEAST_ROWS` are more."""
+"""Most bytes of features in the sample, unless `LEAST_ROWS` need more."""
 
 ROWS_OF_A_CLASS = 200
-"""Rows that are drawn of a rare class, about, if it has as many."""
+"""About the rows drawn of a rare class, if it has as many."""
 
 ROWS_AT_A_TIME = 1024
-"""Rows whose kernel columns are in memory at a time, by thread."""
+"""Rows of which each thread computes kernel columns at a time."""
 
 
 @dataclass(frozen=True, eq=False)
 class CalibrationRows:
-    """Training rows, in ascending order."""
+    """Training rows, in ascending order; pickles of version 0.1 hold the names of the fields."""
 
     rows: NDArray[np.int64]
     """(n,): global row numbers."""
     features: NDArray[Any]
-    """(n, d): raw."""
+    """(n, d): raw features."""
     codes: NDArray[np.intp]
     """(n,): classes, counted from 0."""
     weights: Array
     """(n,): row weights, above zero."""
     shares: Array
-    """(n,): what a row counts beside that; below one where its class was drawn more often."""
+    """(n,): factor on the weight; below one where the class of the row was drawn more often."""
     bytes_read: int
-    """Bytes of the pass."""
+    """Bytes read by the pass."""
 
     @property
     def mass(self) -> Array:
-        """(n,): what a row counts in a sum over the sample."""
+        """(n,): weight of each row in a sum over the sample."""
         return self.weights * self.shares
 
 
 def draw_rows(source: BlockSource, classes: NDArray[Any], shares: Array, *, seed: int, client: Any) -> CalibrationRows:
-    """Pick rows for calibration in one pass.
+    """Draw rows for calibration in one pass.
 
     Parameters
     ----------
@@ -84,12 +85,12 @@ def draw_rows(source: BlockSource, classes: NDArray[Any], shares: Array, *, seed
     seed : int
         Key of the draw.
     client : distributed.Client or None
-        Workers to read on.
+        Cluster whose workers read the rows; None for this process.
 
     Returns
     -------
     CalibrationRows
-        All rows of a small set.
+        All rows of a small set, or a sample.
     """
     row_bytes = max(1, source.n_features * source.feature_dtype.itemsize)
     wanted = max(LEAST_ROWS, min(MOST_ROWS, SAMPLE_BYTES // row_bytes))
@@ -111,18 +112,18 @@ def draw_rows(source: BlockSource, classes: NDArray[Any], shares: Array, *, seed
 
 
 def pick_rows(block: BlockRows, encoding: LabelEncoding, chances: Array, usual: float, seed: int) -> tuple[Any, ...]:
-    """Pick the rows of one block.
+    """Draw the rows of one block.
 
     Parameters
     ----------
     block : BlockRows
-        With features.
+        The block, with features.
     encoding : LabelEncoding
-        Of the targets.
+        Encoding of the targets.
     chances : array, shape (C,)
         Probability that a row of a class is drawn.
     usual : float
-        The same of the common classes.
+        Probability that a row of a common class is drawn.
     seed : int
         Key of the draw.
 
@@ -135,7 +136,7 @@ def pick_rows(block: BlockRows, encoding: LabelEncoding, chances: Array, usual: 
     weights = np.ones(len(block.rows)) if block.weights is None else block.weights.astype(np.float64)
     codes = encoding.codes(block.targets)
     assert codes is not None
-    # A row of weight zero is absent, and its label may be of no class.
+    # A row of weight zero is ignored, and its label may belong to no class.
     chance = np.where(weights > 0, chances[np.minimum(codes, len(chances) - 1)], 0.0)
     uniforms = (
         row_uniforms(seed, CALIBRATION_STREAM, int(block.rows[0]), len(block.rows)) if len(block.rows) else chance
@@ -159,25 +160,25 @@ def outputs_left_out(
     epsilon: float,
     held_out_seed: int | None = None,
 ) -> Array:
-    """Outputs of the sample's rows, each from a model without it.
+    """Compute the outputs for the rows of the sample, each by the model without this row.
 
     Parameters
     ----------
     result : TrainingResult
-        Of a classification.
+        Result for a classification.
     n_centers : sequence of int
-        Length of the prefix of each path that makes the model.
+        Length of each path's prefix in the model.
     sample : CalibrationRows
-        From `draw_rows`.
+        Rows of `draw_rows`.
     epsilon : float
         Added to each kernel column at its own row.
     held_out_seed : int, optional
-        Key of the draw by which rows were held out from the training; None if none were.
+        Key of the draw of held-out rows; None, the default, without them.
 
     Returns
     -------
     array, shape (n, T)
-        Not finite where a kernel overflows.
+        Outputs, which are not finite where a kernel overflows.
     """
     assert result.classes is not None
     n = len(sample.rows)
@@ -219,7 +220,7 @@ def outputs_left_out(
 
 
 def _targets(result: TrainingResult, codes: NDArray[np.intp]) -> Array:
-    """Targets of the outputs, shape (n, n_outputs); those of a pair mean nothing on rows of other classes."""
+    """Return the targets of the outputs, shape (n, n_outputs); those of a pair have no meaning on other classes."""
     assert result.classes is not None
     encoded = LabelEncoding(result.classes, True).columns(codes)
     if len(result.outputs) <= 1 or result.multiclass != "one-vs-one":
@@ -231,7 +232,7 @@ def _targets(result: TrainingResult, codes: NDArray[np.intp]) -> Array:
 def _design(
     result: TrainingResult, path: Path, features: Array, rows: NDArray[np.int64], centers: Array, epsilon: float
 ) -> Array:
-    """[1 K] on some rows, as the training saw it."""
+    """Return [1 K] on some rows, with epsilon as in the training."""
     design = np.ones((len(features), len(centers) + 1))
     if not len(centers):
         return design

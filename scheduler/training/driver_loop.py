@@ -1,7 +1,8 @@
-"""The driver loop: load, begin, then steps until every problem's path has ended.
+"""The driver loop: load, begin, then steps until the path of every problem has ended.
 
-The same loop serves every method, executor and place of the factors. It owns no rows; its memory is the factors,
-the pools' Gram matrices and the run log.
+The same loop serves every criterion, executor and place of the factors. It holds no rows; its memory is the factors,
+the Gram matrices of the pools and the log. Covers neither plans and executors, see `run`, nor the choice of centres,
+see `..selectors`.
 """
 
 from __future__ import annotations
@@ -66,11 +67,11 @@ class TrainingJob(SpaceJob):
     tol: float | None
     patience: int | None
     selection_rows: int | None = None
-    """Rows that centres are chosen on; None, or as many as there are, for all."""
+    """Rows of the selection sample; None, or a number not below that of all rows, for all."""
     intercept: bool = True
     """Whether there is a constant column."""
     refit: str | None = None
-    """What the final weights are small in: "rkhs", or None for the path's; no matter of the training itself."""
+    """Norm of the final weights: "rkhs", or None for the weights of the path; the training itself does not use it."""
 
     @property
     def holds_out(self) -> bool:
@@ -79,11 +80,11 @@ class TrainingJob(SpaceJob):
 
     @property
     def n_widths(self) -> int:
-        """Widths that a centre may have."""
+        """Number of widths that a centre may have."""
         return len(self.sigma) if isinstance(self.sigma, tuple) else 1
 
     def sampled_rows(self, n_rows: int) -> int:
-        """Rows of the selection sample, 0 where all rows select."""
+        """Return the rows of the selection sample, 0 where centres are selected on all rows."""
         return self.selection_rows if self.selection_rows and self.selection_rows < n_rows else 0
 
     def selection(self, n_rows: int) -> SelectionSettings:
@@ -114,21 +115,21 @@ class TrainingJob(SpaceJob):
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What a training leaves."""
+    """Result of a training; pickles of version 0.1 hold the names of its fields."""
 
     paths: list[Path]
     outputs: tuple[tuple[int, ...], ...]
-    """Outputs of the model that each path gives."""
+    """Outputs of the model that each path determines."""
     kernel: Kernel
-    """With several widths, those to choose from; `kernel_of_centers` makes that of a path."""
+    """With several widths, all of them; `kernel_of_centers` returns the kernel of a path."""
     scaling: FeatureScaling
     target_means: Array
-    """(n_outputs,): added to the outputs, since targets were centred."""
+    """(n_outputs,): added to the outputs, since targets are centred."""
     classes: NDArray[Any] | None
     class_weights: Array | None
     """(n_classes,): sum of the row weights of each class; None for regression."""
     multiclass: str
-    """How several classes were posed."""
+    """Problems of several classes, as `TrainingJob.multiclass`."""
     history: NDArray[Any]
     reason: StopReason
     summary: dict[str, Any]
@@ -151,19 +152,19 @@ def train(
     Parameters
     ----------
     job : TrainingJob
-        What to train.
+        The settings.
     source : BlockSource
         The rows, as the executor's blocks read them.
     executor : Executor
-        Where blocks and factors live.
+        Owner of blocks and factors.
     events : EventBus
-        Told of rounds.
+        Receives the events.
     run_id : str, optional
-        Name of the run, for the first event; a new one by default.
+        Name of the run, for the first event; a unique one by default.
     clock : callable, optional
-        Seconds of training so far; counted from now by default.
+        Returns the seconds of training so far; by default those since the call.
     limit : TimeLimit, optional
-        When selection must end with what it has.
+        Time limit of the training; none by default.
 
     Returns
     -------
@@ -220,7 +221,7 @@ def train(
         report_reads(ReadReport(retries=refitted.report.retries), source, events)
     reason = max(zip(selectors, paths, strict=True), key=lambda pair: pair[0].n_centers)[1].reason
     if any(path.reason is StopReason.TIME_LIMIT for path in paths):
-        # However long the others are: the run can go on.
+        # Even if another path is longer: the run can be resumed.
         reason = StopReason.TIME_LIMIT
     executor.finish()
     seconds = clock()
@@ -259,9 +260,9 @@ def load_rows(
     events: EventBus,
     folds: Folds | None = None,
 ) -> tuple[LoadAnswer, DataSummary]:
-    """Have all blocks read their rows; return the statistics of those that select centres, and what is true of all.
+    """Load all blocks; return the statistics of the rows that select centres, and the summary of all rows.
 
-    The jobs may differ in the width of the kernel; the first one decides all else.
+    The jobs may differ in the width of the kernel; the first job decides everything else.
     """
     job = jobs[0]
     load = Load(
@@ -282,7 +283,7 @@ def load_rows(
 
 
 def begin_of(job: TrainingJob, scaling: FeatureScaling, classes: NDArray[Any] | None, posed: Sequence[Posed]) -> Begin:
-    """Return the message that starts problems of common widths, as a job says."""
+    """Return the message that starts problems of common widths with the settings of a job."""
     settings = posed[0].settings
     return Begin(
         scaling=scaling,
@@ -300,7 +301,7 @@ def begin_of(job: TrainingJob, scaling: FeatureScaling, classes: NDArray[Any] | 
 
 
 def make_selectors(posed: Sequence[Posed], n_held: int) -> list[Selector]:
-    """Make the state machine of every problem; `n_held` rows are held out."""
+    """Return the state machine of every problem; `n_held` rows are held out."""
     machines: dict[str, type[Selector]] = {"residual": LookaheadSelector, "loo-error": LooSelector}
     return [
         machines.get(p.settings.criterion, PoolSelector)(p.settings, i, p.problem.weight_sum, n_held)
@@ -316,53 +317,56 @@ def run_steps(
     limit: TimeLimit,
     after: WorkAfter = NOTHING,
 ) -> tuple[int, int]:
-    """Step all problems in lockstep until each has ended, or the time is up; return kernel columns and rounds."""
-    kernel_columns = told = 0
+    """Step all problems in lockstep until each has ended or the time limit ends them; return kernel columns and rounds.
+
+    An event of a round is emitted when more centres are accepted than at the last one, and no panel is open.
+    """
+    kernel_columns = reported = 0
     while True:
         steps = tuple(_side_by_side(next_step, selectors))
         if all(step is None for step in steps):
             break
         kernel_columns += sum(len(s.columns.rows) for s in steps if s is not None and s.columns is not None)
         answer = executor.exchange(Step(steps))
-        told_of = [
+        answered = [
             (selector, part)
             for selector, step, part in zip(selectors, steps, answer.problems, strict=True)
             if step is not None
         ]
-        for _ in _side_by_side(receive, told_of):
+        for _ in _side_by_side(receive, answered):
             pass
-        if not events.muted:  # what comes from the record of an earlier process takes no time
+        if not events.muted:  # answers from the record of an earlier process take no time
             end_in_time(selectors, limit, after)
         accepted = sum(selector.n_centers for selector in selectors)
-        if accepted > told and not any(s.mid_round for s in selectors if s.reason is None):
-            told = accepted
+        if accepted > reported and not any(s.mid_round for s in selectors if s.reason is None):
+            reported = accepted
             events.emit(_round_event(selectors, clock()))
     return kernel_columns, max(selector.round for selector in selectors)
 
 
 def end_in_time(selectors: Sequence[Selector], limit: TimeLimit, after: WorkAfter = NOTHING) -> None:
-    """End all paths if the time is up."""
+    """End all paths if the time limit requires it."""
     running = [selector for selector in selectors if selector.reason is None]
-    # Without a centre there would be no model to speak of.
+    # A path needs a centre: without one there is no model.
     if running and all(s.n_centers for s in running) and limit.ends(after, [s.n_centers for s in selectors]):
         for selector in running:
             selector.reason = StopReason.TIME_LIMIT
 
 
 def _side_by_side(function: Callable[[Any], R], items: Sequence[Any]) -> Iterator[R]:
-    """Apply a function to selectors, which share nothing, in order; several on the tile pool, which waits for them."""
+    """Apply a function to selectors, which share no state; several of them run on the tile pool."""
     return map(function, items) if len(items) == 1 else map_tiles(function, items)
 
 
 @overflow_ignored
 def next_step(selector: Selector) -> ProblemStep | LookaheadStep | None:
-    """Return what a problem wants done next, None where its path has ended."""
+    """Return the next step of a problem, None where its path has ended."""
     return selector.next_step()
 
 
 @overflow_ignored
 def receive(item: tuple[Selector, ProblemAnswer]) -> None:
-    """Hand a problem the answer to its last step."""
+    """Pass a problem the answer to its last step."""
     item[0].receive(item[1])
 
 
@@ -381,7 +385,7 @@ def _round_event(selectors: list[Selector], seconds: float) -> RoundDone:
 
 
 def make_path(selector: Selector, n_rows: int, n_features: int) -> Path:
-    """Freeze what a selector has built from data of `n_rows` rows."""
+    """Return the path of a selector, from data of `n_rows` rows."""
     m, factors = selector.n_centers, selector.factors
     assert selector.reason is not None
     if not all(np.isfinite(part).all() for part in (factors.u, factors.s, factors.z, factors.lambdas[: m + 1])):

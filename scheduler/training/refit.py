@@ -1,8 +1,9 @@
-"""The driver's side of selection on a row sample: checks of the sample, and the final pass over all rows.
+"""Selection on a row sample, in the driver: checks of the sample, and the final pass over all rows.
 
-Selection leaves a path a problem whose factors are of the sample. A pass over all rows gives the factors of the
-same centres over all of them. A second pass follows where the first was too inaccurate, which the sample's own
-factors nearly always foretell; the rows are read two or three times in all.
+Selection returns a path for each problem with factors of the sample. A pass over all rows returns the factors of the
+same centres over all of them. A second pass with another preconditioner follows where the first was too inaccurate,
+which the factors of the sample nearly always predict. So the rows are read two or three times in all. The sums of the
+pass are in `..blocks.all_rows_pass`, the factorisation in `distkern.selection.gram_refit`.
 """
 
 from __future__ import annotations
@@ -33,26 +34,26 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Refitted:
-    """Paths over all rows, and what they cost."""
+    """Paths over all rows, and the reads of the passes."""
 
     paths: list[Path]
     histories: list[NDArray[Any]]
-    """Of each path: a row per centre, with lambda and GCV over all rows."""
+    """History of each path: one row for each centre, with lambda and GCV over all rows."""
     passes: int
-    """Times the rows were read."""
+    """Number of reads of all rows."""
     bytes_read: int
-    """Bytes that were read."""
+    """Bytes read."""
     report: ReadReport
     """Retries of the reads."""
 
 
 def check_sample(sample: LoadAnswer, selection_rows: int) -> None:
-    """Refuse a sample that no centre can be chosen on; say which classes have no row in it.
+    """Refuse a sample on which no centre can be selected; warn of classes without a row in it.
 
     Raises
     ------
     DataError
-        It has too few rows, too little weight, or rows of one class or one target value only.
+        The sample has too few rows, too little weight, one class only, or one target value only.
     """
     weight_sum, all_rows = sample.features.count, sample.all_rows
     assert all_rows is not None
@@ -66,7 +67,7 @@ def check_sample(sample: LoadAnswer, selection_rows: int) -> None:
         if not sample.targets.m2.any() and all_rows.targets.m2.any():
             raise DataError(
                 f"the target has one value only on the {sample.n_fit} rows of the selection sample, so that no centre "
-                "can be told from another: raise selection_rows",
+                "is better than another: raise selection_rows",
                 kind="constant-sample",
             )
         return
@@ -97,24 +98,24 @@ def refit_paths(
     settings: Sequence[SelectionSettings],
     n_rows: int,
 ) -> Refitted:
-    """Fit the centres of every path over all rows.
+    """Fit the weights of the centres of every path to all rows.
 
     Parameters
     ----------
     paths : sequence of Path
-        From the sample.
+        Paths of the sample.
     histories : sequence of structured array
-        A row per centre of each path.
+        History of each path.
     executor : Executor
-        Has finished the selection.
+        Executor after the selection.
     target_means : sequence of array
-        Of each problem, over all its rows.
+        Target means of each problem, over all its rows.
     weight_sums : sequence of float
-        Of all rows of each problem.
+        Sum of the weights of all rows of each problem.
     settings : sequence of SelectionSettings
-        Of the selection of each problem.
+        Settings of each problem.
     n_rows : int
-        Rows of the data.
+        Number of rows of the data.
 
     Returns
     -------
@@ -148,7 +149,7 @@ def refit_paths(
             fitted = refit(sums["refit_gram"], sums["refit_products"], settings[i].dependent, preconditioner)
             if fitted is not None:
                 fits[i] = fitted, sums["target_norms"]
-            # The sums are large, and no longer needed.
+            # The sums are large, and not needed any more.
             answer.problems[i] = ProblemAnswer()
         wanted -= fits.keys()
         conditioned |= wanted

@@ -1,6 +1,6 @@
-"""What decides a model's bits, in plain values: the job, the data and the software.
+"""Identity of a run: everything that decides the bits of its model, in plain values.
 
-Two runs with equal identities give equal models.
+Job, data and software are covered; two runs with equal identities give equal models. `run_record` compares identities.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from ..runtime.environment import difference, process_facts
 from .driver_loop import TrainingJob
 
 NUMERICS = 3
-"""Counts the changes of distkern that changed a model's bits, or the messages of a training."""
+"""Number of changes of distkern that changed a model's bits, or the messages of a training."""
 
 EXTENSIBLE = "max_centers"
-"""The one setting that may change between a run and its continuation, as the path is nested."""
+"""The only setting that may change between a run and its continuation, since the path is nested."""
 
 AFTERWARDS = "refit"
-"""The one setting that a training has no part in: it follows from the path."""
+"""The only setting that the messages do not depend on: it is applied to the path."""
 
 
 def journal_note(job: TrainingJob) -> dict[str, Any]:
-    """Return what a driver's journal says of its training: where it is another, the run was extended."""
+    """Return the note of a training in the driver's journal; a different note means that the run was extended."""
     return {EXTENSIBLE: job.max_centers}
 
 
 def identity_of(job: TrainingJob, source: BlockSource) -> dict[str, Any]:
-    """Describe a training by what decides its result.
+    """Return everything that decides the result of a training.
 
     Parameters
     ----------
     job : TrainingJob
-        What to train; its `max_centers` and `refit` are left out.
+        The settings, of which `max_centers` and `refit` are left out.
     source : BlockSource
         The rows.
 
@@ -62,7 +62,7 @@ def identity_of(job: TrainingJob, source: BlockSource) -> dict[str, Any]:
 
 
 def identity_of_data(source: BlockSource) -> dict[str, Any]:
-    """Describe rows by what can be told without reading them, in JSON values."""
+    """Return the properties of rows that are known without reading them, as JSON values."""
     return {
         "n_rows": source.n_rows,
         "n_features": source.n_features,
@@ -76,24 +76,24 @@ def identity_of_data(source: BlockSource) -> dict[str, Any]:
 
 
 def software() -> dict[str, str]:
-    """Name what computes here, as far as it may change a bit."""
+    """Return the versions of this process that may change a bit."""
     return {**process_facts(), "numerics": str(NUMERICS)}
 
 
 def require_same(kept: dict[str, Any], now: dict[str, Any], place: str) -> None:
-    """Refuse to go on with a run whose model another job, other data or other software would decide.
+    """Refuse to resume a run with another job, other data or other software.
 
     Parameters
     ----------
     kept, now : dict
-        What `identity_of` gave at the start and gives now.
+        Identities at the start of the run, and of this process.
     place : str
-        The run, for the message.
+        Directory of the run, for the message.
 
     Raises
     ------
     RunError
-        ``changed``: names what differs, with both values.
+        ``changed``; the message names the differences, with both values.
     """
     differences = []
     for section in ("model", "data", "software"):

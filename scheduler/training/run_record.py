@@ -1,8 +1,9 @@
-"""What a training keeps on disk while it runs, and how another process goes on with it.
+"""The record of a run on disk, and its resumption by another process.
 
-The answers to the driver's messages are all that the driver's state depends on. They are recorded in order, so a
-resumed run feeds the driver the recorded ones, in less time than the exchanges took, and then asks the workers
-for the rest; those rebuild their blocks from the messages as they do after a loss.
+The state of the driver depends on nothing but the answers to its messages. They are recorded in order. A resumed run
+takes the recorded answers first, which is faster than the exchanges were, and then sends messages to the workers. The
+workers rebuild their blocks from the log, as after a failure. Covers one run; the format of a record is in
+`..protocol.answer_codec`, the files are in `distkern.storage.runs`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class RunStore:
     directory : RunDirectory
         The run.
     job : TrainingJob
-        What to train.
+        The settings.
     source : BlockSource
         The rows.
 
@@ -46,9 +47,9 @@ class RunStore:
     run_id : str
         Name of the run, the same in every process that drives it.
     incarnation : int
-        Which of these processes this is, from 1.
+        Number of this process among those that drove the run, from 1.
     places : list of Place
-        Where the records of earlier processes lie.
+        Places of the records of earlier processes.
 
     Raises
     ------
@@ -87,7 +88,7 @@ class RunStore:
         self.extends = any(note != self._note for note in notes)
 
     def require_unchanged_rows(self, checksums: Mapping[int, int]) -> None:
-        """Read every block and refuse one that is not what was trained on.
+        """Read every block, and refuse one that has changed since it was loaded.
 
         Raises
         ------
@@ -107,27 +108,27 @@ class RunStore:
         self._journal.begin(continues, self._note)
 
     def append(self, record: Record) -> None:
-        """Keep one exchange."""
+        """Write one exchange."""
         self._journal.append(encode(record))
 
     def close(self) -> None:
-        """Give the files back; idempotent."""
+        """Close the journal; a second call does nothing."""
         self._journal.close()
 
 
 class RecordingExecutor(Executor):
-    """Records every exchange; those that are on record already are not made again.
+    """Records every exchange, and returns recorded answers instead of repeating exchanges.
 
     Parameters
     ----------
     below : Executor
-        Where messages go.
+        Executor that sends the messages.
     store : RunStore
         The record.
     events : EventBus
         Muted while answers come from the record.
     limit : TimeLimit
-        Once it has passed nothing is recorded any more, so that the record ends where selection can go on.
+        Once it has ended the selection nothing is recorded any more, so that a resumed run continues the selection.
     """
 
     def __init__(self, below: Executor, store: RunStore, events: EventBus, limit: TimeLimit) -> None:
@@ -145,11 +146,11 @@ class RecordingExecutor(Executor):
 
     @property
     def exchanges(self) -> int:
-        """Exchanges so far, in all processes that drove the run."""
+        """Number of exchanges so far, in all processes that drove the run."""
         return self._earlier_exchanges + self._below.exchanges
 
     def seconds(self) -> float:
-        """Seconds of training so far, in all processes that drove the run."""
+        """Return the seconds of training so far, in all processes that drove the run."""
         return self._earlier_seconds + perf_counter() - self._started
 
     def exchange(self, message: Message) -> Answer:
@@ -177,7 +178,7 @@ class RecordingExecutor(Executor):
         return answer
 
     def finish(self) -> None:
-        """Read all rows if none had to be, and hold them against what was trained on; let events pass again.
+        """If all answers came from the record, check that the rows have not changed; then emit events again.
 
         Raises
         ------
@@ -200,12 +201,12 @@ class RecordingExecutor(Executor):
 
 
 def _content(message: Message) -> bytes:
-    """Name a message by content, apart from the room that is made for centres yet to come."""
+    """Return the digest of a message without the number of columns of Q, which an extended run changes."""
     return digest(replace(message, columns=0) if isinstance(message, Begin) else message)
 
 
 def _read(places: list[Place]) -> Iterator[Record]:
-    """Yield records up to the first that is not whole."""
+    """Yield records up to the first incomplete one."""
     for place in places:
         payload = place.read()
         if payload is None:

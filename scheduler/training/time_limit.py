@@ -1,8 +1,8 @@
-"""How long a training may take: selection ends early enough that a model can still be made.
+"""Time limit of a training: selection ends early enough that the model can be finished in time.
 
-Looked at after every exchange, once each path has a centre. What follows the selection is foreseen from what was
-measured: the exchanges so far, and the first one, which read the rows. No bit of a model depends on it but where the
-path ends.
+The driver loop checks it after every exchange, once each path has a centre. The time of all steps after the selection
+is predicted from measured times: those of the exchanges so far, and of the first one, which read the rows. Only the
+length of a path depends on it, no other bit of a model.
 """
 
 from __future__ import annotations
@@ -22,30 +22,29 @@ from distkern.monitoring.events import Event, ExchangeDone, RunResumed
 __all__ = ["NOTHING", "TimeLimit", "WorkAfter"]
 
 RECENT = 8
-"""Exchanges whose slowest is taken for the next one."""
+"""Number of last exchanges; the slowest of them predicts the next one."""
 
 MARGIN = 1.25
-"""What is foreseen counts this much."""
+"""Factor on predicted times."""
 
 SPARE = 0.02
-"""Share of the limit that is left for what is not foreseen, such as writing the model."""
+"""Share of the limit that is reserved for steps without a prediction, such as writing the model."""
 
 REFIT_SHARE = 0.15
-"""Seconds of the pass over all rows after a selection on a sample, for each second that selection would have taken on
-all rows: both grow with the square of the centres, and 0.05 to 0.08 were measured (200 and 800 centres, samples of a
-half to an eighth)."""
+"""Seconds of the pass over all rows after a selection on a sample, for each second of a selection on all rows: both
+grow with the square of the centres. Measured: 0.05 to 0.08 (200 and 800 centres, samples of a half to an eighth)."""
 
 
 @dataclass(frozen=True)
 class WorkAfter:
-    """What follows a selection."""
+    """The steps of a training after the selection."""
 
     reads: int = 0
-    """Times that the rows are read."""
+    """Number of reads of all rows."""
     refit_rows: float = 0.0
-    """Rows that the weights are fitted on, in multiples of those that select; 0 where they are the same."""
+    """Rows of the refit, in multiples of the rows that select; 0 without a refit."""
     norm_refit: bool = False
-    """Whether the weights are made small in the norm of the kernel's space."""
+    """Whether the final weights are small in the norm of the kernel's space (`refit="rkhs"`)."""
 
 
 NOTHING = WorkAfter()
@@ -57,16 +56,16 @@ class TimeLimit:
     Parameters
     ----------
     seconds : float, optional
-        Limit; None for none.
+        Limit; None, the default, for none.
     clock : callable
-        Seconds from any moment on.
+        Returns seconds; the performance counter by default.
 
     Attributes
     ----------
     seconds : float or None
         The limit.
     passed : bool
-        Whether selection was ended: what is exchanged from then on belongs to the shortened path.
+        Whether the limit has ended the selection; later exchanges belong to the shortened path.
     """
 
     def __init__(self, seconds: float | None = None, clock: Callable[[], float] = perf_counter) -> None:
@@ -85,17 +84,17 @@ class TimeLimit:
 
     @property
     def left(self) -> float | None:
-        """Seconds that are left, above zero; None without a limit."""
+        """Remaining seconds, above zero; None without a limit."""
         return None if self.seconds is None else max(self.seconds - self.elapsed, 1e-9)
 
     def begin(self) -> None:
-        """Begin a selection, whose exchanges tell how long what follows it takes."""
+        """Begin to measure the exchanges of a selection."""
         self._reading = None
         self._selecting = 0.0
         self._recent.clear()
 
     def __call__(self, event: Event) -> None:
-        """Measure the exchanges; the first one read the rows, and built blocks anew after a resume."""
+        """Measure an exchange; the first one read the rows, and rebuilt blocks after a resume."""
         if isinstance(event, RunResumed):
             self._selecting += event.seconds
         elif isinstance(event, ExchangeDone):
@@ -106,14 +105,14 @@ class TimeLimit:
                 self._recent.append(event.seconds)
 
     def ends(self, after: WorkAfter, n_centers: Sequence[int]) -> bool:
-        """Tell whether selection must end now, so that the model is there in time.
+        """Return whether selection must end now, so that the model is finished in time.
 
         Parameters
         ----------
         after : WorkAfter
-            What follows.
+            Steps after the selection.
         n_centers : sequence of int
-            Centres of every path.
+            Number of centres of every path.
         """
         if self.seconds is None:
             return False
@@ -125,7 +124,7 @@ class TimeLimit:
         return self.passed
 
     def require_search(self) -> None:
-        """Refuse to compare paths that were cut short.
+        """Refuse to compare paths that the limit ended.
 
         Raises
         ------
@@ -145,13 +144,13 @@ _PROBE = 256
 
 
 def _norm_refit_seconds(n_centers: int) -> float:
-    """Seconds of one refit in the norm of the kernel's space: an eigenproblem and singular values, cubic in centres."""
+    """Predict the seconds of a refit in the norm of the kernel's space: its two decompositions are cubic in centres."""
     return 2.0 * _probe_seconds() * (n_centers / _PROBE) ** 3
 
 
 @cache
 def _probe_seconds() -> float:
-    """Seconds of a small singular value decomposition on this machine."""
+    """Measure the seconds of a small singular value decomposition on this machine."""
     matrix = np.random.default_rng(0).standard_normal((_PROBE, _PROBE))
     started = perf_counter()
     svd(matrix)

@@ -358,7 +358,7 @@ TRACED: dict[str, tuple[dict[str, Any], Any]] = {
     ],
 )
 def test_traced_peaks_are_within_the_plan(name: str, share: float | None) -> None:
-    """numpy tells Python of all it allocates: the largest sum, without the interpreter that hides small errors."""
+    """numpy reports to Python all it allocates: the largest sum, without the interpreter that hides small errors."""
     options, (kind, n, d, rows) = TRACED[name]
     X, y, classes = made(kind, n, d, 0)
     source = ArraySource(X, y, classes=classes, boundaries=cut(n, rows))
@@ -522,7 +522,7 @@ def test_available_memory(tmp_path: Path) -> None:
     ],
 )
 def test_a_control_group_bounds_the_available_memory(tmp_path: Path, limit: str, used: str, stat: str) -> None:
-    """What other processes of the group use is not available; cached files are given up."""
+    """Memory of other processes of the group is not available; cached files are."""
     (tmp_path / limit).parent.mkdir(exist_ok=True)
     (tmp_path / limit).write_text(str(40 * MIB))
     (tmp_path / used).write_text(str(30 * MIB))

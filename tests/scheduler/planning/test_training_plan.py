@@ -1,4 +1,4 @@
-"""What a plan says of a training's course, against trainings that run to the end of their path."""
+"""The planned course of a training, against trainings that run to the end of their path."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_scratch_traffic(name: str) -> None:
     "name", variants(["long", "one-vs-rest", "all rows"], ["long", "float32", "shared", "one-vs-rest", "all rows"])
 )
 def test_products(name: str) -> None:
-    """The shapes of the messages tell the products of every tile."""
+    """The shapes of the messages determine the products of every tile."""
     job, source = training(name)
     work, n, d = workload(job, source), source.n_rows, source.n_features
     done = dict.fromkeys(("kernel", "projection", "pool"), 0)

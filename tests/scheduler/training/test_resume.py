@@ -198,7 +198,7 @@ def test_workers_keep_to_the_newest_driver(in_process_client: Any, tmp_path: Pat
     assert_same(results[0], run_training(job, source))
 
 
-def test_another_machine_is_told(tmp_path: Path) -> None:
+def test_another_machine_is_refused(tmp_path: Path) -> None:
     """A recorded message that is not the driver's own, as if another processor had computed what led to it."""
     job, source = JOBS["regression"]
     run = start(tmp_path / "run")

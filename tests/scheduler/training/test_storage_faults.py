@@ -93,7 +93,7 @@ def change(path: Path, name: str, first: int = 80) -> None:
 
 
 @pytest.mark.parametrize("where", variants(["serial", "workers"], ["serial", "workers", "driver"]))
-def test_retries_change_nothing_and_are_told_of(store: Path, in_process_client: Any, where: str) -> None:
+def test_retries_change_nothing_and_are_reported(store: Path, in_process_client: Any, where: str) -> None:
     faults = [Fault("transient", key="c/1/*", times=2), Fault("timeout", key="c/3/*", times=1)]
     events = Recorder()
     result = fit(stored(store, faults), events, None if where == "serial" else in_process_client, factors=where)
@@ -104,7 +104,7 @@ def test_retries_change_nothing_and_are_told_of(store: Path, in_process_client: 
     assert event.as_record()["event"] == "StorageRetried"
 
 
-def test_retries_of_the_final_pass_are_told_of(store: Path, in_process_client: Any) -> None:
+def test_retries_of_the_final_pass_are_reported(store: Path, in_process_client: Any) -> None:
     for place in (None, in_process_client):
         events = Recorder()
         fault = Fault("transient", key="c/2/*", after=1, times=2)  # the second read of the chunk
@@ -113,7 +113,7 @@ def test_retries_of_the_final_pass_are_told_of(store: Path, in_process_client: A
         assert [(event.array, event.count) for event in events.of(StorageRetried)] == [("X", 2)]
 
 
-def test_retries_on_the_way_to_a_worker_are_told_of(in_process_client: Any) -> None:
+def test_retries_on_the_way_to_a_worker_are_reported(in_process_client: Any) -> None:
     """Rows of dask arrays are read by the driver and shipped; of two failures one is seen by each array."""
     failures = {"X": 2, "y": 1}
 
@@ -256,7 +256,7 @@ def test_a_dataset_that_was_tampered_with(tmp_path: Path, in_process_client: Any
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("factors", variants(["workers"], ["workers", "driver"]))
-def test_worker_processes_retry_and_tell(store: Path, process_client: Any, factors: str) -> None:
+def test_worker_processes_retry_and_report(store: Path, process_client: Any, factors: str) -> None:
     """The store and its faults travel; each process counts for itself."""
     faults = [Fault("transient", key="c/1/*", times=2), Fault("timeout", key="c/4/*", times=1)]
     events = Recorder()
@@ -290,7 +290,7 @@ def test_a_killed_worker_and_data_that_changed(store: Path, changes: bool) -> No
 
 
 @pytest.mark.parametrize("where", variants(["serial", "workers"], ["serial", "workers", "driver"]))
-def test_absent_chunks_are_told_of_once(tmp_path: Path, in_process_client: Any, where: str, caplog: Any) -> None:
+def test_absent_chunks_are_reported_once(tmp_path: Path, in_process_client: Any, where: str, caplog: Any) -> None:
     features, targets = X.copy(), Y.copy()
     features[40:80] = 0.0
     targets[120:] = 0.0
@@ -301,6 +301,6 @@ def test_absent_chunks_are_told_of_once(tmp_path: Path, in_process_client: Any, 
         result = fit(stored(tmp_path), events, None if where == "serial" else in_process_client, SAMPLED, factors=where)
     plain = ArraySource(features, targets, boundaries=cut(200, 40))
     assert_same_bits(result, fit(plain, EventBus(), job=SAMPLED))
-    told = [(event.array, event.count, event.chunks) for event in events.of(ChunksAbsent)]
-    assert told == [("X", 1, ((1, 0),)), ("y", 2, ((3,), (4,)))]
+    reported = [(event.array, event.count, event.chunks) for event in events.of(ChunksAbsent)]
+    assert reported == [("X", 1, ((1, 0),)), ("y", 2, ((3,), (4,)))]
     assert sum("absent" in record.message for record in caplog.records) == 2

@@ -179,7 +179,7 @@ def test_what_is_read_from_the_record_takes_no_time(tmp_path: Path) -> None:
     assert_same_bits(limited(job, source, 1e-9, RunDirectory.open(run.path))[0], whole)
 
 
-def test_rounds_are_told_of_as_without_a_limit() -> None:
+def test_rounds_are_reported_as_without_a_limit() -> None:
     job, source = JOBS["regression"]
     _, events = limited(job, source, 14.0)
     whole: list[Event] = []
@@ -208,7 +208,7 @@ def test_paths_that_were_cut_short_are_not_compared() -> None:
 
 
 def ended(limit: TimeLimit, clock: Clock, after: WorkAfter, exchanges: list[float], n_centers: int = 10) -> int:
-    """How many exchanges are made before selection ends."""
+    """Return the number of exchanges before selection ends."""
     for number, seconds in enumerate(exchanges):
         if limit.ends(after, [n_centers]):
             return number

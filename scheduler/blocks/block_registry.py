@@ -108,7 +108,7 @@ class _RunMemory:
 
     @contextmanager
     def changing(self, numbers: Sequence[int], state: State) -> Iterator[None]:
-        """Take blocks to a state; an exception drops them, as it may have torn them."""
+        """Set blocks to a state; after an exception drop them, since they may be half changed."""
         try:
             yield
         except BaseException:

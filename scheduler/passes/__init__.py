@@ -1,1 +1,1 @@
-"""Methods whose work is pure functions of blocks, summed over a fixed tree."""
+"""Methods by passes: pure functions of blocks, whose results are summed in a fixed tree."""

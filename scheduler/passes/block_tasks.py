@@ -1,8 +1,8 @@
-"""Pure functions of blocks, on the threads of this process or on the workers of a dask client.
+"""Tasks of methods by passes: pure functions of blocks, on threads of this process or on dask workers.
 
-What the one-pass methods need: no state stays with the workers beyond what a later task names, so dask itself runs the
-tasks of a lost worker again. Sums go through the fixed tree of `distkern.scheduler.runtime.tree_reducer`, so they have
-the same bits in both places and for any number of workers.
+Workers keep no state but results that later tasks need, so dask itself repeats the tasks of a failed worker. Sums are
+added in the fixed tree of `..runtime.tree_reducer`, so they have the same bits in both places and for any number of
+workers. Covers no method; the engine, whose blocks keep state, is in `..execution`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..runtime.tree_reducer import TreeReducer
 T = TypeVar("T")
 
 Handle = Any
-"""A result that may not be there yet; an argument of later tasks, and of `result`."""
+"""A result that may not exist yet; an argument of later tasks, and of `result`."""
 
 
 class BlockTasks(ABC):
@@ -52,11 +52,11 @@ class BlockTasks(ABC):
     @property
     @abstractmethod
     def in_flight(self) -> int:
-        """Blocks worth having under way at a time."""
+        """Most blocks in flight at a time."""
 
     @abstractmethod
     def read(self, block: int) -> Handle:
-        """Read one block; the result is a `BlockRows`, and stays where it was read."""
+        """Read one block; the result is a `BlockRows`, which stays in the process that read it."""
 
     @abstractmethod
     def submit(self, name: str, function: Callable[..., T], *arguments: Any) -> Handle:
@@ -65,20 +65,20 @@ class BlockTasks(ABC):
         Parameters
         ----------
         name : str
-            What the dashboard calls the task.
+            Name of the task on the dashboard.
         function : callable
-            Importable by the workers, and pure: it may be called again, and must not change its arguments.
+            A function that workers can import. It is pure: it may be called again, and must not change its arguments.
         *arguments
-            Handles, and what can be pickled.
+            Handles, and values that can be pickled.
         """
 
     @abstractmethod
     def hold(self, value: T) -> Handle:
-        """Put a value where tasks run once, instead of with every task that takes it."""
+        """Send a value once to where tasks run, instead of with every task that needs it."""
 
     @abstractmethod
     def wait(self, handle: Handle) -> None:
-        """Wait until a result is there, without fetching it."""
+        """Wait until a result exists, without fetching it."""
 
     @abstractmethod
     def result(self, handle: Handle) -> Any:
@@ -87,12 +87,12 @@ class BlockTasks(ABC):
         Raises
         ------
         ClusterError
-            No worker comes in time, or workers keep dying.
+            No worker joins in time, or workers fail repeatedly.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the tasks in flight."""
 
     def each(
         self, name: str, function: Callable[..., T], *arguments: Any, blocks: Iterable[int] | None = None
@@ -104,7 +104,7 @@ class BlockTasks(ABC):
         name, function
             As for `submit`; `function` takes a `BlockRows` first.
         *arguments
-            Handles, and what can be pickled.
+            Handles, and values that can be pickled.
         blocks : iterable of int, optional
             Block numbers; all by default.
         """
@@ -125,14 +125,14 @@ class BlockTasks(ABC):
         name, function
             As for `submit`; `function` takes a `BlockRows` first.
         *arguments
-            Handles, and what can be pickled.
+            Handles, and values that can be pickled.
         merge : callable
-            ``merge(left, right)``, pure as well.
+            ``merge(left, right)``, a pure function.
         """
         return self.reduce_leaves(name, lambda block: self.submit(name, function, self.read(block), *arguments), merge)
 
     def reduce_leaves(self, name: str, start: Callable[[int], Handle], merge: Callable[[T, T], T]) -> T:
-        """Merge the results of the tasks that `start` submits, one a block, by the fixed tree."""
+        """Merge the results of the tasks that `start` submits, one for each block, by the fixed tree."""
         merged: TreeReducer[Handle] = TreeReducer(
             self.n_blocks, lambda left, right: self.submit(f"sum-{name}", merge, left, right)
         )
@@ -149,27 +149,27 @@ class BlockTasks(ABC):
 
 
 def block_tasks(source: BlockSource, *, classification: bool, client: Any = None) -> BlockTasks:
-    """Return where functions of blocks run: the workers of `client`, or the threads of this process."""
+    """Return the runner of tasks: the workers of `client`, or by default the threads of this process."""
     if client is None:
         return LocalTasks(source, classification)
     return WorkerTasks(source, classification, client)
 
 
 class LocalTasks(BlockTasks):
-    """Runs on threads of this process, in the order of submission."""
+    """Runs tasks on threads of this process, in the order of submission."""
 
     def __init__(self, source: BlockSource, classification: bool) -> None:
         super().__init__(source, classification)
         self._threads = available_cores()
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="distkern-block")
-        # Reads that wait on a network keep no thread from its work.
+        # Reads that wait on a network have their own threads.
         self._readers = self._pool
         if is_remote(source):
             self._readers = ThreadPoolExecutor(self.in_flight, thread_name_prefix="distkern-read")
 
     @property
     def in_flight(self) -> int:
-        """Blocks worth having under way at a time."""
+        """Most blocks in flight at a time."""
         return 2 * self._threads
 
     def read(self, block: int) -> Handle:
@@ -177,15 +177,15 @@ class LocalTasks(BlockTasks):
         return self._readers.submit(_call, read_block, (self.source, block, self.classification))
 
     def submit(self, name: str, function: Callable[..., T], *arguments: Any) -> Handle:
-        """Call a function on a thread; handles among its arguments are older, so it never waits for ever."""
+        """Call a function on a thread; the tasks of its arguments began earlier, so the wait for them ends."""
         return self._pool.submit(_call, function, arguments)
 
     def hold(self, value: T) -> Handle:
-        """Return the value: it is here already."""
+        """Return the value, which is in this process."""
         return value
 
     def wait(self, handle: Handle) -> None:
-        """Wait until a result is there."""
+        """Wait until a result exists."""
         handle.exception()
 
     def result(self, handle: Handle) -> Any:
@@ -193,7 +193,7 @@ class LocalTasks(BlockTasks):
         return handle.result() if isinstance(handle, Future) else handle
 
     def close(self) -> None:
-        """Let the threads end."""
+        """Cancel the tasks in flight, and end the threads."""
         self._readers.shutdown(cancel_futures=True)
         self._pool.shutdown(cancel_futures=True)
 
@@ -205,7 +205,7 @@ def _call(function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
 
 
 class WorkerTasks(BlockTasks):
-    """Runs on the workers of a dask client; they read their blocks themselves where they can."""
+    """Runs tasks on the workers of a dask client, which read their blocks themselves where they can."""
 
     def __init__(
         self, source: BlockSource, classification: bool, client: Any, worker_wait: float | None = None
@@ -219,11 +219,11 @@ class WorkerTasks(BlockTasks):
 
     @property
     def in_flight(self) -> int:
-        """Blocks worth having under way at a time."""
+        """Most blocks in flight at a time."""
         return most_in_flight(self._client)
 
     def read(self, block: int) -> Handle:
-        """Read one block on a worker; rows that live here are sent."""
+        """Read one block on a worker; rows of this process are sent."""
         if self._held is None:
             return self.submit("send-block", _same, read_block(self.source, block, self.classification))
         read = read_aside if is_remote(self.source) else read_block
@@ -234,11 +234,11 @@ class WorkerTasks(BlockTasks):
         return submit(self._client, name, _call_on_worker, function, *arguments)
 
     def hold(self, value: T) -> Handle:
-        """Put a value on a worker as a result that dask can make again."""
+        """Send a value to a worker as a result that dask can compute again."""
         return self.submit("hold", _same, value)
 
     def wait(self, handle: Handle) -> None:
-        """Wait until a result is there, as long as there are workers."""
+        """Wait until a result exists, while there are workers."""
         wait_for(self._client, handle, self._wait)
 
     def result(self, handle: Handle) -> Any:
@@ -246,12 +246,12 @@ class WorkerTasks(BlockTasks):
         return fetch(self._client, handle, self._wait, "finish a task")
 
     def close(self) -> None:
-        """Release what workers hold."""
+        """Release the source on the workers."""
         self._held = None
 
 
 def read_aside(source: BlockSource, block: int, classification: bool) -> BlockRows:
-    """Read one block in a dask task that leaves its thread to others meanwhile."""
+    """Read one block in a dask task that releases its thread to other tasks."""
     step_aside()
     return read_block(source, block, classification)
 

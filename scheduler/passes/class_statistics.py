@@ -1,7 +1,8 @@
-"""Passes over labelled rows as the linear methods make them: statistics of the classes, and rows read again.
+"""Passes over labelled rows for the linear methods: statistics of the classes, and repeated reads.
 
-A first pass says which classes there are, checks the rows, and takes their means and scatter where they are asked for.
-Later passes hold every block against what the first one read.
+A first pass finds the classes, checks the rows, and computes means and scatter where a method needs them. Later passes
+compare the checksum of every block with that of the first one. The solutions are in
+`distkern.methods.linear_discriminants`.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ def present_rows(block: BlockRows) -> tuple[NDArray[Any], NDArray[Any], Array | 
 
 
 def find_statistics(block: BlockRows, with_scatter: bool) -> Statistics:
-    """Statistics of one block."""
+    """Compute the statistics of one block."""
     return replace(Statistics.of(block, _LOAD), scatter=block_scatter(block) if with_scatter else None)
 
 
 def block_scatter(block: BlockRows) -> ClassScatter:
-    """Means and scatter of the classes in one block, tile by tile."""
+    """Compute means and scatter of the classes in one block, tile by tile."""
     features, labels, weights = present_rows(block)
     n, d = features.shape
     scatter = ClassScatter.empty(labels, d)
@@ -54,21 +55,21 @@ def block_scatter(block: BlockRows) -> ClassScatter:
 
 
 def tile_rows(n_features: int) -> int:
-    """Rows of a tile: enough of them that merging its factor costs little beside making it."""
+    """Return the rows of a tile: so many that the merge of its factor costs little in comparison."""
     return max(FACTORED_ROWS, 8 * n_features)
 
 
 def class_statistics(tasks: BlockTasks, *, with_scatter: bool, any_classes: bool = False) -> Statistics:
-    """Make the first pass, and refuse rows that no classifier can be trained on.
+    """Run the first pass, and refuse rows on which no classifier can be trained.
 
     Parameters
     ----------
     tasks : BlockTasks
-        Where blocks are.
+        Runner of the tasks.
     with_scatter : bool
-        Whether to take means and scatter of the classes.
+        Whether to compute means and scatter of the classes.
     any_classes : bool
-        Whether rows of one class will do.
+        Whether rows of one class are accepted; False by default.
 
     Raises
     ------
@@ -86,24 +87,24 @@ def class_statistics(tasks: BlockTasks, *, with_scatter: bool, any_classes: bool
 
 
 class BlockReader:
-    """Reads blocks again and again, or keeps them where they were read.
+    """Reads blocks in every pass, or keeps them in memory.
 
     Parameters
     ----------
     tasks : BlockTasks
-        Where blocks are.
+        Runner of the tasks.
     keep : bool
-        Whether there is room for all of them.
+        Whether to keep blocks in memory, where the plan allows.
     """
 
     def __init__(self, tasks: BlockTasks, keep: bool) -> None:
         self._tasks = tasks
         self._kept: dict[int, Handle] | None = {} if keep else None
         self.passes = 0
-        """Times that all blocks were read."""
+        """Number of reads of all blocks."""
 
     def begin_pass(self) -> None:
-        """Note that all blocks will be asked for."""
+        """Count a pass, if its blocks are read."""
         self.passes += self._kept is None or not self._kept
 
     def read(self, block: int) -> Handle:
@@ -129,7 +130,7 @@ def encoded(
     targets : array, shape (K, T)
         Targets of each class.
     scaling : FeatureScaling
-        Of the features.
+        Scaling of the features.
     """
     features, own, weights = present_rows(block)
     X = scaling.apply(features, np.dtype(np.float64))

@@ -1,7 +1,8 @@
-"""All rows in this process, for methods whose work is with the whole Gram matrix.
+"""All rows in this process, for methods that compute with the whole Gram matrix.
 
-One pass over the blocks gathers the rows of positive weight and the same statistics that the engine loads, so that
-scaling, width and encoding are those of every other method.
+One pass over the blocks gathers the rows of positive weight, and the same statistics as in the engine, so that scaling,
+width and encoding are equal. The methods are in `distkern.methods`; products with a Gram matrix that is not stored are
+in `kernel_product`.
 """
 
 from __future__ import annotations
@@ -29,29 +30,29 @@ SAMPLED_STREAM = SELECTION_STREAM + 1
 """Stream of the row draws for expansions in a sample of rows."""
 
 GRAM_TILE = 1 << 19
-"""Numbers of a Gram matrix that one thread computes at a time."""
+"""Most numbers of a Gram matrix that one thread computes at a time."""
 
 
 @dataclass(frozen=True)
 class DenseRows:
-    """The rows that train, in the order of the source."""
+    """The training rows, in the order of the source."""
 
     rows: NDArray[np.int64]
     """(n,): row numbers in the source."""
     raw: NDArray[Any]
     """(n, d): features as stored."""
     features: Array
-    """(n, d): in the kernel's space."""
+    """(n, d): scaled features."""
     targets: Array
-    """(n, T): encoded, not centred."""
+    """(n, T): encoded targets, not centred."""
     weights: Array
     """(n,): row weights, above zero."""
     classes: NDArray[Any] | None
     """Sorted labels, None for regression."""
     kernel: Kernel
-    """With its width."""
+    """Kernel with its width."""
     scaling: FeatureScaling
-    """To the kernel's space."""
+    """From raw features to kernel space."""
     bytes_read: int
     """Bytes of the arrays that were read."""
 
@@ -64,9 +65,9 @@ class DenseRows:
         return np.asarray(self.targets.argmax(axis=1))
 
     def gram(self, columns: NDArray[np.int64] | None = None) -> Array:
-        """Kernel between all rows and the rows at some positions, all by default; shape (n, m).
+        """Return the kernel between all rows and the rows at some positions, all by default; shape (n, m).
 
-        Tiles of rows run beside each other, so bits do not depend on the number of threads.
+        Tiles of fixed size run in parallel, each on one BLAS thread, so bits do not depend on the number of threads.
         """
         centers = self.features.copy() if columns is None else self.features[columns]
         out = np.empty((len(self.features), len(centers)))
@@ -82,7 +83,7 @@ class DenseRows:
         return out
 
     def sample(self, count: int, seed: int) -> NDArray[np.int64]:
-        """Positions of `count` rows drawn by weight without replacement, ascending."""
+        """Return the positions of `count` rows drawn by weight without replacement, ascending."""
         keys = draw_keys(uniforms_for_rows(seed, SAMPLED_STREAM, self.rows), self.weights)
         return np.sort(np.argsort(keys, kind="stable")[:count]).astype(np.int64)
 
@@ -95,7 +96,7 @@ def gather_rows(tasks: BlockTasks, job: SpaceJob) -> DenseRows:
     tasks : BlockTasks
         Reads the blocks.
     job : SpaceJob
-        What decides the kernel's space.
+        Settings of the kernel's space.
 
     Raises
     ------
@@ -126,24 +127,24 @@ def gather_rows(tasks: BlockTasks, job: SpaceJob) -> DenseRows:
 
 
 def _present(block: BlockRows, load: Load) -> tuple[Statistics, BlockRows]:
-    """Rows of positive weight of a block, and their statistics."""
+    """Return the rows of positive weight of a block, and their statistics."""
     present = block.present()
     return Statistics(block_statistics(present, load), Reads.of(block)), present
 
 
 def gathered_bytes(work: Workload) -> int:
-    """Bytes of `DenseRows`, and of the blocks that it is put together from."""
+    """Return the bytes of `DenseRows`, and of the blocks from which they are joined."""
     row = 2 * work.row_bytes + 8 * work.n_features + 8 * (2 * work.n_targets + work.target_columns) + 48
     return work.n_rows * row
 
 
 def reading_bytes(work: Workload, in_flight: int) -> int:
-    """Bytes of the blocks that are being read, as read and as present rows only, with their moments' copies."""
+    """Return the bytes of blocks during reads: as read, rows of positive weight, and copies for moments."""
     row = 2 * (work.row_bytes + 8 * work.target_columns + 16) + 16 * work.n_features
     return in_flight * work.block_rows * row + sample_bytes(work)
 
 
 def sample_bytes(work: Workload) -> int:
-    """Bytes of the median rule: its sample while it is merged, and all distances of pairs in it."""
+    """Return the bytes of the median rule: its sample during a merge, and the distances of all pairs."""
     count = min(MEDIAN_SAMPLE, work.n_rows)
     return 4 * count * work.row_bytes + 40 * count * count // 2

@@ -1,6 +1,6 @@
-"""The first pass of a method by passes: statistics of all rows, and what was read.
+"""The first pass of a method by passes: statistics of all rows, and checksums of the blocks.
 
-Later passes must read the same. What the statistics say of the rows is `distkern.scheduler.rows.data_checks`.
+Later passes must read the same rows. The statistics are checked in `..rows.data_checks`.
 """
 
 from __future__ import annotations
@@ -21,40 +21,40 @@ from .block_tasks import BlockTasks
 
 @dataclass(frozen=True)
 class Reads:
-    """What was read, for the summary and for comparison with other passes."""
+    """Bytes, checksums and report of reads, for the summary and for comparison with other passes."""
 
     bytes_read: int = 0
-    """Bytes."""
+    """Bytes read."""
     checksums: dict[int, int] = field(default_factory=dict)
-    """First row of each block to the checksum of what was read."""
+    """First row of each block to its checksum."""
     report: ReadReport = field(default_factory=ReadReport)
     """Retries and absent chunks."""
 
     @classmethod
     def of(cls, block: BlockRows) -> Reads:
-        """Note one block."""
+        """Return the reads of one block."""
         return cls(block.nbytes, {int(block.rows[0]): block.checksum}, block.report)
 
     def merge(self, other: Reads) -> Reads:
-        """Merge what was read of other blocks."""
+        """Merge the reads of other blocks."""
         report = self.report.merge(other.report)
         return Reads(self.bytes_read + other.bytes_read, self.checksums | other.checksums, report)
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """What a pass finds."""
+    """Result of a first pass."""
 
     loaded: LoadAnswer
     """Moments, the weight of every label, and a sample of rows."""
     reads: Reads
-    """What was read."""
+    """Reads of the pass."""
     scatter: ClassScatter | None = None
-    """Means and scatter of the classes, where they were asked for."""
+    """Means and scatter of the classes, for methods that need them."""
 
     @classmethod
     def of(cls, block: BlockRows, load: Load) -> Statistics:
-        """Take the statistics of one block."""
+        """Compute the statistics of one block."""
         return cls(block_statistics(block, load), Reads.of(block))
 
     @property

@@ -1,7 +1,7 @@
-"""What every fit by passes over blocks does: keep to its plan, do arithmetic on one thread, count what it costs.
+"""The frame of every fit by passes: its plan, one BLAS thread, its tasks and its summary.
 
-The methods themselves are in `distkern.methods`, what they do with blocks is beside this module, and the engine of the
-OROLS family has its own loop (`distkern.scheduler.training`).
+The methods are in `distkern.methods`, their functions of blocks beside this module. The engine of the OROLS family has
+its own loop in `..training`.
 """
 
 from __future__ import annotations
@@ -22,62 +22,62 @@ from .block_tasks import BlockTasks, block_tasks
 
 @dataclass
 class Fit:
-    """One fit: its plan, where blocks are, and what it has cost so far."""
+    """One fit: its plan, its tasks, and its costs so far."""
 
     plan: Plan
-    """What it was planned to take."""
+    """Plan of the fit."""
     tasks: BlockTasks
-    """Where functions of blocks run."""
+    """Runner of functions of blocks."""
     n_rows: int
-    """Rows of the model's training so far."""
+    """Number of training rows of the model so far."""
     n_features: int
-    """Features of each."""
+    """Number of features."""
     n_targets: int = 1
-    """Encoded target columns."""
+    """Number of encoded target columns."""
     n_centers: int = 0
-    """Rows that the model is expanded in."""
+    """Number of centres of the model."""
     rounds: int = 0
-    """Steps of the method."""
+    """Number of steps of the method."""
     exchanges: int = 0
-    """Times that something went out to where blocks are and came back."""
+    """Number of exchanges with all blocks."""
     kernel_columns: int = 0
-    """Kernel columns that were computed, those that were computed again too."""
+    """Number of computed kernel columns, repeated ones included."""
     passes: int = 0
-    """Times that X was read."""
+    """Number of reads of X."""
     bytes_read: int = 0
-    """Bytes of that."""
+    """Bytes read."""
     seconds: float = 0.0
-    """From the first read to the model."""
+    """Seconds from the first read to the model."""
     peak_rss_worker: int = 0
     """Largest resident set of a worker process."""
 
     def summary(self) -> dict[str, Any]:
-        """Return what `summary_` shows."""
+        """Return the attribute `summary_` of an estimator."""
         counts = {name: value for name, value in vars(self).items() if name not in ("plan", "tasks")}
         return {**counts, "planned_peak_bytes": self.plan.peak, "peak_rss_driver": peak_rss()}
 
 
 @contextmanager
 def fit_by_passes(plan: Plan, source: BlockSource, client: Any, *, classification: bool, advice: str) -> Iterator[Fit]:
-    """Run one fit: what does not fit is refused before anything is read.
+    """Run one fit; refuse a plan that does not fit before any data is read.
 
     Parameters
     ----------
     plan : Plan
-        What the fit will take.
+        Plan of the fit.
     source : BlockSource
         Training rows.
     client : distributed.Client or None
-        Workers; the threads of this process if None.
+        Cluster to use; None for the threads of this process.
     classification : bool
         Whether targets are labels.
     advice : str
-        What to do where memory runs out all the same.
+        Settings to change where memory runs out in spite of the plan.
 
     Raises
     ------
     BudgetError
-        ``memory``: the plan does not fit. ``out-of-memory``: less was there than planned for.
+        ``memory``: the plan does not fit. ``out-of-memory``: less memory was available than planned.
     """
     started = perf_counter()
     with within(plan, advice), block_tasks(source, classification=classification, client=client) as tasks:

@@ -1,7 +1,7 @@
-"""The Ho-Kashyap procedure over blocks: margins stay with the blocks, the driver sees sums.
+"""The Ho-Kashyap procedure over blocks: margins stay with the blocks, and the driver gets sums.
 
-An iteration's task of a block takes the margins that the task before it left. They are results like any other, so that
-dask makes those of a lost worker again from the iterations before.
+The task of a block in an iteration needs the margins of the iteration before. They are results of tasks, so dask
+computes those of a failed worker again from the iterations before. The arithmetic is in `distkern.methods.ho_kashyap`.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from .first_pass import Reads, require_same_rows
 
 @dataclass(frozen=True)
 class MarginSetup:
-    """What every block of a procedure is given."""
+    """Settings of the procedure, the same for every block."""
 
     labels: NDArray[Any]
     """(K,): sorted labels, or codes, of the rows."""
     signs: Array
     """(K, T): 1 where a class is on the positive side of a target, else -1."""
     scaling: FeatureScaling
-    """Of the features."""
+    """Scaling of the features."""
     start: float
-    """What b begins with."""
+    """First margins b."""
 
 
 @dataclass(frozen=True)
-class MarginQuestion:
-    """What an iteration sends to the blocks."""
+class MarginMessage:
+    """The message of an iteration to all blocks."""
 
     weights: Array
     """(d, T): a."""
@@ -51,38 +51,36 @@ class MarginQuestion:
 
 @dataclass(frozen=True)
 class BlockMargins:
-    """What a block's task leaves for the next iteration, and says of this one."""
+    """Result of a block's task: margins for the next iteration, and sums of this one."""
 
     b: Array
     """(n, T): margins."""
     sums: MarginSums
-    """Of the block's rows."""
+    """Sums over the rows of the block."""
     reads: Reads
-    """What was read."""
+    """Reads of the iteration."""
 
 
 @dataclass(frozen=True)
 class MarginAnswer:
-    """What blocks say of an iteration."""
+    """Answer of blocks to an iteration."""
 
     sums: MarginSums
-    """Of their rows."""
+    """Sums over the rows of the blocks."""
     reads: Reads
-    """What was read."""
+    """Reads of the iteration."""
 
 
-def iterate(
-    block: BlockRows, before: BlockMargins | None, setup: MarginSetup, question: MarginQuestion
-) -> BlockMargins:
-    """Do one iteration for one block."""
+def iterate(block: BlockRows, before: BlockMargins | None, setup: MarginSetup, message: MarginMessage) -> BlockMargins:
+    """Compute one iteration for one block."""
     X, signs, weights = encoded(block, setup.labels, setup.signs, setup.scaling)
     b = np.full(signs.shape, setup.start) if before is None else before.b
-    b, sums = grow_margins(X, signs, weights, b, question.weights, question.bias, question.rates)
+    b, sums = grow_margins(X, signs, weights, b, message.weights, message.bias, message.rates)
     return BlockMargins(b, sums, Reads.of(block))
 
 
 def answer_of(margins: BlockMargins) -> MarginAnswer:
-    """Leave the margins behind."""
+    """Return the result without the margins."""
     return MarginAnswer(margins.sums, margins.reads)
 
 
@@ -93,18 +91,18 @@ def merge_answers(left: MarginAnswer, right: MarginAnswer) -> MarginAnswer:
 
 @dataclass(frozen=True)
 class HoKashyapResult:
-    """Where the procedure ended."""
+    """Result of the procedure."""
 
     fit: LinearFit
-    """In the scaled coordinates."""
-    verdicts: list[bool | None]
-    """Of each target: whether a hyperplane separates the rows; None where that is not known."""
+    """Weights and intercepts in the scaled features."""
+    separable: list[bool | None]
+    """For each target whether a hyperplane separates the rows; None where this is not known."""
     iterations: int
-    """Iterations."""
+    """Number of iterations."""
     passes: int
-    """Times that X was read."""
+    """Number of reads of X."""
     bytes_read: int
-    """Bytes of those."""
+    """Bytes read."""
 
 
 def run_ho_kashyap(
@@ -119,16 +117,16 @@ def run_ho_kashyap(
     first: Reads,
     keep: bool,
 ) -> HoKashyapResult:
-    """Iterate until every target is decided.
+    """Iterate until it is known of every target whether the rows are separable.
 
     Parameters
     ----------
     tasks : BlockTasks
-        Where blocks are.
+        Runner of the tasks.
     setup : MarginSetup
         Signs, scaling and the first margins.
     scatter : ClassScatter
-        Of the scaled rows.
+        Scatter of the scaled rows.
     learning_rate : float
         eta, above 0 and below 1.
     max_iter : int
@@ -136,9 +134,9 @@ def run_ho_kashyap(
     tol : float
         See `MarginSums.separable`.
     center : array, shape (d,)
-        See `least_squares`, whose solution with equal margins is where it starts.
+        Argument of `least_squares`, whose solution with equal margins is the start.
     first : Reads
-        What the first pass read, which must still be there.
+        Reads of the first pass, with which every pass is compared.
     keep : bool
         Whether blocks stay in memory between iterations.
 
@@ -150,40 +148,40 @@ def run_ho_kashyap(
     fit = least_squares(scatter, setup.start * setup.signs, center)
     inside = Range.of(triangle(np.concatenate([scatter.factor, scatter.between()])))
     weights, bias, mean = fit.weights.copy(), fit.intercept.copy(), scatter.mean
-    verdicts: list[bool | None] = [None] * len(bias)
+    decided: list[bool | None] = [None] * len(bias)
     held, reader = tasks.hold(setup), BlockReader(tasks, keep)
     margins: list[Handle] = [None] * tasks.n_blocks
     iterations = bytes_read = 0
     while True:
-        open_ = np.array([verdict is None for verdict in verdicts])
-        question = MarginQuestion(weights.copy(), bias.copy(), np.where(open_, learning_rate, 0.0))
-        answer = _ask(tasks, reader, margins, held, question)
+        open_ = np.array([known is None for known in decided])
+        message = MarginMessage(weights.copy(), bias.copy(), np.where(open_, learning_rate, 0.0))
+        answer = _iterate(tasks, reader, margins, held, message)
         require_same_rows(tasks, first, answer.reads)
         if not keep or not iterations:
             bytes_read += answer.reads.bytes_read
         iterations += 1
-        for target, verdict in enumerate(answer.sums.separable(tol)):
+        for target, known in enumerate(answer.sums.separable(tol)):
             if open_[target]:
-                verdicts[target] = verdict
-        open_ = np.array([verdict is None for verdict in verdicts])
+                decided[target] = known
+        open_ = np.array([known is None for known in decided])
         if not open_.any() or iterations >= max_iter:
             break
         sums = answer.sums
         step = inside.inverse @ (inside.inverse.T @ (sums.products - np.outer(mean, sums.bias_products)))
         weights += np.where(open_, step, 0.0)
         bias += np.where(open_, sums.bias_products / scatter.weight - mean @ step, 0.0)
-    return HoKashyapResult(LinearFit(weights, bias, fit.rank), verdicts, iterations, reader.passes, bytes_read)
+    return HoKashyapResult(LinearFit(weights, bias, fit.rank), decided, iterations, reader.passes, bytes_read)
 
 
-def _ask(
-    tasks: BlockTasks, reader: BlockReader, margins: list[Handle], setup: Handle, question: MarginQuestion
+def _iterate(
+    tasks: BlockTasks, reader: BlockReader, margins: list[Handle], setup: Handle, message: MarginMessage
 ) -> MarginAnswer:
-    """Do one iteration on all blocks; replaces the margins of every block."""
+    """Run one iteration on all blocks; replace the margins of every block."""
     reader.begin_pass()
-    asked = tasks.hold(question)
+    sent = tasks.hold(message)
 
     def grow(block: int) -> Handle:
-        margins[block] = tasks.submit("grow-margins", iterate, reader.read(block), margins[block], setup, asked)
+        margins[block] = tasks.submit("grow-margins", iterate, reader.read(block), margins[block], setup, sent)
         return tasks.submit("margin-sums", answer_of, margins[block])
 
     return tasks.reduce_leaves("margins", grow, merge_answers)

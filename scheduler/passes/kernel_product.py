@@ -1,7 +1,8 @@
-"""Products of a Gram matrix that is never stored with a few vectors: pairs of row slabs, on threads or workers.
+"""Products of a Gram matrix, which is never stored, with a few vectors: pairs of row slabs, on threads or workers.
 
-The matrix is symmetric, so each pair of slabs is computed once and used from both sides. How rows are cut depends on
-their number alone, and parts are added in the order of the slabs: the bits are the same everywhere.
+The matrix is symmetric, so each pair of slabs is computed once and used for both. The slabs depend on the number of
+rows alone, and parts are added in the order of the slabs, so the bits are the same everywhere. Covers one product; the
+iterations are in `distkern.numerics.conjugate_gradients`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ LARGEST_SLAB = 2048
 """Most rows of a task."""
 
 SMALLEST_SLAB = 256
-"""Fewest rows worth a task, if there are as many."""
+"""Least rows of a task, if there are as many."""
 
 TILE = 512
 """Columns of the matrix that a task computes at a time."""
@@ -32,7 +33,7 @@ class KernelProduct:
     Parameters
     ----------
     tasks : BlockTasks
-        Where the work is done.
+        Runner of the tasks.
     features : array, shape (n, d)
         Rows in the kernel's space.
     kernel : Kernel
@@ -47,7 +48,7 @@ class KernelProduct:
         self._slab = slab_rows(self._n)
 
     def __call__(self, P: Array) -> Array:
-        """Multiply P, shape (n, k) with k > 1."""
+        """Multiply P, shape (n, k) with k > 1: numpy rounds products of one column differently."""
         held = self._tasks.hold(np.ascontiguousarray(P))
         total = np.zeros_like(P)
 
@@ -61,12 +62,12 @@ class KernelProduct:
 
 
 def slab_rows(n: int) -> int:
-    """Rows of a task: some sixteen tasks, unless that makes too large or too small ones."""
+    """Return the rows of a task: those of about sixteen tasks, within the limits of a slab."""
     return min(max(-(-n // 16), SMALLEST_SLAB), LARGEST_SLAB)
 
 
 def slab_product(features: Array, kernel: Kernel, start: int, stop: int, P: Array) -> Array:
-    """Return what rows ``start`` to ``stop`` and the rows below them add to the product.
+    """Return the part of the product of rows ``start`` to ``stop`` with themselves and the rows below them.
 
     Parameters
     ----------
@@ -77,14 +78,14 @@ def slab_product(features: Array, kernel: Kernel, start: int, stop: int, P: Arra
     start, stop : int
         Rows of the slab.
     P : array, shape (n, k)
-        What is multiplied.
+        The vectors.
 
     Returns
     -------
     array, shape (n - start, k)
-        For the rows from `start` on.
+        Part of the product for the rows from `start` on.
     """
-    # What dask delivers need not be aligned, and that would change products.
+    # dask may deliver unaligned arrays, whose products are rounded differently.
     features, P = (np.require(a, requirements=["C", "A"]) for a in (features, P))
     n, stop = len(features), min(stop, len(features))
     rows, count = features[start:stop], stop - start
@@ -100,14 +101,14 @@ def slab_product(features: Array, kernel: Kernel, start: int, stop: int, P: Arra
 
 
 def product_bytes(n: int, d: int, k: int, threads: int) -> dict[str, int]:
-    """Bytes of a product in a process that does the work, a term a buffer.
+    """Return the bytes of a product in a process that computes it, one term for each buffer.
 
     Parameters
     ----------
     n, d : int
         Rows and features.
     k : int
-        Columns of what is multiplied.
+        Number of vectors.
     threads : int
         Threads of the process.
     """

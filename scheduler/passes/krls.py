@@ -1,10 +1,11 @@
-"""The driver of kernel recursive least squares: one pass over the rows, in waves of blocks.
+"""Kernel recursive least squares in the driver: one pass over the rows, in waves of blocks.
 
-Workers look for the rows of a wave that the dictionary so far does not certainly cover; since a row's distance from
-its span only falls, the others need not be asked again. The driver lets the survivors join in the order of rows. Then
-the workers, which still hold the wave's rows, sum over all of them, each in terms of the dictionary at its time,
-while the next wave is read and looked at. Which rows join does not depend on waves, and a block's sums use exactly
-the centres up to its own last row, so that the bits of the model do not depend on workers either.
+Workers search the rows of a wave for those whose distance from the span of the dictionary may be too large. The
+distance of a row only falls as the dictionary grows, so the other rows can never join. The driver adds the survivors in
+the order of rows. Then the workers, which still hold the rows of the wave, sum over all of them, each row expanded in
+the dictionary at its time, while the next wave is read and searched. The rows that join do not depend on waves, and the
+sums of a block use the centres up to its own last row, so the bits of the model do not depend on workers. The recursion
+itself is in `distkern.methods.krls`, the tasks are in `krls_tasks`.
 """
 
 from __future__ import annotations
@@ -57,16 +58,16 @@ class KRLSJob(SpaceJob):
 
 @dataclass(frozen=True)
 class Recursion:
-    """All that later rows need to know of those before them."""
+    """The state of the recursion after some rows; pickles of version 0.1 hold the names of its fields."""
 
     dictionary: Dictionary
     sums: ReducedSums
     classes: NDArray[Any] | None
     """Sorted labels; None for regression."""
     n_rows: int
-    """Rows so far, of weight zero or not."""
+    """Number of rows so far, including those of weight zero."""
     dtype: str
-    """Of the kernel values."""
+    """Precision of the kernel values."""
 
     @single_threaded_blas()
     def weights(self) -> Array:
@@ -94,22 +95,22 @@ def train_krls(
     classes: NDArray[Any] | None = None,
     checked: bool = True,
 ) -> Recursion:
-    """Fit, or go on with, a recursion.
+    """Fit a recursion, or continue one.
 
     Parameters
     ----------
     job : KRLSJob
-        What to train.
+        The settings.
     fit : Fit
-        Rows, which follow those of `before`; the plan becomes that of the centres there are in the end.
+        Rows, which follow those of `before`; its plan is replaced by that of the final number of centres.
     plan_for : callable
-        Takes a number of centres to the plan of a dictionary of so many.
+        Returns the plan for a number of centres.
     before : Recursion, optional
-        Rows so far; it stays as it is.
+        Recursion after earlier rows, which does not change; a new one by default.
     classes : array, optional
-        Sorted labels, where they need not be found out.
+        Sorted labels, where they are known; by default those of the rows.
     checked : bool
-        Whether rows that say too little are refused, which needs their statistics.
+        Whether to check the statistics of the rows (default).
 
     Returns
     -------
@@ -148,7 +149,7 @@ class _Training:
         self._plan_for = plan_for
         self._before = before
         self._first_row = 0 if before is None else before.n_rows
-        # Without a pass for statistics, those of the rows to be checked are taken along the way.
+        # Without a pass for statistics, they are computed during the search.
         self._load = Load(job.classification, 0, 0, 0.0) if checked and not job.needs_statistics else None
         self._loaded: LoadAnswer | None = None
         self._first = Reads()
@@ -218,7 +219,7 @@ class _Training:
         return distinct_labels(reduce(Labels.merge, counts).values)
 
     def _waves(self, encoding: Encoding) -> ReducedSums:
-        """Go over the blocks, twice as many at a time until enough of them are under way."""
+        """Process the blocks in waves, each twice as large as the one before until enough blocks are in flight."""
         tasks, sums = self._tasks, TreeReducer[Handle](self._tasks.n_blocks, self._merge)
         summing: list[Handle] = []
         first, size = 0, 1
@@ -256,18 +257,18 @@ class _Training:
         return 0 if self._dictionary is None else len(self._dictionary)
 
     def _hold(self) -> Handle | None:
-        """Put the dictionary as it is now where blocks are; None for an empty one."""
+        """Send the current dictionary to where tasks run; return None for an empty one."""
         if self._dictionary is None or not len(self._dictionary):
             return None
         snapshot: Snapshot = self._dictionary.snapshot()
         return self._tasks.hold(snapshot)
 
     def _receive(self, block: int, found: Survivors) -> int:
-        """Let the survivors of a block join; return its checksum."""
+        """Add the survivors of a block; return its checksum."""
         before = self._first.checksums.get(self._source.boundaries[block])
         require_unchanged(self._source, block, before, found.checksum)
         self._fit.bytes_read += found.nbytes
-        # A chunk that is absent was told of when it was read first.
+        # Absent chunks were reported by the first read.
         self._report = self._report.merge(found.report if before is None else replace(found.report, absent={}))
         if found.loaded is not None:
             self._loaded = found.loaded if self._loaded is None else self._loaded.merge(found.loaded)
@@ -279,7 +280,7 @@ class _Training:
         return found.checksum
 
     def _begin(self, first: NDArray[Any]) -> Dictionary:
-        """Make an empty dictionary; without statistics its space is shifted to the first row."""
+        """Return an empty dictionary; without statistics its space is shifted to the first row."""
         kernel, scaling = self._kernel, self._scaling
         assert kernel is not None
         if scaling is None:
@@ -299,7 +300,7 @@ class _Training:
             )
 
     def _checked_dictionary(self, sums: ReducedSums) -> Dictionary:
-        """Hold what was found against what a model needs."""
+        """Check the dictionary and the statistics, and return the dictionary."""
         job, dictionary = self._job, self._dictionary
         if self._loaded is not None and self._before is None:
             check_statistics(self._loaded, self._source, job)

@@ -1,4 +1,4 @@
-"""What kernel recursive least squares does with a block of rows: pure functions for `block_tasks`."""
+"""Tasks of kernel recursive least squares: pure functions of a block of rows. The driver's part is `krls`."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from ..rows.label_encoding import LabelEncoding
 
 @dataclass(frozen=True)
 class Encoding:
-    """From targets as a source has them to columns of numbers."""
+    """Encoding of a source's targets by the labels of the model, which the source may lack or add to."""
 
     n_targets: int
-    """Columns."""
+    """Number of columns."""
     classes: NDArray[Any] | None = None
     """Sorted labels of the model; None for regression."""
     codes: NDArray[np.int64] | None = None
-    """Place in `classes` of each class that the source's codes point into, -1 where it has none; None where targets are
+    """Position in `classes` of each class of the source's codes, -1 where it is missing; None where targets are
     labels."""
 
     @classmethod
     def of(cls, source: BlockSource, classes: NDArray[Any] | None) -> Encoding:
-        """Match a source with the model's labels."""
+        """Return the encoding of a source by the labels of the model."""
         if classes is None:
             return cls(source.target_shape[0] if source.target_shape else 1)
         n_targets = 1 if len(classes) == 2 else len(classes)
@@ -45,7 +45,7 @@ class Encoding:
         Raises
         ------
         DataError
-            ``unknown-class``: a label is none of the model's.
+            ``unknown-class``: the model has no such label.
         """
         if self.classes is None:
             return LabelEncoding().columns(targets)
@@ -62,46 +62,46 @@ class Encoding:
 
 
 def _places(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
-    """Index of each label in `classes`, -1 where it is not there."""
+    """Return the position of each label in `classes`, -1 where it is missing."""
     where = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
     return np.where(classes[where] == labels, where, -1)
 
 
 def count_labels(source: BlockSource, number: int) -> Labels:
-    """Labels of one block; its features are not read."""
+    """Count the labels of one block; its features are not read."""
     block = read_block(source, number, True, with_features=False)
     return Labels.of(block.targets, block.weights)
 
 
 class Survivors(NamedTuple):
-    """Rows of a block that may join, and what is worth knowing about the block."""
+    """Rows of a block that may join the dictionary, with checksum and statistics of the block."""
 
     rows: NDArray[np.int64]
     """(n,): row numbers within the source."""
     features: NDArray[Any]
-    """(n, d): raw."""
+    """(n, d): raw features."""
     checksum: int
-    """Of the block as read."""
+    """Checksum of the block."""
     nbytes: int
-    """Bytes that were read."""
+    """Bytes read."""
     report: ReadReport
     loaded: LoadAnswer | None
-    """Statistics of the block, if asked for."""
+    """Statistics of the block, where `find_survivors` got a `load`."""
 
 
 def find_survivors(block: BlockRows, dictionary: Snapshot | None, looking: bool, load: Load | None) -> Survivors:
-    """Find the rows of a block that a dictionary does not certainly cover.
+    """Find the rows of a block whose distance from the span of a dictionary may be too large.
 
     Parameters
     ----------
     block : BlockRows
         Rows with their features.
     dictionary : Snapshot or None
-        As it was some rows ago; None for an empty one.
+        The dictionary some rows earlier; None for an empty one.
     looking : bool
-        Whether rows can join at all; none survives otherwise.
+        Whether rows can join at all; otherwise there are no survivors.
     load : Load, optional
-        Statistics to take of the block.
+        Statistics of the block to compute; None for none.
     """
     rows, features, _, weights = block[:4]
     assert features is not None
@@ -119,27 +119,27 @@ def find_survivors(block: BlockRows, dictionary: Snapshot | None, looking: bool,
 def sum_rows(
     block: BlockRows, checksum: int, dictionary: Snapshot | None, encoding: Encoding, first_row: int, dtype: str
 ) -> ReducedSums:
-    """Sum over the rows of a block, each in terms of the dictionary at its time.
+    """Sum over the rows of a block, each expanded in the dictionary at its time.
 
     Parameters
     ----------
     block : BlockRows
         Rows with their features.
     checksum : int
-        Of the block when it was searched; where a worker was lost, it has been read again.
+        Checksum of the block when it was searched; after the failure of a worker it is read again.
     dictionary : Snapshot or None
-        After all rows of the block had their chance; None for an empty one.
+        The dictionary after all rows of the block; None for an empty one.
     encoding : Encoding
-        Of the targets.
+        Encoding of the targets.
     first_row : int
         Number of the source's first row in the dictionary's count of rows.
     dtype : {"float64", "float32"}
-        Of the kernel values.
+        Precision of the kernel values.
 
     Raises
     ------
     DataError
-        ``changed``: the block reads other than it did; ``unknown-class``.
+        ``changed``: the block has changed since the search; ``unknown-class``.
     """
     if block.checksum != checksum:
         raise DataError(

@@ -29,44 +29,44 @@ def plan_linear(
     Parameters
     ----------
     work : Workload
-        Shapes; `n_targets` is the number of targets.
+        Shapes of the data.
     facts : WorkerFacts or None
-        The workers; this process alone if None.
+        The workers; None for this process alone.
     memory_limit : int or None
-        Bytes that a process that holds rows may take beside its baseline.
+        Bytes that a process with rows may take beside its baseline; None for most of the available memory.
     with_scatter : bool
-        Whether the first pass takes the scatter of the classes.
+        Whether the first pass computes the scatter of the classes.
     again : int
-        Passes after the first, at most.
+        Most passes after the first; 0 by default.
     margins : bool
-        Whether those keep a number a row and target.
+        Whether blocks keep a number for each row and target in these passes; False by default.
 
     Returns
     -------
     Plan
-        Its term ``held_rows`` is there where rows stay in memory between passes, because they fit.
+        The plan, with the term ``held_rows`` where rows fit into memory and stay there between passes.
     """
     n_workers = 1 if facts is None else facts.n_workers
     together = facts is None or facts.in_process
-    # With workers in one process there are as many as all of them read at a time.
+    # With workers in one process it holds the blocks of all their threads.
     processes = n_workers if together else 1
     threads = (available_cores() if facts is None else facts.threads) * processes
     held_rows = work.rows_of_a_worker(n_workers) * processes
     d, T, n_classes = work.n_features, work.n_targets, max(2, work.n_targets)
     worker = {
-        # As read, as present rows only, and the raw targets, row numbers and weights likewise.
+        # Rows as read, and those of positive weight; the same for raw targets, row numbers and weights.
         "blocks": 2 * threads * work.block_rows * (2 * work.row_bytes + 64),
         "sums": _sums(work, n_classes, threads) if with_scatter else 2 * threads * work.block_rows * d * 8,
     }
     if again:
-        # Scaled rows with a column of ones, also put behind those that wait; targets and what is made of them.
+        # Scaled rows with a column of ones, also joined to pending rows; targets and arrays computed from them.
         scaled = work.block_rows * 8 * (3 * (d + 1) + 6 * T + 4)
-        # LMS goes through one block at a time. The sums are gone by then.
+        # LMS processes one block at a time. The sums are freed before.
         steps = (threads if margins else 1) * scaled + 8 * (GROUP * (GROUP + d + T) + 4 * (d + 1) * T)
         worker["steps"] = max(0, steps - worker["sums"])
     if margins:
         worker["margins"] = held_rows * T * 8
-    # The factor of all rows, its inverse and what makes them; weights in several forms.
+    # The factor of all rows, its inverse and temporary matrices; weights in several forms.
     driver = {"solution": 8 * (8 * d * d * with_scatter + (n_classes + 4 * T + 8) * (2 * d + T))}
     limit = memory_limit or default_limit(facts)
     if again:
@@ -78,9 +78,9 @@ def plan_linear(
 
 
 def _sums(work: Workload, n_classes: int, threads: int) -> int:
-    """Bytes of the factors and means of blocks, and of what makes them."""
+    """Return the bytes of the factors and means of blocks, and of their temporary arrays."""
     d = work.n_features
-    # Moments see a whole block in float64, the scatter one tile at a time.
+    # Moments are computed from a whole block in float64, the scatter from one tile at a time.
     moments = 2 * work.block_rows * d * 8
     tile = 5 * min(tile_rows(d), work.block_rows) * (d + 4) * 8
     partial = 8 * (d * d + n_classes * (d + 2))
@@ -90,5 +90,5 @@ def _sums(work: Workload, n_classes: int, threads: int) -> int:
 
 
 def keeps_rows(plan: Plan) -> bool:
-    """Whether rows stay in memory between passes."""
+    """Return whether rows stay in memory between passes."""
     return "held_rows" in plan.terms

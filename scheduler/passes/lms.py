@@ -1,4 +1,7 @@
-"""LMS over blocks: every block's task takes where the one before it came to, so the order of the rows is theirs."""
+"""LMS over blocks: the task of each block continues from the state of the one before, in the order of the rows.
+
+The arithmetic is in `distkern.methods.lms`.
+"""
 
 from __future__ import annotations
 
@@ -20,40 +23,40 @@ from .first_pass import Reads, require_same_rows
 
 @dataclass(frozen=True)
 class LMSSetup:
-    """What every block of a procedure is given."""
+    """Settings of the procedure, the same for every block."""
 
     labels: NDArray[Any]
     """(K,): sorted labels, or codes, of the rows."""
     targets: Array
     """(K, T): targets of each class."""
     scaling: FeatureScaling
-    """Of the features."""
+    """Scaling of the features."""
     rule: LMSRule
-    """How long steps are."""
+    """Length of the steps."""
 
 
 @dataclass(frozen=True)
 class LMSProgress:
-    """What a block's task hands to the next."""
+    """Result of a block's task, which the next one continues."""
 
     state: LMSState
-    """After its rows."""
+    """State after the rows of the block."""
     reads: Reads
-    """What was read so far in this pass."""
+    """Reads so far in this pass."""
 
 
 def take_steps(block: BlockRows, progress: LMSProgress, setup: LMSSetup, number: int) -> LMSProgress:
-    """Take the steps of one block's rows.
+    """Compute the steps of the rows of one block.
 
     Raises
     ------
     DataError
-        A row has a label that is none of the classes.
+        A row has a label that is not among the classes.
     """
     assert block.features is not None
     weights = np.ones(len(block.rows)) if block.weights is None else block.weights.astype(np.float64)
     X = setup.scaling.apply(block.features, np.dtype(np.float64))
-    # Rows of weight 0 keep their place, and may hold what is no label of a class.
+    # Rows of weight 0 keep their place, and may have a label that is not among the classes.
     where = np.minimum(np.searchsorted(setup.labels, block.targets), len(setup.labels) - 1)
     unknown = (setup.labels[where] != block.targets) & (weights > 0)
     if unknown.any():
@@ -75,20 +78,20 @@ def run_lms(
     first: Reads,
     keep: bool,
 ) -> tuple[LMSState, int, int]:
-    """Go over all rows several times.
+    """Run several passes over all rows.
 
     Parameters
     ----------
     tasks : BlockTasks
-        Where blocks are.
+        Runner of the tasks.
     setup : LMSSetup
         Targets, scaling and rule.
     state : LMSState
-        Where to begin.
+        State at the start.
     passes : range
         Numbers of the passes, for the rule.
     first : Reads
-        What an earlier pass read, which must still be there.
+        Reads of an earlier pass, with which every pass is compared.
     keep : bool
         Whether blocks stay in memory between passes.
 
@@ -96,7 +99,7 @@ def run_lms(
     -------
     state : LMSState
     reads : int
-        Times that X was read.
+        Number of reads of X.
     bytes_read : int
 
     Raises
@@ -118,7 +121,7 @@ def run_lms(
 
 
 def _go_over(tasks: BlockTasks, reader: BlockReader, handle: Handle, setup: Handle, number: int) -> LMSProgress:
-    """Take the steps of one pass, block after block."""
+    """Compute the steps of one pass, block after block."""
 
     def step(block: int) -> Handle:
         nonlocal handle

@@ -1,4 +1,4 @@
-"""The shapes of data that plans are made from."""
+"""Shapes of data, which decide the plan of a training."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from distkern.storage.arrays.source import BlockSource
 from ..runtime.read_ahead import blocks_ahead, is_remote
 
 UNKNOWN_CLASSES = 10
-"""Classes a plan counts on where only the labels themselves would tell."""
+"""Assumed number of classes of a plan, where it is known only after the rows are read."""
 
 
 def problem_counts(multiclass: str, n_targets: int) -> tuple[int, int]:
-    """Factor sets of a training, and how many of them each row takes part in."""
+    """Return the number of problems of a training, and of those that each row takes part in."""
     if multiclass == "one-vs-one" and n_targets > 1:
         return n_targets * (n_targets - 1) // 2, n_targets - 1
     n_problems = n_targets if multiclass == "one-vs-rest" else 1
@@ -38,17 +38,17 @@ class Workload:
     block_rows: int
     """Rows of the largest block."""
     n_blocks: int
-    """Blocks."""
+    """Number of blocks."""
     target_columns: int
     """Columns of y as stored."""
     n_targets: int
-    """Encoded target columns."""
+    """Number of encoded target columns."""
     n_problems: int
-    """Factor sets: one, one a class with one-vs-rest, one a pair of classes with one-vs-one."""
+    """Number of problems: one, or one for each class (one-vs-rest) or pair of classes (one-vs-one)."""
     memberships: int
-    """Factor sets that each row takes part in."""
+    """Number of problems that each row takes part in."""
     remote: bool = False
-    """Whether reads wait on a network, and run ahead of the work."""
+    """Whether reads wait on a network, and therefore run ahead."""
     inline: bool = False
     """Whether the rows are arrays in memory, and a pass over them reads nothing."""
 
@@ -61,7 +61,7 @@ class Workload:
         multiclass: str = "shared",
         classes: NDArray[Any] | None = None,
     ) -> Workload:
-        """Take the shapes as far as a source tells them without being read, and the labels where they are known."""
+        """Return the shapes that a source knows before it is read; labels are those of the source, or `classes`."""
         n_targets = source.target_shape[0] if source.target_shape else 1
         if classification:
             labels = source.classes if classes is None else classes
@@ -71,7 +71,7 @@ class Workload:
 
     @classmethod
     def of(cls, source: BlockSource, n_targets: int, n_problems: int, memberships: int | None = None) -> Workload:
-        """Take the shapes from a source; every row takes part in all problems unless said otherwise."""
+        """Return the shapes of a source; by default every row takes part in all problems."""
         return cls(
             n_rows=source.n_rows,
             n_features=source.n_features,
@@ -98,7 +98,7 @@ class Workload:
         chunk_rows: int | None = None,
         target_columns: int = 1,
     ) -> Workload:
-        """Shapes of data that does not exist, in chunks as distkern would write them."""
+        """Return the shapes of data that does not exist, in chunks as distkern would write them."""
         row_bytes = n_features * itemsize
         boundaries = block_boundaries(n_rows, row_bytes, chunk_rows or chunk_rows_for(row_bytes, n_rows))
         return cls(
@@ -133,9 +133,9 @@ class Workload:
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("remote", "inline")}
 
     def read_ahead(self, limit: int | None) -> int:
-        """Blocks that reads run ahead in a process that may take `limit` bytes."""
+        """Return the number of blocks that reads run ahead in a process that may take `limit` bytes."""
         return blocks_ahead(self.remote, self.block_rows * self.row_bytes, limit)
 
     def rows_of_a_worker(self, n_workers: int) -> int:
-        """Most rows that one of `n_workers` looks after."""
+        """Return the most rows that one of `n_workers` owns."""
         return min(self.n_rows, -(-self.n_blocks // max(1, n_workers)) * self.block_rows)

@@ -1,4 +1,7 @@
-"""One training from start to end: plan, executor, backend, loop, summary."""
+"""One training from start to end: plan, executor, record, loop, summary.
+
+The loop itself is in `driver_loop`, the record in `run_record`; searches are in `..search`.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ DRIVER_FACTOR_BYTES = 256 << 20
 """Largest Q that `factors="auto"` keeps in the driver."""
 
 MEMORY_ADVICE = "lower memory_limit ([cluster] memory) so that more goes to scratch, or use more workers"
-"""What to do where memory runs out in spite of the plan."""
+"""Settings to change where memory runs out in spite of the plan."""
 
 
 def run_training(
@@ -51,22 +54,22 @@ def run_training(
     Parameters
     ----------
     job : TrainingJob
-        What to train.
+        The settings.
     source : BlockSource
         Training rows.
     client : distributed.Client, optional
-        Workers to use; this process alone if not given.
+        Cluster to use; this process alone by default.
     factors : {"auto", "driver", "workers"}
-        Where Q and E live; without a client there is one process and no difference.
+        Process of Q and E; without a client there is only one. "auto" by default.
     memory_limit : int, optional
-        Bytes that each process which holds rows may take beside the interpreter's own; by default most of what
-        this process, or dask's limit for a worker, has left.
+        Bytes that each process with rows may take beside the interpreter; by default most of the memory available to
+        this process, or of dask's limit for a worker.
     subscribers : iterable of callable
-        Take the events.
+        Receive the events; none by default.
     run : RunDirectory, optional
-        Where every exchange is recorded; what is on record there already is not computed again.
+        Directory that records every exchange; recorded answers are not computed again. None by default.
     limit : TimeLimit, optional
-        When selection must end with what it has; the time since it was made counts.
+        Time limit, which counts from its creation; none by default.
 
     Returns
     -------
@@ -76,11 +79,11 @@ def run_training(
     Raises
     ------
     BudgetError
-        ``memory``: the job does not fit, whatever goes to scratch. ``out-of-memory``: less was there than planned for.
+        ``memory``: the job does not fit even with scratch. ``out-of-memory``: less memory was available than planned.
     RunError
         The run is of another job, other data or other software; it cannot be written; another driver took it over.
     Cancelled
-        A subscriber asked for the end.
+        A subscriber cancelled the training.
     """
     if factors not in ("auto", "driver", "workers"):
         raise JobError(f"factors={factors!r}: it must be 'auto', 'driver' or 'workers'", kind="invalid-parameter")
@@ -118,14 +121,14 @@ def run_training(
 
 
 def announce_dashboard(client: Any, events: EventBus) -> None:
-    """Tell where a browser finds the dashboard of a cluster that has one.
+    """Emit the address of the dashboard of a cluster that has one.
 
     Parameters
     ----------
     client : distributed.Client or None
-        The cluster, if any.
+        The cluster, or None.
     events : EventBus
-        Told.
+        Receives the event.
     """
     address = None if client is None else dashboard_address(client)
     if address is not None:
@@ -135,20 +138,20 @@ def announce_dashboard(client: Any, events: EventBus) -> None:
 def make_executor(
     source: BlockSource, client: Any, events: EventBus, plan: Plan, store: RunStore | None = None
 ) -> Executor:
-    """Make an executor as a plan says.
+    """Return the executor of a plan.
 
     Parameters
     ----------
     source : BlockSource
         Training rows.
     client : distributed.Client or None
-        Workers to use.
+        Cluster to use; None for this process.
     events : EventBus
-        Told of what befalls workers.
+        Receives incidents of workers.
     plan : Plan
-        Where the factors live, and the room for row matrices.
+        Place of the factors, and memory for row matrices.
     store : RunStore, optional
-        Names the run.
+        Record of the run, with its name; none by default.
     """
     assert plan.course is not None
     ahead = plan.course.read_ahead
@@ -175,7 +178,7 @@ def make_executor(
 
 
 def workload(job: TrainingJob, source: BlockSource) -> Workload:
-    """Shapes of a training, as far as the source tells without being read."""
+    """Return the shapes of a training that are known before the rows are read."""
     return Workload.known(source, classification=job.classification, multiclass=job.multiclass)
 
 
@@ -192,15 +195,15 @@ def plan_job(
     Parameters
     ----------
     job : TrainingJob
-        What to train.
+        The settings.
     work : Workload
-        Shapes.
+        Shapes of the data.
     facts : WorkerFacts, optional
-        The workers; this process alone if not given.
+        The workers; this process alone by default.
     factors : {"auto", "driver", "workers"}
-        Where Q and E live.
+        Process of Q and E; "auto" by default.
     memory_limit : int, optional
-        Bytes a process that holds rows may take beside its baseline; by default most of what it has left.
+        Bytes that a process with rows may take beside its baseline; by default most of its available memory.
     """
     selected_rows = work.n_rows if job.selection_rows is None else min(job.selection_rows, work.n_rows)
     settings = job.selection(selected_rows)

@@ -96,18 +96,18 @@ class HoKashyapClassifier(LinearClassifier):
             keep=keeps_rows(fit.plan),
         )
         self.rank_ = result.fit.rank
-        self._set_verdicts(result.verdicts)
+        self._set_separable(result.separable)
         self.n_iter_ = result.iterations
         fit.rounds = result.iterations
         fit.passes, fit.bytes_read = fit.passes + result.passes, fit.bytes_read + result.bytes_read
         return Solution(result.fit.weights, result.fit.intercept)
 
-    def _set_verdicts(self, verdicts: list[bool | None]) -> None:
-        self.separable_classes_ = verdicts
+    def _set_separable(self, separable: list[bool | None]) -> None:
+        self.separable_classes_ = separable
         self.separable_: bool | None = None
-        if False in verdicts:
+        if False in separable:
             self.separable_ = False
-        elif None not in verdicts:
+        elif None not in separable:
             self.separable_ = True
 
     def _probabilities(self) -> OutputFunction[Array]:
@@ -118,5 +118,5 @@ class HoKashyapClassifier(LinearClassifier):
 
     def _restore(self, stored: dict[str, Any], arrays: dict[str, Any]) -> None:
         super()._restore(stored, arrays)
-        self._set_verdicts([None if verdict is None else bool(verdict) for verdict in stored["separable"]])
+        self._set_separable([None if known is None else bool(known) for known in stored["separable"]])
         self.n_iter_ = int(stored["iterations"])

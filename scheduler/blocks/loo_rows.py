@@ -62,8 +62,8 @@ class LooRows:
             Orthogonalised candidates.
         residual : array, shape (rows of the tile, 2 or more)
             E.
-        message : Judge
-            The n candidates.
+        message
+            Slots and steps of the n candidates.
         """
         slots, steps, inverse = message.slots, message.steps, message.inverse
         n_targets = steps.shape[1]

@@ -117,7 +117,7 @@ class TlsFiles:
         return security
 
     def settings(self) -> dict[str, Any]:
-        """Return the same as settings of dask's, for processes that read theirs."""
+        """Return the files as settings of dask, for processes that read the settings."""
         roles = self._roles("distributed.comm.tls.{}.{}")
         return {"distributed.comm.tls.ca-file": self.ca, "distributed.comm.require-encryption": True, **roles}
 

@@ -62,7 +62,7 @@ def workers_of(client: Any) -> dict[str, Any]:
 
 
 def peak_of_workers(client: Any, workers: list[str] | None = None) -> int:
-    """Largest resident set of any worker process so far, in bytes; 0 for workers in this process, or without answer."""
+    """Return the largest resident set of the worker processes so far; 0 for workers in this process, or no answer."""
     if _inproc(workers_of(client)):
         return 0
     answers = ask_workers(client, peak_rss, PEAKS_SECONDS, workers) or {}

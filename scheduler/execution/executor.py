@@ -27,7 +27,7 @@ class Executor:
     Parameters
     ----------
     below : Executor
-        Does whatever a subclass does not do itself.
+        Gets all calls that a subclass does not override.
     """
 
     def __init__(self, below: Executor) -> None:
@@ -66,7 +66,7 @@ class Executor:
         return self._below.query(query)
 
     def finish(self) -> None:
-        """Take that no message follows."""
+        """Close the log: no message follows."""
         self._below.finish()
 
     def peak_rss(self) -> int:
@@ -153,7 +153,7 @@ class SerialExecutor(Executor):
         """Do nothing."""
 
     def peak_rss(self) -> int:
-        """Return 0: the blocks live in the driver's process."""
+        """Return 0: the blocks are in the process of the driver."""
         return 0
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ def variants(always: Iterable[Any], every: Iterable[Any]) -> list[Any]:
     return [*first, *marked(pytest.mark.nightly, *(values for values in every if values not in first))]
 
 
-def in_turn(*parameters: Iterable[Any]) -> list[Any]:
+def every_value(*parameters: Iterable[Any]) -> list[Any]:
     """Combinations in which every value of every parameter occurs; all the others are nightly."""
     lists: list[Sequence[Any]] = [list(values) for values in parameters]
     count = max(map(len, lists))

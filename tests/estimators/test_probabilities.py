@@ -18,7 +18,7 @@ from distkern.estimators.base import output_functions as outputs
 from distkern.scheduler.training import calibration_rows as calibrating
 from distkern.storage import ArraySource
 from tests.estimators.fits import CLASSIFIERS, classes, fitted
-from tests.markers import in_turn
+from tests.markers import every_value
 from tests.scheduler.worker_clusters import cluster
 
 Array = NDArray[Any]
@@ -69,7 +69,7 @@ def test_probabilities_are_calibrated_on_new_rows(n_classes: int) -> None:
 
 @pytest.mark.parametrize(
     ("cls", "multiclass", "stop", "selection_rows"),
-    in_turn(CLASSIFIERS, ["shared", "one-vs-rest"], [None, "validation"], [None, 150]),
+    every_value(CLASSIFIERS, ["shared", "one-vs-rest"], [None, "validation"], [None, 150]),
 )
 def test_every_training_calibrates(cls: Any, multiclass: str, stop: Any, selection_rows: Any) -> None:
     X, y = overlapping(400, 3)

@@ -32,7 +32,7 @@ from distkern.kernels import (
     make_kernel,
     width_count,
 )
-from tests.markers import in_turn
+from tests.markers import every_value
 
 Array = npt.NDArray[Any]
 
@@ -199,7 +199,7 @@ def test_rows_whose_square_overflows_have_kernel_values_of_zero(kernel: Kernel) 
     np.testing.assert_array_equal(K, [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
 
 
-@pytest.mark.parametrize(("d", "k"), in_turn([1, 2, 3, 4, 5, 8, 13], [0, 1, 2, 3]))
+@pytest.mark.parametrize(("d", "k"), every_value([1, 2, 3, 4, 5, 8, 13], [0, 1, 2, 3]))
 def test_wendland_is_positive_definite_for_the_features_at_hand(d: int, k: int) -> None:
     rng = np.random.default_rng(d)
     for spread in (0.2, 0.6, 1.5):

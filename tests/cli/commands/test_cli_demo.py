@@ -14,7 +14,7 @@ from tests.cli.command_line import Call, environment, tree
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """What the demo leaves in a folder and on standard output."""
+    """Files of the demo in a folder, and its standard output."""
     folder = tmp_path_factory.mktemp("demo")
     done = subprocess.run(
         [sys.executable, "-m", "distkern", "demo", "--out", "demo"],

@@ -24,7 +24,7 @@ from tests.estimators.fits import (
     fitted,
     regression,
 )
-from tests.markers import in_turn, variants
+from tests.markers import every_value, variants
 
 N = 5000
 PARAMETERS: dict[str, Any] = {"max_centers": 24, "sigma": 1.0, "candidates": 64, "panel": 8, "stop": None}
@@ -179,7 +179,7 @@ def outputs(model: Any) -> list[str]:
     return [*names, "decision_function", "predict_proba"] if hasattr(model, "predict_proba") else names
 
 
-@pytest.mark.parametrize(("cls", "zarr_format", "chunks"), in_turn(ALL, [2, 3], [(128, 2), (37, 1), (1000, 2)]))
+@pytest.mark.parametrize(("cls", "zarr_format", "chunks"), every_value(ALL, [2, 3], [(128, 2), (37, 1), (1000, 2)]))
 def test_zarr_in_zarr_out(cls: Any, zarr_format: int, chunks: tuple[int, int], tmp_path: Path) -> None:
     model = fitted(cls)
     X, _ = data_for(cls, 300, 1)
@@ -196,7 +196,7 @@ def test_zarr_in_zarr_out(cls: Any, zarr_format: int, chunks: tuple[int, int], t
             np.testing.assert_array_equal(result[:], expected)
 
 
-@pytest.mark.parametrize(("cls", "chunks"), in_turn(ALL, [(128, 2), (37, 1), (-1, -1), ((100, 150, 50), 2)]))
+@pytest.mark.parametrize(("cls", "chunks"), every_value(ALL, [(128, 2), (37, 1), (-1, -1), ((100, 150, 50), 2)]))
 def test_dask_in_dask_out(cls: Any, chunks: Any) -> None:
     model = fitted(cls)
     X, _ = data_for(cls, 300, 1)

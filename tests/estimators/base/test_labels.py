@@ -10,7 +10,7 @@ import pytest
 import distkern as dk
 from distkern.estimators.base import output_functions as outputs
 from tests.estimators.fits import CLASSIFIERS, REGRESSORS, classes, regression
-from tests.markers import in_turn
+from tests.markers import every_value
 
 LABELS = [
     np.array(["nein", "ja", "vielleicht"]),
@@ -30,7 +30,7 @@ def kind(labels: Any) -> str:
 
 @pytest.mark.parametrize(
     ("cls", "labels"),
-    in_turn(CLASSIFIERS, [*LABELS, *(label[:2] for label in LABELS[:6]), np.array([True, False])]),
+    every_value(CLASSIFIERS, [*LABELS, *(label[:2] for label in LABELS[:6]), np.array([True, False])]),
     ids=lambda value: value.__name__ if isinstance(value, type) else kind(value),
 )
 def test_labels_come_back_as_given(cls: Any, labels: Any) -> None:

@@ -24,7 +24,7 @@ from tests.estimators.fits import (
     fitted,
     regression,
 )
-from tests.markers import in_turn, name_of
+from tests.markers import every_value, name_of
 
 SETTINGS: list[dict[str, Any]] = [
     {},
@@ -38,7 +38,7 @@ SETTINGS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("cls", "settings"), in_turn(ALL, SETTINGS), ids=name_of)
+@pytest.mark.parametrize(("cls", "settings"), every_value(ALL, SETTINGS), ids=name_of)
 def test_round_trip(cls: Any, settings: dict[str, Any], tmp_path: Path) -> None:
     model = fitted(cls, **settings)
     model.save(tmp_path / "m")
@@ -59,7 +59,7 @@ def test_round_trip(cls: Any, settings: dict[str, Any], tmp_path: Path) -> None:
     assert loaded.score(X, y) == model.score(X, y)
 
 
-@pytest.mark.parametrize(("cls", "settings"), in_turn([dk.OROLSClassifier, dk.NPDRegressor], SETTINGS), ids=name_of)
+@pytest.mark.parametrize(("cls", "settings"), every_value([dk.OROLSClassifier, dk.NPDRegressor], SETTINGS), ids=name_of)
 def test_parameters_come_back_and_train_the_same_model(cls: Any, settings: dict[str, Any], tmp_path: Path) -> None:
     model = fitted(cls, **settings)
     model.save(tmp_path / "m")
@@ -70,7 +70,7 @@ def test_parameters_come_back_and_train_the_same_model(cls: Any, settings: dict[
 
 @pytest.mark.parametrize(
     ("labels", "multiclass"),
-    in_turn(
+    every_value(
         [
             np.array(["nein", "ja", "äöü"]),
             np.array(["nein", "ja", "vielleicht"], dtype=object),

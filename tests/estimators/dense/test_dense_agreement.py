@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import distkern as dk
 from tests.estimators.fits import ALL, classes, data_for, regression
-from tests.markers import in_turn, name_of
+from tests.markers import every_value, name_of
 from tests.references import (
     DenseResidualOROLS,
     dense_kernel_columns,
@@ -96,7 +96,7 @@ def test_every_choice_is_the_best_of_all_rows_under_lambda_too() -> None:
         assert gains[row] >= gains.max() * (1 - 1e-8)
 
 
-@pytest.mark.parametrize(("cls", "kernel", "epsilon"), in_turn(ALL, KERNELS, [0.0, 0.3]), ids=name_of)
+@pytest.mark.parametrize(("cls", "kernel", "epsilon"), every_value(ALL, KERNELS, [0.0, 0.3]), ids=name_of)
 def test_weights_without_lambda_are_least_squares(cls: Any, kernel: Any, epsilon: float) -> None:
     X, y = data_for(cls)
     parameters = {} if "NPD" in cls.__name__ else {"regularization": "none"}

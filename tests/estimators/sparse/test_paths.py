@@ -19,7 +19,7 @@ from tests.estimators.fits import (
     fitted,
     regression,
 )
-from tests.markers import in_turn
+from tests.markers import every_value
 from tests.references import gaussian_gram
 
 HISTORY = {
@@ -36,7 +36,7 @@ HISTORY = {
 # --- prefixes --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("cls", "criterion"), in_turn(ALL, ["error-reduction", "residual"]))
+@pytest.mark.parametrize(("cls", "criterion"), every_value(ALL, ["error-reduction", "residual"]))
 def test_a_truncated_model_is_the_model_of_a_shorter_training(cls: Any, criterion: str) -> None:
     """Where the path is the same: multiples of the panel, as the last panel of a training may be cut.
 
@@ -145,7 +145,7 @@ def test_one_vs_rest_paths_may_have_different_lengths() -> None:
 # --- the record ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("cls", "criterion"), in_turn(ALL, ["error-reduction", "residual"]))
+@pytest.mark.parametrize(("cls", "criterion"), every_value(ALL, ["error-reduction", "residual"]))
 def test_history_has_a_row_a_step(cls: Any, criterion: str) -> None:
     model = fitted(cls, criterion=criterion, stop=None, panel=4)
     history = model.history_
@@ -233,7 +233,7 @@ def test_the_seed_decides(cls: Any) -> None:
 
 @pytest.mark.parametrize(
     ("sampler", "cls"),
-    in_turn(
+    every_value(
         ["mixture", "residual-weighted", "top-residual", "uniform", "all"], [dk.OROLSRegressor, dk.OROLSClassifier]
     ),
 )
@@ -245,7 +245,7 @@ def test_every_sampler_learns(cls: Any, sampler: str) -> None:
 
 @pytest.mark.parametrize(
     ("kernel", "cls"),
-    in_turn(
+    every_value(
         [
             *("gaussian", "laplacian", "matern", "polynomial", "sigmoid", "linear"),
             *(dk.Polynomial(2, 1.0), dk.Sigmoid(0.2), dk.Matern(1.0, 2.5), dk.Wendland(2.0)),
@@ -286,7 +286,7 @@ def test_float32_is_close_to_float64(cls: Any) -> None:
 # --- stopping --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("cls", "criterion"), in_turn(ALL, ["error-reduction", "residual"]))
+@pytest.mark.parametrize(("cls", "criterion"), every_value(ALL, ["error-reduction", "residual"]))
 def test_max_centers_is_exact(cls: Any, criterion: str) -> None:
     for m in (1, 7, 16, 17):
         model = fitted(cls, max_centers=m, criterion=criterion, stop=None)

@@ -15,7 +15,7 @@ import distkern as dk
 from distkern.errors import JobError, StoreError
 from distkern.kernels import Gaussians
 from tests.estimators.fits import ALL, CLASSIFIERS, assert_equal_models, classes, data_for, fitted, regression
-from tests.markers import in_turn
+from tests.markers import every_value
 from tests.references import dense_kernel_columns
 
 Array = NDArray[Any]
@@ -34,7 +34,7 @@ def outputs(model: Any, X: Array) -> Array:
     return np.asarray(values).reshape(len(X), -1)
 
 
-@pytest.mark.parametrize(("cls", "one"), in_turn([*ALL, dk.LOOForwardClassifier], [[1.0], (1.0,), np.array([1.0])]))
+@pytest.mark.parametrize(("cls", "one"), every_value([*ALL, dk.LOOForwardClassifier], [[1.0], (1.0,), np.array([1.0])]))
 def test_one_width_in_a_list_is_that_width(cls: Any, one: Any) -> None:
     model = fitted(cls, sigma=one)
     assert_equal_models(model, fitted(cls, sigma=1.0))
@@ -78,7 +78,7 @@ def test_every_prefix_is_the_dense_fit_of_its_centres(cls: Any) -> None:
             np.testing.assert_allclose(np.vstack([model.intercept_, model.coef_]), expected, atol=1e-7)
 
 
-@pytest.mark.parametrize(("dtype", "cls"), in_turn(["float64", "float32"], ALL))
+@pytest.mark.parametrize(("dtype", "cls"), every_value(["float64", "float32"], ALL))
 def test_saved_pickled_and_loaded(cls: Any, dtype: str, tmp_path: Path) -> None:
     model = fitted(cls, sigma=np.array(WIDTHS), dtype=dtype)
     model.save(tmp_path / "model")

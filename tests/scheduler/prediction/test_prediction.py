@@ -29,7 +29,7 @@ from distkern.scheduler.prediction.local import (
 )
 from distkern.scheduler.runtime.threads import single_threaded_blas
 from distkern.storage import ArraySource, ZarrRows, open_dataset, write_dataset
-from tests.markers import in_turn, name_of
+from tests.markers import every_value, name_of
 from tests.references import dense_predictions, random_model
 from tests.scheduler.trainings import tile_threads
 
@@ -165,7 +165,7 @@ def in_dataset(path: Path, X: Array, chunk_rows: int) -> Any:
 
 @pytest.mark.parametrize(
     ("container", "dtype", "width"),
-    in_turn([in_memory, in_zarr, in_dataset], ["float64", "float32"], [1, 2, 3]),
+    every_value([in_memory, in_zarr, in_dataset], ["float64", "float32"], [1, 2, 3]),
     ids=name_of,
 )
 def test_containers_cut_alike_give_the_same_bits(
@@ -244,7 +244,7 @@ def expected_bytes(
     return (2 << 20) + blocks + results + prepared + threads * tile
 
 
-@pytest.mark.parametrize(("dtype", "n_targets", "width"), in_turn(["float64", "float32"], [1, 20], [1, 2]))
+@pytest.mark.parametrize(("dtype", "n_targets", "width"), every_value(["float64", "float32"], [1, 20], [1, 2]))
 def test_memory_is_that_of_a_few_blocks_and_as_computed(dtype: str, n_targets: int, width: int, tmp_path: Path) -> None:
     chunk_rows, d, m = 4096, 32, 150
     model = random_model(Gaussian(5.0), dtype, m, n_targets, d=d)

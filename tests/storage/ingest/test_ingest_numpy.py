@@ -8,7 +8,7 @@ import pytest
 
 from distkern.errors import DataError, JobError
 from distkern.storage import ingest
-from tests.markers import in_turn
+from tests.markers import every_value
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(60, 3))
@@ -17,7 +17,7 @@ y = np.array(["u", "v", "w"])[np.arange(60) % 3]
 
 @pytest.mark.parametrize(
     ("save", "order", "dtype"),
-    in_turn([np.savez, np.savez_compressed], ["C", "F"], ["f8", "f4", "u1", "?", ">f8", "f2"]),
+    every_value([np.savez, np.savez_compressed], ["C", "F"], ["f8", "f4", "u1", "?", ">f8", "f2"]),
 )
 def test_npz(tmp_path: Path, save: Any, order: Any, dtype: str) -> None:
     rows = np.asarray(np.abs(X) * 2, order=order).astype("i4" if dtype == "?" else dtype).astype(dtype)

@@ -317,7 +317,7 @@ def test_the_command_waits_for_workers_as_long_as_the_job_says(blobs: Path, shel
         done = shell("train", job, "--scheduler", cluster.scheduler_address, "--set", "cluster.wait=0.3")
     assert done.code == 5
     assert "waiting up to 0.3 s" in done.err
-    assert "no worker could be used within 0.3 s (the cluster has none)" in " ".join(done.err.split())
+    assert "no worker was usable within 0.3 s (the cluster has none)" in " ".join(done.err.split())
     assert not (blobs / "blobs.model").exists()
 
 

@@ -154,16 +154,16 @@ def test_margins_of_a_lost_worker_are_made_again(monkeypatch: pytest.MonkeyPatch
     X, y, weights = rows(2000)
     store = dk.write_dataset(tmp_path / "store.zarr", X, y, chunk_rows=128, task="classification")
     here = METHODS["ho-kashyap"]().fit(store, None, weights)
-    ask, calls = ho_kashyap_pass._ask, []
+    iterate, calls = ho_kashyap_pass._iterate, []
     with cluster(2, processes=True) as client:
 
         def kill_in_the_fifth(*arguments: Any) -> Any:
             calls.append(None)
             if len(calls) == 5:
                 os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
-            return ask(*arguments)
+            return iterate(*arguments)
 
-        monkeypatch.setattr(ho_kashyap_pass, "_ask", kill_in_the_fifth)
+        monkeypatch.setattr(ho_kashyap_pass, "_iterate", kill_in_the_fifth)
         there = METHODS["ho-kashyap"](client=client).fit(store, None, weights)
     assert len(calls) > 5
     assert here.coef_.tobytes() == there.coef_.tobytes()

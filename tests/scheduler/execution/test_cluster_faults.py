@@ -95,7 +95,7 @@ def test_no_worker_is_left(threads: Any) -> None:
         threads.cluster.scale(0)
         wait_for(threads, lambda workers: not workers)
 
-    with pytest.raises(ClusterError, match="no worker could be used") as error:
+    with pytest.raises(ClusterError, match="no worker was usable") as error:
         run(threads, Trouble({3: leave}), worker_wait=0.3)
     assert error.value.kind == "no-workers"
 

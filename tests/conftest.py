@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-settings.register_profile("default", deadline=None, max_examples=10)
-settings.register_profile("ci", deadline=None, max_examples=10, derandomize=True)
+settings.register_profile("default", deadline=None, max_examples=8)
+settings.register_profile("ci", deadline=None, max_examples=8, derandomize=True)
 settings.register_profile("nightly", deadline=None, max_examples=50)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 

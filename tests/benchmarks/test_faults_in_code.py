@@ -66,7 +66,7 @@ def test_what_git_ignores_is_not_copied_and_links_stay_links(root: Path, tmp_pat
     assert (copy / "link.py").is_symlink()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_test_that_fails_with_the_fault_alone_is_named_once(root: Path, tmp_path: Path) -> None:
     path = tmp_path / "faults.json"
     harmless = replace(FAULT, id="same", put="x * 0.5")

@@ -33,7 +33,7 @@ def run(*words: object, folder: Path, code: int = 0, **variables: str) -> subpro
     return done
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 def test_the_grid(tmp_path: Path) -> None:
     folder = tmp_path / "grid"

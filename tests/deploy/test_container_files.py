@@ -18,7 +18,6 @@ import yaml
 from tests.deploy.conftest import model_bits, write_job
 from tests.deploy.programs import DEPLOY, distkern_command, environment, program, run
 from tests.deploy.slurm_cluster import free_port
-from tests.markers import variants
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -63,7 +62,8 @@ def running(command: list[str], folder: Path, env: dict[str, str], log: str) -> 
         process.wait(30)
 
 
-@pytest.mark.parametrize("kind", variants(["compose"], ["compose", "pods"]))
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["compose", "pods"])
 def test_the_job_trains_on_the_workers(here: Path, kind: str) -> None:
     n_workers, port, dashboard = 2, free_port(), free_port()
     env = environment(here / "bin")

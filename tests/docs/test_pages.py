@@ -16,6 +16,8 @@ PATTERNS = ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "deploy/**/*.md", "e
 PAGES = sorted(path for pattern in PATTERNS for path in ROOT.glob(pattern))
 
 STARTS_WORKERS = {"docs/clusters.md"}
+NIGHTLY = {f"docs/{name}.md" for name in ("batch-jobs", "clusters", "memory", "reports", "resuming")}
+"""Pages of many commands, each a process; the first pages that a user reads run always."""
 
 LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)[^)]*\)")
 
@@ -28,7 +30,7 @@ def of_page(page: Path) -> object:
     """A page as a parameter; those that start commands take longer than pages of Python."""
     marks = []
     if any(block.runs and block.language != "python" for block in blocks_of(page)):
-        marks.append(pytest.mark.slow)
+        marks.append(pytest.mark.nightly if place(page) in NIGHTLY else pytest.mark.slow)
     if place(page) in STARTS_WORKERS:
         marks.append(pytest.mark.cluster)
     return pytest.param(page, id=place(page), marks=marks)

@@ -26,12 +26,10 @@ Settings = tuple[Any, str, str, int | None]
 
 
 def quick(number: int, case: Hard) -> list[Settings]:
-    """A regression and a classification with the other criterion and precision; cases take them in turn."""
-    first, second = number % 2, number // 2 % 2
-    chosen: list[Settings] = [(dk.OROLSRegressor, CRITERIA[first], DTYPES[second], None)]
-    if case.regression_only:
-        return chosen
-    return [*chosen, (dk.OROLSClassifier, CRITERIA[1 - first], DTYPES[1 - second], None)]
+    """A regression or a classification, with one criterion and precision; cases take them in turn."""
+    regression = case.regression_only or number % 2 == 0
+    first, second = number // 2 % 2, number // 4 % 2
+    return [(dk.OROLSRegressor if regression else dk.OROLSClassifier, CRITERIA[first], DTYPES[second], None)]
 
 
 QUICK = [(name, *settings) for number, (name, case) in enumerate(CASES.items()) for settings in quick(number, case)]

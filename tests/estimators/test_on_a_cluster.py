@@ -18,6 +18,7 @@ import distkern as dk
 from distkern.monitoring.events import Event, RunStarted
 from distkern.scheduler import local_client
 from tests.estimators.fits import assert_equal_models, data_for, regression
+from tests.markers import variants
 
 PARAMETERS: dict[str, Any] = {"max_centers": 20, "sigma": 1.0, "candidates": 64, "panel": 8, "stop": None}
 N = 5000
@@ -30,7 +31,7 @@ def workers_of(events: list[Event]) -> int:
 
 @pytest.mark.parametrize(
     ("cls", "factors"),
-    [(dk.OROLSRegressor, "auto"), (dk.NPDClassifier, "driver"), (dk.OROLSRegressor, "workers")],
+    [(dk.OROLSRegressor, "auto"), (dk.NPDClassifier, "driver")],
 )
 def test_a_client_changes_no_bit(cls: Any, factors: str, in_process_client: Any) -> None:
     X, y = data_for(cls, N)
@@ -154,7 +155,7 @@ def test_no_task_carries_the_path(in_process_client: Any) -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("cls", [dk.NPDRegressor, dk.OROLSClassifier])
+@pytest.mark.parametrize("cls", variants([dk.OROLSClassifier], [dk.NPDRegressor, dk.OROLSClassifier]))
 def test_worker_processes_change_no_bit(cls: Any, tmp_path: Path) -> None:
     X, y = data_for(cls, N)
     dk.write_dataset(

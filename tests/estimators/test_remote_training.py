@@ -22,6 +22,7 @@ from distkern.scheduler.execution.executor import SerialExecutor
 from distkern.scheduler.protocol.messages import Load
 from distkern.storage import CountingStore, SlowStore, open_dataset, write_dataset
 from tests.estimators.fits import assert_equal_models, classes, data_for, regression
+from tests.markers import marked
 from tests.s3_server import BUCKET, S3Server, leading_to, s3_server
 
 pytest.importorskip("moto")
@@ -66,10 +67,13 @@ def passes_of(s3: S3Server, name: str) -> set[int]:
     [
         dk.OROLSRegressor(**PARAMETERS),
         dk.OROLSRegressor(**PARAMETERS, selection_rows=150),
-        dk.NPDClassifier(**PARAMETERS),
-        dk.LSSVMRegressor(sigma=1.0),
-        dk.FisherDiscriminant(),
         dk.KRLSRegressor(sigma=1.0),
+        *marked(
+            pytest.mark.nightly,
+            dk.NPDClassifier(**PARAMETERS),
+            dk.LSSVMRegressor(sigma=1.0),
+            dk.FisherDiscriminant(),
+        ),
     ],
     ids=lambda model: type(model).__name__,
 )
@@ -183,7 +187,7 @@ def test_a_score_of_arrays_that_a_user_keeps_apart(s3: S3Server, stores: dict[st
     assert passes_of(s3, "regression") == {1}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_remote_pass_takes_less_than_twice_as_long(s3: S3Server, tmp_path: Path) -> None:
     """One pass over 64 MB in 1 MB chunks, with 50 ms a request, against the same pass on the local disk.
 

@@ -70,7 +70,7 @@ def test_absent_sets_are_listed(call: Call, ripley: Path) -> None:
     assert "17888" in done.out
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_json_is_one_object(call: Call, ripley: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DISTKERN_DATA", str(ripley))
     done = call("thesis-figure-3.2", "loo-heart", "--json", "--runs", "1")
@@ -99,7 +99,7 @@ def test_figures_need_matplotlib(call: Call, monkeypatch: pytest.MonkeyPatch) ->
     assert "pip install 'distkern[plot]'" in done.err
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_figures_are_drawn_and_kept(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     command = ("paper-figure-1", "mse-example", "--plot", "figures")

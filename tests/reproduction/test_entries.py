@@ -49,6 +49,7 @@ def test_the_search_finds_the_setting_that_fits() -> None:
     assert Choice(1.0, 0.1, 0.001).model(base, 50).max_centers == 1
 
 
+@pytest.mark.nightly
 def test_a_single_partition_is_searched_with_other_folds() -> None:
     part = draw(1)
     model = dk.OROLSRegressor(standardize=False, max_centers=10)
@@ -108,7 +109,7 @@ def test_spirals_are_separated(small_sets: Path) -> None:
     assert {row.verdict for row in report.rows} == {Verdict.BETTER}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_forward_selection_by_leave_one_out_error(small_sets: Path) -> None:
     error, size = run("loo-heart", Study(small_sets)).rows
     assert error.runs == size.runs == 2

@@ -16,7 +16,7 @@ import pytest
 from distkern.cli.console.terminal import Terminal
 from distkern.storage import RunDirectory, write_dataset
 from tests.cli.command_line import Call, Finished, environment, job_text, model_bits, undisturbed
-from tests.markers import variants
+from tests.markers import marked, variants
 
 NONE = "0.000001"
 """Seconds that are over at once."""
@@ -197,11 +197,10 @@ def test_auto_of_a_run_that_python_made(job: Path, call: Call) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ["--resume", "auto", "JOB"],
         ["--resume=auto", "JOB"],
-        ["JOB", "--json", "--resume", "auto", "-q"],
         ["--resume", "JOB"],
         ["--resume", "-q", "JOB", "--resume", "auto"],
+        *marked(pytest.mark.nightly, ["--resume", "auto", "JOB"], ["JOB", "--json", "--resume", "auto", "-q"]),
     ],
 )
 def test_where_the_flag_may_stand(words: list[str], job: Path, call: Call) -> None:
@@ -231,7 +230,7 @@ def test_flags_that_make_no_sense(job: Path, call: Call) -> None:
         (["train", "job.toml", "--set", "data.train=none.zarr"], 3, "missing"),
         (["train", "job.toml", "--memory", "4KiB"], 4, "memory"),
         pytest.param(
-            ["train", "job.toml", "--scheduler", "tcp://127.0.0.1:1"], 5, "no-scheduler", marks=pytest.mark.slow
+            ["train", "job.toml", "--scheduler", "tcp://127.0.0.1:1"], 5, "no-scheduler", marks=pytest.mark.nightly
         ),
         (["info", "none"], 3, "missing"),
         (["evaluate", "none", "waves.zarr"], 6, "missing"),

@@ -142,19 +142,19 @@ def test_cluster_flags_that_do_not_fit(
 
 @pytest.mark.slow
 @pytest.mark.cluster
-def test_workers_predict_the_same(trained: Path, shell: Call) -> None:
+def test_workers_predict_the_same(trained: Path, call: Call, shell: Call) -> None:
     from distkern.scheduler import local_client
     from distkern.storage import read_predictions
 
-    alone = json.loads(shell("evaluate", "blobs.model", "blobs-test.zarr", "--json").out)
-    shell("predict", "blobs.model", "blobs-test.zarr", "--out", "alone.zarr", "--proba")
+    alone = json.loads(call("evaluate", "blobs.model", "blobs-test.zarr", "--json").out)
+    call("predict", "blobs.model", "blobs-test.zarr", "--out", "alone.zarr", "--proba")
     done = shell("predict", "blobs.model", "blobs-test.zarr", "--out", "own.zarr", "--proba", "--workers", 2)
     assert done.code == 0, done.err
     with local_client(2) as client:
         flags = ["--scheduler", client.scheduler.address]
-        done = shell("predict", "blobs.model", "blobs-test.zarr", "--out", "lent.zarr", "--proba", *flags)
+        done = call("predict", "blobs.model", "blobs-test.zarr", "--out", "lent.zarr", "--proba", *flags)
         assert done.code == 0, done.err
-        assert json.loads(shell("evaluate", "blobs.model", "blobs-test.zarr", "--json", *flags).out) == alone
+        assert json.loads(call("evaluate", "blobs.model", "blobs-test.zarr", "--json", *flags).out) == alone
         assert len(client.scheduler_info()["workers"]) == 2
     expected = read_predictions(trained / "alone.zarr")
     for name in ("own.zarr", "lent.zarr"):

@@ -64,6 +64,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return model_bits(folder / "m")
 
 
+@pytest.mark.nightly
 def test_scratch_that_fills_up(
     small_disk: Path, job: Path, shell: Call, expected: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,6 +100,7 @@ def test_a_record_that_fills_up(small_disk: Path, job: Path, shell: Call, expect
     assert model_bits(job.parent / "m") == expected
 
 
+@pytest.mark.nightly
 def test_a_model_that_does_not_fit(small_disk: Path, job: Path, shell: Call, expected: bytes) -> None:
     ballast = small_disk / "ballast"
     model = ("--set", "output.model=small/m", "--set", "output.run=r")

@@ -16,6 +16,7 @@ from distkern.scheduler.execution.executor import SerialExecutor
 from distkern.scheduler.training.driver_loop import TrainingResult, train
 from distkern.selection.factors import kernel_weights
 from distkern.storage import ArraySource
+from tests.markers import marked, variants
 from tests.references import DenseResidualOROLS, dense_kernel_columns, gaussian_gram
 
 Array = NDArray[Any]
@@ -63,7 +64,7 @@ def dense_design(X: Array, rows: Array, settings: dict[str, Any]) -> Array:
     )
 
 
-@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("problem", variants([kin40k], PROBLEMS), ids=lambda f: f.__name__)
 def test_criterion_residual_picks_the_centres_of_algorithm_1_in_its_order(
     problem: Callable[[Sets], tuple[Array, Array, dict[str, Any]]], shared_data: Sets
 ) -> None:
@@ -132,7 +133,9 @@ def test_classification_error(name: str, limit: float, parameters: dict[str, Any
     assert mean_error(shared_data(name), **parameters) <= limit
 
 
-@pytest.mark.parametrize(("selection_rows", "limit"), [(None, 0.275), (7_500, 0.28), (3_750, 0.29)])
+@pytest.mark.parametrize(
+    ("selection_rows", "limit"), [(7_500, 0.28), *marked(pytest.mark.nightly, (None, 0.275), (3_750, 0.29))]
+)
 def test_kin40k_error(selection_rows: int | None, limit: float, shared_data: Sets) -> None:
     data = shared_data("kin40k")
     order = np.random.default_rng(0).permutation(40_000)

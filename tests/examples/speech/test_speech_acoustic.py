@@ -18,7 +18,7 @@ from examples.speech.material import Material
 from examples.speech.topology import N_STATES
 from tests.markers import variants
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 SMALL = Sizes(shared=150, selection_rows=1500, own=5, pair=2, nu=0.6, svm_rows=1000)
 

@@ -11,7 +11,7 @@ import pytest
 from tests.docs.pages import ROOT, blocks_of
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_recogniser_of_the_page_decodes_a_recording(
     digits_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,6 +24,7 @@ from distkern.scheduler.dashboard.page import Page
 from distkern.scheduler.dashboard.page_text import LONGEST_NAME, digits
 from distkern.scheduler.dashboard.publisher import published
 from distkern.scheduler.dashboard.scheduler_plugin import BOARD, MAX_RUNS, SHOW, RunBoard
+from tests.markers import marked
 from tests.scheduler.worker_clusters import cluster
 from tests.waiting import wait_until
 
@@ -183,7 +184,7 @@ def test_a_session_begins_with_what_goes_on_and_the_last_runs() -> None:
     assert page._curves["gcv"]._lines.data["run"] == ["1", "4", "5"]
 
 
-@pytest.mark.parametrize("value", [0.0, float("nan"), -1.0, None])
+@pytest.mark.parametrize("value", [float("nan"), None, *marked(pytest.mark.nightly, 0.0, -1.0)])
 def test_values_that_a_logarithmic_axis_cannot_show_are_left_out(value: Any) -> None:
     board = RunBoard()
     board.show(update(figures_of(started(), a_round(0), a_round(1, lambda_=value), a_round(2))))
@@ -320,7 +321,7 @@ def test_metrics_equal_the_summary_of_the_run(client: Any) -> None:
     assert by_message[run.run_id, "load-blocks"] == 1
 
 
-@pytest.mark.parametrize("factors", ["driver", "workers"])
+@pytest.mark.parametrize("factors", ["workers", *marked(pytest.mark.nightly, "driver")])
 def test_events_alone_add_up_to_the_same_exchanges_and_bytes(client: Any, factors: str) -> None:
     figures = RunFigures()
     model = fit(client, factors=factors, callbacks=[figures])

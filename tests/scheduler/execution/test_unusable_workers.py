@@ -126,7 +126,7 @@ def test_the_only_worker_freezes_and_goes_on() -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_only_worker_freezes_for_good() -> None:
     with cluster(1, processes=True) as client:
         client.run(process_facts)  # imports may take longer than this run waits for workers
@@ -205,6 +205,7 @@ def test_a_worker_that_is_paused_from_the_start_is_not_used(threads: Any) -> Non
     assert {event.worker for event in events.of(BlocksReplayed)} <= {running}
 
 
+@pytest.mark.nightly
 def test_pausing_never_ends_a_run_as_killing_does(threads: Any) -> None:
     """A block may change hands many times where nobody died."""
     workers = addresses(threads)

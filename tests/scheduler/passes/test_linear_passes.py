@@ -62,14 +62,14 @@ def test_a_store_of_several_blocks_gives_the_same_bits_on_workers(
     np.testing.assert_array_equal(here.predict(X), here.predict(store)[...])
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", variants(["mse"], METHODS))
 def test_arrays_in_memory_give_the_same_bits_on_workers(in_process_client: Any, method: str) -> None:
     X, y, weights = rows(12_000)
     assert len(ArraySource(X, y).boundaries) > 3
     assert_same_bits(METHODS[method]().fit(X, y, weights), METHODS[method](client=in_process_client).fit(X, y, weights))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", variants(["fisher", "lms-row"], METHODS))
 def test_rows_that_do_not_stay_in_memory_give_the_same_bits(in_process_client: Any, method: str) -> None:
     X, y, weights = rows(12_000)
     here = METHODS[method]().fit(X, y, weights)

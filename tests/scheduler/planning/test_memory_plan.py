@@ -344,16 +344,16 @@ TRACED: dict[str, tuple[dict[str, Any], Any]] = {
 @pytest.mark.parametrize(
     ("name", "share"),
     [
-        *[("float64", 0.4), ("one-vs-rest", 0.2), ("leave-one-out", None), ("a row sample", None)],
+        *[("float64", 0.4), ("a row sample", None)],
         *marked(
             pytest.mark.slow,
-            *[("many features", 0.0), ("float32", None), ("many targets", None), ("one-vs-one", None)],
-            *[("many centres", None), ("residual", None), ("all candidates", None), ("a large block", None)],
+            *[("many features", 0.0), ("one-vs-rest", 0.2), ("many targets", None), ("leave-one-out", None)],
+            *[("many centres", None), ("a large block", None)],
         ),
         *marked(
             pytest.mark.nightly,
             *[(name, None) for name in ("float64", "many features", "classes", "one-vs-rest", "leave-one-out of two")],
-            ("validation", None),
+            *[(name, None) for name in ("validation", "float32", "one-vs-one", "residual", "all candidates")],
         ),
     ],
 )

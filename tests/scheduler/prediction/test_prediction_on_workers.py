@@ -22,6 +22,7 @@ from distkern.scheduler.clusters.futures import IN_FLIGHT_PER_THREAD
 from distkern.scheduler.prediction.local import predict_blocks
 from distkern.scheduler.prediction.on_workers import predict_on_workers
 from distkern.storage import ArraySource, ZarrRows
+from tests.markers import variants
 from tests.references import random_model
 from tests.scheduler.worker_clusters import cluster
 from tests.waiting import wait_until
@@ -150,7 +151,7 @@ def test_worker_processes_change_no_bit(container: Any, process_client: Any, tmp
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("container", [on_disk, in_process], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("container", variants([on_disk], [on_disk, in_process]), ids=lambda f: f.__name__)
 def test_workers_that_are_killed(container: Any, tmp_path: Path) -> None:
     """One after the other: the blocks and the model they held are made again elsewhere."""
     source = container(tmp_path, rows())

@@ -182,12 +182,9 @@ def rows_of_classes() -> ArraySource:
     ("name", "factors"),
     variants(
         [
-            ("shared", "driver"),
             ("one-vs-rest", "workers"),
-            ("one-vs-one", "driver"),
-            ("sample", "workers"),
+            ("sample", "driver"),
             ("loo-error", "workers"),
-            ("single", "driver"),
         ],
         itertools.product(JOBS, ["driver", "workers"]),
     ),

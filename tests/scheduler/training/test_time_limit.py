@@ -129,7 +129,7 @@ def test_a_run_goes_on_by_pieces_to_the_same_bits(name: str, share: float, tmp_p
 @pytest.mark.parametrize(
     ("name", "factors"),
     variants(
-        [("one-vs-rest", "driver"), ("sample", "workers")],
+        [("sample", "workers")],
         itertools.product(["regression", "one-vs-rest", "residual", "sample"], ["driver", "workers"]),
     ),
 )

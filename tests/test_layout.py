@@ -104,6 +104,7 @@ def python_files(*folders: str) -> Iterator[Path]:
                 yield file
 
 
+@pytest.mark.slow
 def test_nothing_imports_the_rooms_by_their_bare_names() -> None:
     for file in python_files():
         for name, _ in imports_of(file):
@@ -186,6 +187,7 @@ def test_mathematics_loads_no_room() -> None:
     assert not {f"distkern.{room}" for room in (*ROOMS, "estimators", "cli")} & set(loaded)
 
 
+@pytest.mark.slow
 def test_a_serial_training_imports_no_dask() -> None:
     loaded = fresh_interpreter(
         """

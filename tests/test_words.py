@@ -159,6 +159,7 @@ def names_of(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.attr
 
 
+@pytest.mark.slow
 def test_code_has_none_of_the_old_words_and_docstrings_have_subjects() -> None:
     wrong = []
     for file in code_files():

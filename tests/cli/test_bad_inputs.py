@@ -572,7 +572,10 @@ def test_there_are_enough_of_them() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if name == "a scheduler that is not there" else name for name in CASES],
+)
 def test_a_bad_input_is_named_and_leaves_nothing(name: str, good: Path, here: Path, call: Call) -> None:
     case = CASES[name]
     shutil.copytree(good, here, dirs_exist_ok=True)

@@ -155,6 +155,7 @@ def check(document: Any, schema: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["cluster", "job"])
+@pytest.mark.slow
 def test_manifests_are_what_the_operator_defines(name: str) -> None:
     document = load(DEPLOY / "kubernetes" / f"{name}.yaml")
     schemas = definitions()

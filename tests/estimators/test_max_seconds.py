@@ -90,6 +90,7 @@ def test_advice_and_store(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
 
 
+@pytest.mark.slow
 def test_a_search_that_takes_longer_is_an_error(tmp_path: Path) -> None:
     X, y = rows(200)
     model = dk.OROLSRegressor(sigma="cv", max_centers=20, max_seconds=NONE, run_dir=tmp_path / "run")
@@ -105,6 +106,7 @@ def test_a_search_that_takes_longer_is_an_error(tmp_path: Path) -> None:
     assert bits(model) == bits(dk.OROLSRegressor(sigma="cv", max_centers=20).fit(X, y))
 
 
+@pytest.mark.slow
 def test_a_search_that_was_finished_is_not_made_again(tmp_path: Path) -> None:
     """A run that is resumed after its search reads the rows for the training only."""
     X, y = rows(120)

@@ -96,6 +96,7 @@ def test_a_key_does_not_depend_on_the_split(seed: int, n: int, cut: int) -> None
     assert whole.tobytes() == np.concatenate(parts).tobytes()
 
 
+@pytest.mark.slow
 def test_keys_draw_without_replacement_in_proportion_to_the_weights() -> None:
     w = np.array([1.0, 2.0, 0.0, 3.0, 6.0])
     draws = 20_000

@@ -102,6 +102,7 @@ def test_ripley(small_sets: Path) -> None:
     assert panel.centers.shape == (10, 2)
 
 
+@pytest.mark.slow
 def test_spirals_are_separated(small_sets: Path) -> None:
     report = run("thesis-figure-5.1", Study(small_sets))
     assert [row.ours for row in report.rows] == [0.0, 0.0]

@@ -29,6 +29,7 @@ PANELS: list[Panel] = [
 
 
 @pytest.mark.parametrize("panels", [PANELS, PANELS[1:2]], ids=["several", "one"])
+@pytest.mark.slow
 def test_panels_are_drawn(panels: list[Panel], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     draw(panels, tmp_path / "figure.png")

@@ -302,5 +302,6 @@ def test_the_time_of_a_command_begins_with_its_process(own: bool, least: float) 
     assert age == 0.0 if not own else least < age < 1e6
 
 
+@pytest.mark.slow
 def test_a_process_of_its_own_trains_in_time(job: Path, shell: Call) -> None:
     assert record_of(shell("train", job, "--json", "--max-seconds", NONE))["stop_reason"] == "time-limit"

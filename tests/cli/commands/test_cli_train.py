@@ -13,6 +13,7 @@ import pytest
 
 from distkern.cli.job.model_section import METHODS
 from tests.cli.command_line import Call, Finished, environment, job_text, tree
+from tests.markers import marked
 
 KEYS = {
     "model",
@@ -321,10 +322,14 @@ def test_the_command_waits_for_workers_as_long_as_the_job_says(blobs: Path, shel
     assert not (blobs / "blobs.model").exists()
 
 
+QUICK = ("orols", "krls", "mse", "ls-svm")
 CLASSIFIERS = [name for name, (_, classifier) in METHODS.items() if classifier is not None]
+OTHERS = [name for name in CLASSIFIERS if name not in QUICK]
 
 
-@pytest.mark.parametrize("method", CLASSIFIERS)
+@pytest.mark.parametrize(
+    "method", [*QUICK, *marked(pytest.mark.slow, *(name for name in CLASSIFIERS if name not in QUICK))]
+)
 def test_every_method_plans_trains_saves_and_predicts(blobs: Path, call: Call, method: str) -> None:
     job = write_job(
         blobs,

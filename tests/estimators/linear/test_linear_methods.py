@@ -37,6 +37,7 @@ def test_the_example_of_the_slides(cls: Any, standardize: bool) -> None:
         assert model.separable_ is True
 
 
+@pytest.mark.slow
 def test_widrow_hoff_comes_close_to_the_example_of_the_slides() -> None:
     model = dk.WidrowHoffClassifier(passes=3000).fit(SLIDES, SIDES)
     np.testing.assert_allclose(model.a_, SOLUTION, atol=0.1)

@@ -22,6 +22,7 @@ def ring(n: int = 300, seed: int = 0) -> tuple[Any, Any]:
     return X, np.where(radius < 0.8, "in", np.where(radius < 1.5, "mid", "out"))
 
 
+@pytest.mark.slow
 def test_the_width_is_the_best_of_ten_multiples_of_the_median_distance() -> None:
     X, y = ring()
     model = dk.OROLSClassifier(sigma="cv", max_centers=25, folds=4).fit(X, y)

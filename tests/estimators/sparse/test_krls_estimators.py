@@ -329,6 +329,7 @@ def test_a_nu_that_no_row_reaches() -> None:
 
 
 @pytest.mark.parametrize(("name", "error_below"), [("optdigits", 3.0), *marked(pytest.mark.slow, ("pendigits", 3.5))])
+@pytest.mark.slow
 def test_published_sets(name: str, error_below: float, shared_data: Any) -> None:
     data = shared_data(name)
     model = dk.KRLSClassifier(nu=0.02).fit(data["X_train"], data["y_train"])

@@ -151,6 +151,7 @@ def client() -> Any:
         yield client
 
 
+@pytest.mark.slow
 def test_more_rows_than_candidates_and_blocks(client: Any) -> None:
     X, y = two_classes(700, 3)
     settings: dict[str, Any] = {"criterion": "loo-error", "candidates": 64, "max_centers": 15, "stop": "gcv"}

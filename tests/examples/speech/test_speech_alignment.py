@@ -50,6 +50,7 @@ def agreement(found: list[np.ndarray], paths: list[np.ndarray]) -> float:
     return float(np.mean(np.concatenate(found) == np.concatenate(paths)))
 
 
+@pytest.mark.slow
 def test_planted_states_are_found(trained: tuple[Aligner, list[Transcribed], list[np.ndarray]]) -> None:
     aligner, utterances, paths = trained
     assert agreement(aligner.align(utterances), paths) > 0.97
@@ -133,6 +134,7 @@ def test_states_of_few_frames_have_few_gaussians(n_each: int, gaussians: int) ->
     assert np.isfinite(mixtures(frames)).all()
 
 
+@pytest.mark.slow
 def test_mixtures_are_the_same_with_any_number_of_threads() -> None:
     """And take no part in the wait of many threads for few processors."""
     rng = np.random.default_rng(0)

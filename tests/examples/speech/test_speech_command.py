@@ -181,6 +181,7 @@ def test_what_is_named_twice_is_measured_once(some_file: Path) -> None:
     assert options["models"] == (SHARED, BASELINE)
 
 
+@pytest.mark.slow
 def test_without_the_extra_the_command_says_what_to_install() -> None:
     """None in the place of a module is what Python takes for one that is not there."""
     absent = (

@@ -24,6 +24,7 @@ def noise(n_samples: int, seed: int = 0) -> np.ndarray:
     n_samples=st.integers(600, 4000) | st.integers(6, 36).map(lambda i: 110 * i),
     rate=st.sampled_from([8000, 11025, 16000]),
 )
+@pytest.mark.slow
 def test_a_frame_of_39_features_begins_every_10_ms(n_samples: int, rate: int) -> None:
     frames = frames_of(noise(n_samples), rate)
     assert frames.shape == (1 + n_samples // (rate // 100), N_FEATURES)

@@ -193,6 +193,7 @@ def test_values_that_a_logarithmic_axis_cannot_show_are_left_out(value: Any) -> 
     assert page._curves["lambda_"]._lines.data["x"] == [[16.0, 48.0]]
 
 
+@pytest.mark.slow
 def test_long_paths_are_thinned_out_and_keep_their_ends() -> None:
     board = RunBoard()
     board.show(update(figures_of(started(), *(a_round(number) for number in range(5001)))))
@@ -271,6 +272,7 @@ def test_runs_of_a_cluster_are_on_its_board_and_stay_there(client: Any) -> None:
     assert scraped(client, "distkern")
 
 
+@pytest.mark.slow
 def test_a_dashboard_behind_a_prefix_has_the_page_there_too() -> None:
     with cluster(1, processes=False, scheduler_kwargs={"http_prefix": "/here"}) as client:
         fit(client)
@@ -330,6 +332,7 @@ def test_events_alone_add_up_to_the_same_exchanges_and_bytes(client: Any, factor
     assert figures.summary == {}
 
 
+@pytest.mark.slow
 def test_a_search_is_shown_as_such_and_counts_for_itself(client: Any) -> None:
     events: list[Any] = []
     model = fit(client, 16, sigma="cv", folds=2, callbacks=[events.append])
@@ -394,6 +397,7 @@ class NoBoard(RunBoard):
         await super().start(Without(scheduler, "handlers"))
 
 
+@pytest.mark.slow
 def test_without_a_place_for_the_page_a_warning_says_so_once_and_the_rest_is_shown(
     client: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -468,6 +472,7 @@ def test_a_client_that_was_closed_is_no_trouble(client: Any) -> None:
     assert monotonic() - before < 5
 
 
+@pytest.mark.slow
 def test_a_board_that_hangs_holds_nothing_up(client: Any) -> None:
     scheduler, held = client.cluster.scheduler, threading.Event()
 

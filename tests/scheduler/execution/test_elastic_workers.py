@@ -24,6 +24,7 @@ from tests.scheduler.trainings import assert_same_bits
 from tests.scheduler.worker_clusters import cluster
 
 
+@pytest.mark.slow
 def test_a_late_worker_joins_three_trainings_of_one_client(threads: Any) -> None:
     """It gets work once a training rebalances; until then nothing moves, and then no more than must."""
     before = addresses(threads)

@@ -133,7 +133,7 @@ def combinations() -> Iterator[Any]:
     for (i, case), (j, executor) in itertools.product(enumerate(CASES), enumerate(EXECUTORS)):
         for (k, factors), (m, kind) in itertools.product(enumerate(["workers", "driver"]), enumerate(SOURCES)):
             marks = [pytest.mark.cluster] if executor == "processes" else []
-            if (k, m) != ((i + j) % 2, (i // 2 + j) % 2):
+            if (k, m) != ((i + j) % 2, (i // 2 + j) % 2) or (executor == "serial" and i % 2):
                 marks.append(pytest.mark.nightly)
             yield pytest.param(executor, case, factors, kind, marks=marks)
 
@@ -380,6 +380,7 @@ def test_memory_that_is_gone_is_rebuilt(in_process_client: Any) -> None:
     executor.close()
 
 
+@pytest.mark.slow
 def test_two_trainings_at_once(in_process_client: Any) -> None:
     from concurrent.futures import ThreadPoolExecutor
 

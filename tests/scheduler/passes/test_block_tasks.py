@@ -66,6 +66,7 @@ def test_an_error_of_a_function_comes_back_as_it_is(client):
             list(tasks.each("fail", fail))
 
 
+@pytest.mark.slow
 def test_a_cluster_without_workers_ends_the_wait():
     from distributed import Client, LocalCluster
 

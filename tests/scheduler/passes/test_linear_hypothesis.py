@@ -104,6 +104,7 @@ MAKERS = {
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sources(), st.sampled_from(sorted(MAKERS)))
+@pytest.mark.slow
 def test_the_same_bits_here_and_on_workers(in_process_client: Any, source: ArraySource, method: str) -> None:
     make = MAKERS[method]
     here, there = fit(make(), source), fit(make(), source, in_process_client)

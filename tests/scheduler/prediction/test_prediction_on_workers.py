@@ -123,6 +123,7 @@ def test_errors_of_the_data_and_of_the_function_are_their_own(in_process_client:
     assert_nothing_left(in_process_client)
 
 
+@pytest.mark.slow
 def test_no_worker_comes(tmp_path: Path) -> None:
     with cluster(0, processes=False) as client, pytest.raises(ClusterError, match=r"no worker .* 0.5 s") as caught:
         list(predict_on_workers(client, model(), on_disk(tmp_path, rows()), all_targets, worker_wait=0.5))

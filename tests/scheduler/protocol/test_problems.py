@@ -85,6 +85,7 @@ def test_one_vs_one_is_a_training_on_the_rows_of_each_pair(criterion: str, weigh
 
 
 @given(st.integers(2, 60), st.integers(0, 1000))
+@pytest.mark.slow
 def test_pairs_do_not_depend_on_the_blocks(rows: int, seed: int) -> None:
     X, y = make_classes(120, 3, seed=seed)
     job = make_job(classification=True, multiclass="one-vs-one", sampler="all", **PLAIN)
@@ -174,6 +175,7 @@ def test_errors_of_folds_are_those_of_separate_trainings(kind: str, weighted: bo
     assert [kernel.parameters()["sigma"] for kernel in found.kernels] == [1.5, 0.7, 1.5]
 
 
+@pytest.mark.slow
 def test_a_search_has_the_same_bits_on_workers_and_in_small_memory(in_process_client: Any) -> None:
     X, y = make_classes(400, 3)
     base = make_job(classification=True, sigma="median", max_centers=10, sampler="mixture", candidates=32, stop="gcv")

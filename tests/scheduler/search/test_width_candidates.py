@@ -145,6 +145,7 @@ def test_every_path_keeps_its_equations(
 
 
 @given(seeds, st.sampled_from(["mixture", "uniform", "all"]))
+@pytest.mark.slow
 def test_the_draw_does_not_depend_on_the_blocks(seed: int, sampler: str) -> None:
     X, y = make_data(90, seed=seed)
     job = make_job(sampler=sampler, sigma=WIDTHS, max_centers=6, seed=seed)

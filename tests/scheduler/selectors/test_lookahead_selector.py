@@ -171,6 +171,7 @@ def test_a_panel_takes_three_exchanges_and_several_steps() -> None:
 
 
 @given(seeds, st.booleans())
+@pytest.mark.slow
 def test_a_wrong_prediction_costs_speed_only(seed: int, blind: bool) -> None:
     """Whatever is predicted after the row that leads, the rows have the last word."""
     X, y = make_data(150, seed=seed, noise=0.5)

@@ -635,6 +635,7 @@ def test_tile_threads_change_nothing(criterion: str) -> None:
 
 
 @given(seeds, POOL_KINDS)
+@pytest.mark.slow
 def test_the_draw_does_not_depend_on_the_blocks(seed: int, sampler: str) -> None:
     """Other blocks round otherwise, but they draw and choose the same rows."""
     X, y = make_data(90, seed=seed, noise=0.5)

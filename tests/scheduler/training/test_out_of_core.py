@@ -389,6 +389,7 @@ def a_driver(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
+@pytest.mark.slow
 def test_a_killed_training_leaves_no_scratch(tmp_path: Path) -> None:
     with a_driver(tmp_path) as driver:
         assert sum(scratch_files(tmp_path, driver.pid).values()) > 100_000

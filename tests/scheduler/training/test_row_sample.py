@@ -573,6 +573,7 @@ def test_the_plan_counts_the_final_pass() -> None:
     assert sampled.course.flops["total"] < whole.course.flops["total"] / 3
 
 
+@pytest.mark.slow
 def test_a_sample_fits_where_all_rows_do_not() -> None:
     X, y = make_data(200_000, 4)
     source = make_source(X, y, rows=2_000)

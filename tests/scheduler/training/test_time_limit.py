@@ -196,6 +196,7 @@ def test_no_part_of_an_identity() -> None:
     assert not any("seconds" in name for section in identity_of(job, source).values() for name in section)
 
 
+@pytest.mark.slow
 def test_paths_that_were_cut_short_are_not_compared() -> None:
     job, source = JOBS["regression"]
     clock = Clock()

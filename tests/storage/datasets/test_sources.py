@@ -251,6 +251,7 @@ def test_memory_store_stays_inline() -> None:
     check_source(source, X, y)
 
 
+@pytest.mark.slow
 def test_relative_path_survives_a_change_of_directory(tmp_path: Path) -> None:
     stored(tmp_path / "X.zarr", X, chunks=(30, 4))
     program = (

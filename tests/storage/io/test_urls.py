@@ -232,6 +232,7 @@ def test_an_endpoint_that_is_down(s3: S3Server, monkeypatch: pytest.MonkeyPatch)
         assert caught.value.kind == "unreachable"
 
 
+@pytest.mark.slow
 def test_no_package_for_a_url() -> None:
     code = """
 import sys

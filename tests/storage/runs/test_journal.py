@@ -218,6 +218,7 @@ def test_only_a_lock_shows_that_a_driver_on_another_machine_is_alive(tmp_path: P
     assert left.alive is None
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_killed_holds_no_lock(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path; from distkern.storage import Journal; "

@@ -90,7 +90,7 @@ def array(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_tasks_of_an_array(array: Path) -> None:
     """The body of the script, without Slurm."""
     own = {"DISTKERN": str(array / "distkern"), "SLURM_SUBMIT_DIR": str(array)}

@@ -55,7 +55,7 @@ def done(
 Done = tuple[subprocess.CompletedProcess[str], list[dict[str, Any]], Path]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_table_shows_the_figures_that_are_written(done: Done) -> None:
     finished, figures, _ = done
     table = rows(finished.stdout)
@@ -71,7 +71,7 @@ def test_the_table_shows_the_figures_that_are_written(done: Done) -> None:
         assert cells[6:8] == [str(errors["words"]), str(result["n_centers"])]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_command_says_what_it_does_beside_the_table(done: Done) -> None:
     finished, _, _ = done
     assert "takes: 40 recordings to train on, 100 to test" in finished.stderr
@@ -79,7 +79,7 @@ def test_the_command_says_what_it_does_beside_the_table(done: Done) -> None:
     assert "Warning" not in finished.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_shared_centres_have_a_lower_frame_error_and_decode_no_fewer_words(done: Done) -> None:
     _, figures, _ = done
     baseline, shared = figures
@@ -92,12 +92,12 @@ def test_shared_centres_have_a_lower_frame_error_and_decode_no_fewer_words(done:
     assert wrong(shared) <= wrong(baseline)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_centres_are_as_many_as_asked_for(done: Done) -> None:
     assert done[1][1]["n_centers"] == 200
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_stores_are_kept_in_the_folder(done: Done) -> None:
     folder = done[2] / "takes"
     frames, context = (distkern.open_dataset(folder / name) for name in ("frames.zarr", "context.zarr"))
@@ -181,7 +181,7 @@ def test_what_is_named_twice_is_measured_once(some_file: Path) -> None:
     assert options["models"] == (SHARED, BASELINE)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_without_the_extra_the_command_says_what_to_install() -> None:
     """None in the place of a module is what Python takes for one that is not there."""
     absent = (

@@ -11,6 +11,7 @@ from .arrays.checks import (
     to_numeric,
 )
 from .arrays.labels import as_targets, plain_labels
+from .arrays.plain import frame_columns, plain_array
 from .arrays.rows import is_zarr_array, memory_array
 from .arrays.source import BlockSource
 from .arrays.wrappers import CountingStore, Fault, FaultyStore, SlowStore
@@ -64,6 +65,7 @@ __all__ = [
     "describe",
     "differing_arrays",
     "driver_of",
+    "frame_columns",
     "ingest",
     "is_run",
     "is_url",
@@ -74,6 +76,7 @@ __all__ = [
     "open_arrays",
     "open_dataset",
     "place_of",
+    "plain_array",
     "plain_labels",
     "read_model",
     "read_patiently",

@@ -85,7 +85,7 @@ def read_block(source: BlockSource, number: int, classification: bool, *, with_f
         features = source.read_features(number) if with_features else None
         targets, weights = source.read_targets(number), source.read_weights(number)
     nbytes = sum(a.nbytes for a in (features, targets, weights) if a is not None)
-    targets = plain_labels(flat_labels(targets), first) if classification else to_numeric(targets, "y")
+    targets = plain_labels(flat_labels(targets), first) if classification else to_numeric(targets, "y", first)
     rows = np.arange(first, last, dtype=np.int64)
     return BlockRows(rows, features, targets, weights, nbytes, rows_checksum(features, targets, weights), report)
 

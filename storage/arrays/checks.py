@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from distkern.errors import DataError
 
+from .plain import column_name, frame_columns, plain_array, require_numbers, stack_columns
+
 __all__ = [
     "check_rows_agree",
     "check_weights",
@@ -38,35 +40,50 @@ def numeric_dtype(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:
         return dtype.newbyteorder("=")
     if dtype.kind == "f":
         return np.dtype(np.float64)
+    if dtype.kind == "c":
+        raise DataError(
+            f"{what} has dtype {dtype}. Complex data not supported: give real and imaginary parts as columns",
+            kind="not-numeric",
+        )
     raise DataError(
         f"{what} has dtype {dtype}: only real numbers can be trained on, encode or drop what is not a number",
         kind="not-numeric",
     )
 
 
-def to_numeric(values: Any, what: str) -> NDArray[Any]:
+def to_numeric(values: Any, what: str, first_row: int = 0) -> NDArray[Any]:
     """Return an array of the dtype that `numeric_dtype` returns; objects that hold numbers are converted.
+
+    Parameters
+    ----------
+    values : object
+        Numbers in any container that `plain_array` takes.
+    what : str
+        Name of the data for messages.
+    first_row : int, default 0
+        Row number of ``values[0]`` in the whole data, from 0.
 
     Raises
     ------
     DataError
-        ``not-numeric``: the values are no real numbers, or the rows have different lengths.
+        ``not-numeric``: the values are no real numbers, named by column in a frame, by row and column in an array of
+        objects; ``not-finite``: an entry is missing or masked; ``shape-mismatch``: the rows have different lengths.
     """
-    try:
-        array = np.asarray(values)
-        if array.dtype.kind == "O":
-            array = array.astype(np.float64)
-    except (TypeError, ValueError) as cause:
-        raise DataError(
-            f"{what} is no array of numbers ({cause}): encode or drop what is not a number",
-            kind="not-numeric",
-        ) from cause
-    return array.astype(numeric_dtype(array.dtype, what), copy=False)
+    columns = None if isinstance(values, np.ndarray) else frame_columns(values)
+    if columns is None:
+        return _numbers(plain_array(values, what, first_row), what, first_row)
+    if not columns:
+        return np.empty((len(values), 0))
+    return stack_columns(
+        [_numbers(plain_array(part, what, first_row), what, first_row, f"column {name!r}") for name, part in columns],
+        len(values),
+    )
 
 
-def column_name(column: int, names: Sequence[str] | None) -> str:
-    """Return the name of a column for messages; its number from 0 where columns have no names."""
-    return f"column {names[column]!r}" if names else f"column {column} (counted from 0)"
+def _numbers(array: NDArray[Any], what: str, first_row: int, column: str | None = None) -> NDArray[Any]:
+    if array.dtype.kind == "O":
+        return require_numbers(array, what, first_row, column)
+    return array.astype(numeric_dtype(array.dtype, what if column is None else f"{column} of {what}"), copy=False)
 
 
 def require_finite(values: NDArray[Any], what: str, first_row: int = 0, names: Sequence[str] | None = None) -> None:
@@ -154,7 +171,7 @@ def check_weights(weights: Any, n_rows: int, first_row: int = 0) -> NDArray[np.f
     DataError
         ``shape-mismatch`` or ``invalid-weights``.
     """
-    numeric = to_numeric(weights, "sample_weight")
+    numeric = to_numeric(weights, "sample_weight", first_row)
     if numeric.ndim != 1:
         raise DataError(
             f"sample_weight has shape {numeric.shape}: it must be one-dimensional, one weight for each row",

@@ -285,7 +285,8 @@ def require_fit(rows: NDArray[Any], array: zarr.Array[Any], what: str) -> None:
 
 
 def _stored_form(values: NDArray[Any], what: str) -> NDArray[Any]:
-    if values.dtype.kind in "fiub":
+    # Labels of bool stay bool; features become numbers in `ZarrRows`.
+    if values.dtype.kind in "fiu":
         return np.ascontiguousarray(values, dtype=numeric_dtype(values.dtype, what))
     return np.ascontiguousarray(values)
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from distkern.errors import DataError, JobError
 
 from .checks import require_finite, to_numeric
+from .plain import is_missing, plain_array
 
 __all__ = ["CODE_DTYPE", "MAX_CLASSES", "MAX_INTEGER_CLASSES", "TargetRecorder", "as_targets", "plain_labels"]
 
@@ -30,21 +31,9 @@ _WORDS = {"U": "text", "b": "bool", "i": "integers", "f": "floats", "O": "large 
 TASKS = ("classification", "regression")
 
 
-def as_targets(y: Any) -> NDArray[Any]:
-    """Return targets as an array of any dtype, without a copy where they are one.
-
-    Raises
-    ------
-    DataError
-        ``shape-mismatch``: the rows have different lengths.
-    """
-    try:
-        return np.asarray(y)
-    except ValueError as cause:
-        raise DataError(
-            f"y is no array ({cause}): give one label, or the same number of targets, for each row",
-            kind="shape-mismatch",
-        ) from cause
+def as_targets(y: Any, first_row: int = 0) -> NDArray[Any]:
+    """Return targets of any container as an array of any dtype, see `plain_array`; `first_row` has the default 0."""
+    return plain_array(y, "y", first_row)
 
 
 def plain_labels(y: Any, first_row: int = 0) -> NDArray[Any]:
@@ -67,7 +56,7 @@ def plain_labels(y: Any, first_row: int = 0) -> NDArray[Any]:
     DataError
         ``missing-label``, ``mixed-labels``, ``bad-label`` or ``not-numeric``.
     """
-    array = as_targets(y)
+    array = as_targets(y, first_row)
     if array.dtype.kind == "S":
         try:
             return np.char.decode(array, "utf-8")
@@ -80,12 +69,13 @@ def plain_labels(y: Any, first_row: int = 0) -> NDArray[Any]:
     if array.dtype.kind == "T":
         array = array.astype(object)
     if array.dtype.kind != "O":
-        return to_numeric(array, "y")
+        return to_numeric(array, "y", first_row)
     values = array.ravel().tolist()
+    width = max(1, array.size // max(1, len(array))) if array.ndim else 1
     for row, value in enumerate(values):
-        if value is None or (isinstance(value, float | np.floating) and np.isnan(value)):
+        if is_missing(value):
             raise DataError(
-                f"y has no label in row {first_row + row} (counted from 0): leave the row out",
+                f"y has no label ({value}) in row {first_row + row // width} (counted from 0): leave the row out",
                 kind="missing-label",
             )
     for types in (str, (bool, np.bool_), (int, np.integer), (int, float, np.integer, np.floating)):

@@ -150,11 +150,13 @@ class ZarrRows:
 
     def read_features(self, block: int) -> NDArray[Any]:
         """Return the rows of X of one block, a fresh array of shape (rows, n_features)."""
-        return self._read_block(self.X, _span(self.boundaries, block), "X")
+        values = self._read_block(self.X, _span(self.boundaries, block), "X")
+        return values.astype(self.feature_dtype, copy=False)
 
     def read_rows(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """Return single rows of X in the order given, shape (n, n_features)."""
-        return read_rows(self.X, _checked_rows(rows, self.n_rows), "X", self.policy)
+        values = read_rows(self.X, _checked_rows(rows, self.n_rows), "X", self.policy)
+        return values.astype(self.feature_dtype, copy=False)
 
     def _require_written(self) -> None:
         if self.X.size and not holds_chunks(self.X, "X", self.policy):

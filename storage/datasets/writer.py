@@ -130,7 +130,7 @@ class DatasetWriter:
             ``not-numeric``, ``not-finite``, ``shape-mismatch``, ``zero-features``, ``dtype-mismatch``, or a
             label that cannot be used.
         """
-        rows = to_numeric(X, "X")
+        rows = to_numeric(X, "X", self.rows_written)
         if rows.ndim != 2:
             raise DataError(
                 f"X has shape {rows.shape}: it must have two dimensions, rows and features",
@@ -138,7 +138,7 @@ class DatasetWriter:
             )
         if rows.shape[1] == 0:
             raise DataError("X has no features: give at least one column", kind="zero-features")
-        raw = as_targets(y)
+        raw = as_targets(y, self.rows_written)
         check_rows_agree(len(rows), raw.shape[0] if raw.ndim else 0)
         require_finite(rows, "X", self.rows_written, self._names)
         targets = self._targets.record(raw, self.rows_written)

@@ -37,7 +37,16 @@ from distkern.scheduler import (
 )
 from distkern.scheduler.passes.fit import Fit, fit_by_passes
 from distkern.scheduler.prediction.local import OutputFunction
-from distkern.storage import ArraySource, BlockSource, Dataset, ZarrRows, as_source, is_zarr_array, memory_array
+from distkern.storage import (
+    ArraySource,
+    BlockSource,
+    Dataset,
+    ZarrRows,
+    as_source,
+    is_zarr_array,
+    memory_array,
+    to_numeric,
+)
 
 from ...arrays import Array
 from ...errors import DataError, JobError
@@ -198,12 +207,10 @@ class BlockEstimator(BaseEstimator, ABC):
             source = DaskArraySource(X, y, sample_weight)
         else:
             if sample_weight is not None:
-                sample_weight = np.asarray(sample_weight)
+                sample_weight = to_numeric(sample_weight, "sample_weight")
                 if sample_weight.ndim == 0:
                     sample_weight = np.full(len(X), sample_weight)
-            if is_dask_array(y):
-                y = y.compute()
-            X, y, classes = self._validate_training(X, y, sample_weight, ensure_min_samples=least_rows)
+            X, y, classes = self._validate_training(X, y, sample_weight, least_rows)
             names = getattr(self, "feature_names_in_", None)
             return ArraySource(
                 X, y, sample_weight, classes=classes, feature_names=None if names is None else list(map(str, names))
@@ -213,7 +220,7 @@ class BlockEstimator(BaseEstimator, ABC):
 
     @abstractmethod
     def _validate_training(
-        self, X: Any, y: Any, sample_weight: NDArray[Any] | None, **options: Any
+        self, X: Any, y: Any, sample_weight: NDArray[Any] | None, least_rows: int
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
         """Check arrays in memory: rows, targets or codes, and the classes the codes point into."""
 

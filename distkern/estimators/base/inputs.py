@@ -1,38 +1,78 @@
-"""Checks of rows in memory: those of scikit-learn, with errors of distkern."""
+"""Checks of rows in memory: arrays by `distkern.storage`, names of columns by scikit-learn, with errors of distkern."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
-from distkern.storage import as_targets, numeric_dtype, require_finite
+from distkern.storage import frame_columns, plain_array, require_finite, to_numeric
 
 from ...errors import DataError, DataTypeError
 
 
-def validate_rows(estimator: Any, X: Any, **options: Any) -> Any:
-    """Run scikit-learn's checks; raise `DataError` for a wrong shape or dtype, and for NaN and infinity."""
-    fitting = "y" in options
-    if getattr(getattr(X, "dtype", None), "kind", "") in ("M", "m"):
-        # scikit-learn would read dates as the integers that they are stored as.
-        numeric_dtype(X.dtype, "X")
-    if fitting and options["y"] is not None:
-        require_finite(as_targets(options["y"]), "y")
+def validate_rows(estimator: Any, X: Any, y: Any = None, *, fitting: bool = False, least_rows: int = 1) -> NDArray[Any]:
+    """Return rows in memory as an array of float64 or float32, shape (n_rows, n_features).
+
+    Parameters
+    ----------
+    estimator : BlockEstimator
+        Estimator, whose `feature_names_in_` and `n_features_in_` are set when `fitting`, else compared.
+    X : object
+        Rows in any container in memory.
+    y : object, optional
+        Targets; needed when `fitting`.
+    fitting : bool, default False
+        Whether the rows are to be trained on; only then may they hold NaN, which the source refuses.
+    least_rows : int, default 1
+        Fewest rows.
+
+    Raises
+    ------
+    DataError, DataTypeError
+        ``invalid-input`` for a wrong shape, ``not-numeric``, ``not-finite`` or ``feature-count``.
+    """
+    targets = {"y": y} if fitting else {}
     try:
-        checked = validate_data(
-            estimator,
-            X,
-            reset=fitting,
-            dtype=[np.float64, np.float32],
-            ensure_all_finite=False,
-            **{"ensure_min_samples": 2 if fitting else 1, **options},
-        )
+        validate_data(estimator, X, **targets, reset=fitting, skip_check_array=True, ensure_2d=False)
     except ValueError as error:
         raise DataError(str(error), kind="invalid-input") from None
     except TypeError as error:
         raise DataTypeError(str(error), kind="invalid-input") from None
-    if not fitting:
-        require_finite(checked, "X")
-    return checked
+    if frame_columns(X) is None:
+        X = plain_array(X, "X")
+        _require_shape(X, least_rows)
+        if X.dtype.kind in "UST":
+            X = X.astype(object)  # as in scikit-learn, texts in memory may be numbers
+    rows = to_numeric(X, "X")
+    _require_shape(rows, least_rows)
+    if rows.dtype != np.float32:
+        rows = rows.astype(np.float64, copy=False)
+    if fitting:
+        estimator.n_features_in_ = rows.shape[1]
+        return rows
+    estimator._check_width(rows.shape)
+    require_finite(rows, "X")
+    return rows
+
+
+def _require_shape(X: NDArray[Any], least_rows: int) -> None:
+    if X.ndim == 0:
+        raise DataError(
+            f"X is {X.item()!r:.60}, no rows: give an array of two dimensions, rows and features", kind="invalid-input"
+        )
+    if X.ndim != 2:
+        raise DataError(
+            f"X has shape {X.shape} and {X.ndim} dimensions: it must have two, rows and features. Reshape your data to "
+            "(-1, 1) if it is one feature, or to (1, -1) if it is one row",
+            kind="invalid-input",
+        )
+    if X.shape[1] == 0:
+        raise DataError(f"X has 0 feature(s) (shape={X.shape}) while a minimum of 1 is required.", kind="invalid-input")
+    if len(X) < least_rows:
+        raise DataError(
+            f"X has {len(X)} sample(s) (shape={X.shape}) while a minimum of {least_rows} is required.",
+            kind="invalid-input",
+        )

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from distkern.scheduler.prediction.local import OutputFunction
-from distkern.storage import BlockSource, plain_labels
+from distkern.scheduler.rows.block_reading import flat_labels
+from distkern.storage import BlockSource, as_targets, check_rows_agree, plain_labels, require_finite, to_numeric
 
 from ...arrays import Array
 from ...errors import DataError, JobError
@@ -43,10 +46,20 @@ class BlockRegressor(RegressorMixin, BlockEstimator):
         self._flat = source.target_shape == ()
 
     def _validate_training(
-        self, X: Any, y: Any, sample_weight: NDArray[Any] | None, **options: Any
+        self, X: Any, y: Any, sample_weight: NDArray[Any] | None, least_rows: int
     ) -> tuple[NDArray[Any], NDArray[Any], None]:
-        X, y = validate_rows(self, X, y=y, multi_output=True, y_numeric=True, **options)
-        return X, y, None
+        return validate_rows(self, X, y, fitting=True, least_rows=least_rows), self._numbers_of(y), None
+
+    def _numbers_of(self, y: Any) -> NDArray[np.float64]:
+        """Return targets in memory as numbers, shape (n,) or (n, T)."""
+        targets = to_numeric(y, "y").astype(np.float64, copy=False)
+        if targets.ndim not in (1, 2) or 0 in targets.shape[1:]:
+            raise DataError(
+                f"y has shape {targets.shape}: it must have shape (n_rows,) or (n_rows, n_targets)",
+                kind="shape-mismatch",
+            )
+        require_finite(targets, "y")
+        return targets
 
     def predict(self, X: Any) -> Any:
         """Predict targets.
@@ -85,19 +98,27 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
     multiclass: str
 
     def _validate_training(
-        self, X: Any, y: Any, sample_weight: NDArray[Any] | None, **options: Any
+        self, X: Any, y: Any, sample_weight: NDArray[Any] | None, least_rows: int
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        X, y = validate_rows(self, X, y=y, **options)
+        X = validate_rows(self, X, y, fitting=True, least_rows=least_rows)
+        y = as_targets(y)
+        check_rows_agree(len(X), len(y) if y.ndim else 0)
+        if y.ndim == 2 and y.shape[1] == 1:
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected: give y.ravel()",
+                DataConversionWarning,
+                stacklevel=4,
+            )
+        if y.ndim:
+            y = flat_labels(y)
+        labels = y if y.dtype.kind == "S" else plain_labels(y)
+        require_finite(labels, "y")
         try:
-            y = column_or_1d(y, warn=True)
-            labels = y if y.dtype.kind == "S" else plain_labels(y)
             check_classification_targets(labels)
-        except DataError:
-            raise
         except (ValueError, TypeError) as error:
             raise DataError(str(error), kind="invalid-target") from None
         present = labels
-        if sample_weight is not None and sample_weight.shape == labels.shape and sample_weight.dtype.kind in "fiub":
+        if sample_weight is not None and sample_weight.shape == labels.shape:
             present = labels[sample_weight > 0]
         classes = np.unique(present if len(present) else labels)
         # Rows of weight zero count as absent, and so does a class of such rows only.

@@ -162,7 +162,7 @@ class KernelRecursiveLeastSquares(BlockEstimator):
         if before is not None and names is not None:
             self.feature_names_in_ = names
         self._note_targets(source)
-        given = None if classes is None else np.unique(plain_labels(np.asarray(classes)))
+        given = None if classes is None else np.unique(plain_labels(classes))
         known = None if before is None else before.classes
         if given is not None and known is not None and not np.array_equal(given, known):
             raise refuse("classes", given.tolist(), f"as in the first call, {np.asarray(known).tolist()}")

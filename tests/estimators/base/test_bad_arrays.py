@@ -71,23 +71,25 @@ def frame(**columns: Any) -> pd.DataFrame:
 
 
 FEATURES: dict[str, Bad] = {
-    "nothing": Bad(lambda: (None, Y), "invalid-input", ("scalar",)),
+    "nothing": Bad(lambda: (None, Y), "invalid-input", ("X is None",)),
     "a word": Bad(lambda: ("data.csv", Y), "invalid-input", ("data.csv",)),
-    "one number": Bad(lambda: (3.0, Y), "invalid-input", ("scalar",)),
-    "one dimension": Bad(lambda: (X[:, 0], Y), "invalid-input", ("1D",)),
-    "three dimensions": Bad(lambda: (X[:, :, None], Y), "invalid-input", ("dim 3",)),
+    "one number": Bad(lambda: (3.0, Y), "invalid-input", ("X is 3.0",)),
+    "one dimension": Bad(lambda: (X[:, 0], Y), "invalid-input", ("(24,)", "Reshape")),
+    "three dimensions": Bad(lambda: (X[:, :, None], Y), "invalid-input", ("(24, 2, 1)",)),
     "no rows": Bad(lambda: (X[:0], Y[:0]), "invalid-input", ("0 sample",)),
     "one row": Bad(lambda: (X[:1], Y[:1]), "invalid-input", ("1 sample",)),
     "two rows": Bad(lambda: (X[:2], Y[:2]), "too-few-rows", ("2 rows", "at least 3")),
     "no columns": Bad(lambda: (X[:, :0], Y), "invalid-input", ("0 feature",)),
-    "rows of different lengths": Bad(lambda: ([[1.0, 2.0], [3.0]], [1.0, 2.0]), "invalid-input", ("inhomogeneous",)),
-    "text": Bad(lambda: (X.astype(str).astype(object) + "a", Y), "invalid-input", ("a'",)),
-    "objects that are no numbers": Bad(
-        lambda: (objects(*[[1, {}]] * N).reshape(N, 1), Y), "invalid-input", ("sequence",)
+    "rows of different lengths": Bad(
+        lambda: ([[1.0, 2.0], [3.0]], [1.0, 2.0]), "shape-mismatch", ("row 0 has 2", "row 1")
     ),
-    "complex numbers": Bad(lambda: (X + 1j, Y), "invalid-input", ("Complex",)),
+    "text": Bad(lambda: (X.astype(str).astype(object) + "a", Y), "not-numeric", ("a'", "row 0", "column 0")),
+    "objects that are no numbers": Bad(
+        lambda: (objects(*[[1, {}]] * N).reshape(N, 1), Y), "not-numeric", ("[1, {}] (list)", "row 0")
+    ),
+    "complex numbers": Bad(lambda: (X + 1j, Y), "not-numeric", ("X has dtype complex128",)),
     "dates": Bad(lambda: (X.astype("datetime64[s]"), Y), "not-numeric", ("X has dtype datetime64",)),
-    "records": Bad(lambda: (np.zeros(N, dtype=[("a", "f8")]), Y), "invalid-input", ()),
+    "records": Bad(lambda: (np.zeros((N, 1), dtype=[("a", "f8")]), Y), "not-numeric", ("X has dtype",)),
     "a sparse matrix": Bad(lambda: (scipy.sparse.csr_matrix(X), Y), "invalid-input", ("parse",)),
     "a sparse array": Bad(lambda: (scipy.sparse.coo_array(X), Y), "invalid-input", ("parse",)),
     "NaN": Bad(lambda: (HOLE, Y), "not-finite", ("X holds NaN", "row 3", "column 1")),
@@ -95,9 +97,11 @@ FEATURES: dict[str, Bad] = {
     "minus infinity in integers' company": Bad(
         lambda: ([[1, 2], [3, -np.inf], [4, 5]], Y[:3]), "not-finite", ("row 1",)
     ),
-    "a frame with a hole": Bad(lambda: (frame(a=X[:, 0], b=HOLE[:, 1]), Y), "not-finite", ("row 3", "column")),
-    "a frame with text": Bad(lambda: (frame(a=X[:, 0], b=["p"] * N), Y), "invalid-input", ("'p'",)),
-    "a frame with dates": Bad(lambda: (frame(a=X[:, 0], b=pd.date_range("2020", periods=N)), Y), "invalid-input", ()),
+    "a frame with a hole": Bad(lambda: (frame(a=X[:, 0], b=HOLE[:, 1]), Y), "not-finite", ("row 3", "column 1")),
+    "a frame with text": Bad(lambda: (frame(a=X[:, 0], b=["p"] * N), Y), "not-numeric", ("'p'", "row 0", "column 'b'")),
+    "a frame with dates": Bad(
+        lambda: (frame(a=X[:, 0], b=pd.date_range("2020", periods=N)), Y), "not-numeric", ("column 'b'", "datetime64")
+    ),
     "a frame with pandas' missing value": Bad(
         lambda: (frame(a=pd.array([1, None] * (N // 2), dtype="Int64"), b=X[:, 1]), Y), "not-finite", ("NaN", "row 1")
     ),
@@ -109,25 +113,25 @@ FEATURES: dict[str, Bad] = {
 
 TARGETS: dict[str, Bad] = {
     "no target": Bad(lambda: (X, None), "invalid-input", ("y",)),
-    "another length": Bad(lambda: (X, Y[1:]), "invalid-input", ("24", "23")),
-    "one number for all": Bad(lambda: (X, 3.0), "invalid-input", ()),
-    "three dimensions of targets": Bad(lambda: (X, Y[:, None, None]), "invalid-input", ("3",)),
-    "no columns of targets": Bad(lambda: (X, np.empty((N, 0))), "invalid-input", ()),
+    "another length": Bad(lambda: (X, Y[1:]), "shape-mismatch", ("24", "23")),
+    "one number for all": Bad(lambda: (X, 3.0), "shape-mismatch", ("y has shape ()",)),
+    "three dimensions of targets": Bad(lambda: (X, Y[:, None, None]), "shape-mismatch", ("(24, 1, 1)",)),
+    "no columns of targets": Bad(lambda: (X, np.empty((N, 0))), "shape-mismatch", ("(24, 0)",)),
     "text for a regressor": Bad(lambda: (X, np.full(N, "a")), "not-numeric", ("y has dtype",)),
     "dates for a regressor": Bad(
         lambda: (X, LABELS.astype("datetime64[s]")), "not-numeric", ("y has dtype datetime64",)
     ),
-    "complex targets": Bad(lambda: (X, Y + 1j), "invalid-input", ("Complex",)),
+    "complex targets": Bad(lambda: (X, Y + 1j), "not-numeric", ("y has dtype complex128",)),
     "NaN in y": Bad(lambda: (X, put(Y, 4, np.nan)), "not-finite", ("y holds NaN", "row 4")),
     "infinity in y": Bad(lambda: (X, put(Y, 4, -np.inf)), "not-finite", ("y holds -inf", "row 4")),
-    "None in y": Bad(lambda: (X, objects(*Y[:-1], None)), "not-finite", ("y holds NaN", "row 23")),
+    "None in y": Bad(lambda: (X, objects(*Y[:-1], None)), "not-finite", ("y holds None", "row 23")),
     "NaN among several targets": Bad(
         lambda: (X, np.column_stack([Y, put(Y, 9, np.nan)])), "not-finite", ("y holds NaN", "row 9", "column 1")
     ),
     "targets of different lengths": Bad(
         lambda: (X, [[1.0]] * (N - 1) + [[1.0, 2.0]]), "shape-mismatch", ("y is no array",)
     ),
-    "sparse targets": Bad(lambda: (X, scipy.sparse.csr_matrix(Y[:, None])), "shape-mismatch", ("y has shape ()",)),
+    "sparse targets": Bad(lambda: (X, scipy.sparse.csr_matrix(Y[:, None])), "invalid-input", ("y is sparse",)),
     "one class": Bad(lambda: (X, np.full(N, "p")), "one-class", ("one class", "'p'"), CLASSIFIER),
     "one class with weight": Bad(lambda: (X, LABELS, LABELS), "one-class", ("one class", "(1)"), CLASSIFIER),
     "numbers for a classifier": Bad(lambda: (X, Y), "invalid-target", ("continuous",), CLASSIFIER),
@@ -137,14 +141,14 @@ TARGETS: dict[str, Bad] = {
     ),
     "labels of two types": Bad(lambda: (X, objects(*["p", 1] * (N // 2))), "mixed-labels", ("int", "str"), CLASSIFIER),
     "two columns of labels": Bad(
-        lambda: (X, np.column_stack([LABELS, LABELS])), "invalid-input", ("(24, 2)",), CLASSIFIER
+        lambda: (X, np.column_stack([LABELS, LABELS])), "shape-mismatch", ("2 columns",), CLASSIFIER
     ),
     "bytes that are no text": Bad(
         lambda: (X, np.where(LABELS, b"\xff", b"a")), "invalid-target", ("bytes",), CLASSIFIER
     ),
     "dates as labels": Bad(lambda: (X, LABELS.astype("datetime64[s]")), "not-numeric", ("datetime64",), CLASSIFIER),
     "a list as label": Bad(lambda: (X, objects(*[[1], [2]] * (N // 2))), "mixed-labels", ("list",), CLASSIFIER),
-    "another number of labels": Bad(lambda: (X, LABELS[1:]), "invalid-input", ("24", "23"), CLASSIFIER),
+    "another number of labels": Bad(lambda: (X, LABELS[1:]), "shape-mismatch", ("24", "23"), CLASSIFIER),
     "no label": Bad(lambda: (X, None), "invalid-input", ("y",), CLASSIFIER),
 }
 
@@ -160,7 +164,9 @@ WEIGHTS: dict[str, Bad] = {
     "weights that sum to too much": Bad(lambda: (X, Y, np.full(N, 1e200)), "overflow", ("sample_weight", "1e+100")),
     "words as weights": Bad(lambda: (X, Y, np.full(N, "heavy")), "not-numeric", ("sample_weight",)),
     "complex weights": Bad(lambda: (X, Y, np.ones(N) + 1j), "not-numeric", ("sample_weight", "complex")),
-    "objects as weights": Bad(lambda: (X, Y, objects(*[None] * N)), "invalid-weights", ("sample_weight", "row 0")),
+    "objects as weights": Bad(
+        lambda: (X, Y, objects(*[None] * N)), "not-finite", ("sample_weight holds None", "row 0")
+    ),
 }
 
 CONTAINERS: dict[str, Bad] = {
@@ -222,12 +228,12 @@ CONTAINERS: dict[str, Bad] = {
 FITS = {**FEATURES, **TARGETS, **WEIGHTS, **CONTAINERS}
 
 ROWS: dict[str, tuple[Callable[[], Any], str, tuple[str, ...]]] = {
-    "too few features": (lambda: X[:, :1], "invalid-input", ("1 features", "2 features")),
-    "too many features": (lambda: np.ones((3, 5)), "invalid-input", ("5 features", "2 features")),
-    "one dimension": (lambda: X[0], "invalid-input", ("1D",)),
+    "too few features": (lambda: X[:, :1], "feature-count", ("1 features", "2 features")),
+    "too many features": (lambda: np.ones((3, 5)), "feature-count", ("5 features", "2 features")),
+    "one dimension": (lambda: X[0], "invalid-input", ("(2,)", "Reshape")),
     "no rows": (lambda: X[:0], "invalid-input", ("0 sample",)),
     "NaN": (lambda: HOLE, "not-finite", ("X holds NaN", "row 3", "column 1")),
-    "text": (lambda: np.full((3, 2), "a"), "invalid-input", ("'a'",)),
+    "text": (lambda: np.full((3, 2), "a"), "not-numeric", ("'a'", "row 0", "column 0")),
     "a sparse matrix": (lambda: scipy.sparse.csr_matrix(X), "invalid-input", ("parse",)),
     "zarr: too many features": (lambda: stored(np.ones((3, 5))), "feature-count", ("5 features", "2")),
     "zarr: one dimension": (lambda: stored(X[:, 0]), "feature-count", ("(24,)",)),

@@ -16,7 +16,7 @@ from .arrays.rows import is_zarr_array, memory_array
 from .arrays.source import BlockSource
 from .arrays.wrappers import CountingStore, Fault, FaultyStore, SlowStore
 from .datasets.dataset import Dataset, open_dataset
-from .datasets.opening import as_source, open_arrays
+from .datasets.opening import as_source, in_memory, open_arrays
 from .datasets.sources import ArraySource, DatasetSource, ZarrRows, ZarrSource
 from .datasets.writer import DatasetWriter, write_dataset
 from .describe import describe
@@ -66,6 +66,7 @@ __all__ = [
     "differing_arrays",
     "driver_of",
     "frame_columns",
+    "in_memory",
     "ingest",
     "is_run",
     "is_url",

@@ -16,6 +16,7 @@ from zarr.core.sync import sync
 from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
 from ..io.retries import RetryPolicy, read_patiently
+from .conventions import packing_of
 
 __all__ = ["absent_chunks", "chunk_key", "chunk_shape", "holds_chunks", "stored_bytes"]
 
@@ -43,7 +44,7 @@ def absent_chunks(
     start : int
         First row.
     values : array, shape (n,) + the row shape
-        Values of the rows as they were read.
+        Values of the rows as they were read, decoded.
     what : str
         Name of the array.
     policy : RetryPolicy, optional
@@ -55,6 +56,9 @@ def absent_chunks(
         Positions in the grid of chunks, ascending.
     """
     fill = array.fill_value
+    packing = packing_of(array, what)
+    if packing is not None and fill is not None:
+        fill = packing.decode(np.asarray(fill, dtype=array.dtype.newbyteorder("="))[None])[0]
     shape = chunk_shape(array)
     if not len(values) or not all(shape):
         return []

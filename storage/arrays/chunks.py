@@ -19,6 +19,7 @@ from distkern.redaction import displayed_cause
 from ..io.retries import RetryPolicy, read_patiently
 from ..io.urls import Refused
 from .checks import numeric_dtype
+from .conventions import packing_of
 
 __all__ = [
     "ChunkAppender",
@@ -153,7 +154,7 @@ class ChunkAppender:
 def read_slab(
     array: zarr.Array[Any], start: int, stop: int, what: str, policy: RetryPolicy | None = None
 ) -> NDArray[Any]:
-    """Read consecutive rows into a fresh C-contiguous array in native byte order.
+    """Read consecutive rows into a fresh C-contiguous array in native byte order, decoded by `conventions`.
 
     Parameters
     ----------
@@ -191,7 +192,7 @@ def read_slab(
 def read_rows(
     array: zarr.Array[Any], rows: NDArray[np.int64], what: str, policy: RetryPolicy | None = None
 ) -> NDArray[Any]:
-    """Read single rows, in the order given, into a fresh C-contiguous array in native byte order.
+    """Read single rows, in the order given, into a fresh C-contiguous array in native byte order, decoded.
 
     Parameters
     ----------
@@ -213,7 +214,7 @@ def read_rows(
     place = str(array.store_path)
     try:
         return read_patiently(
-            lambda: _stored_form(np.asarray(array.get_orthogonal_selection(selection)), what),
+            lambda: _decoded(array, np.asarray(array.get_orthogonal_selection(selection)), what),
             f"{what}, single rows",
             place,
             policy,
@@ -297,8 +298,14 @@ def _slab(array: zarr.Array[Any], start: int, stop: int, what: str) -> NDArray[A
         # With an output array zarr copies half as much, and F-ordered arrays are read in C order.
         out = _room(array, start, stop, what)
         array.get_basic_selection(selection, out=NDBuffer.from_numpy_array(out))
-        return _stored_form(out, what)
-    return _stored_form(np.asarray(array.get_basic_selection(selection)), what)
+        return _decoded(array, out, what)
+    return _decoded(array, np.asarray(array.get_basic_selection(selection)), what)
+
+
+def _decoded(array: zarr.Array[Any], values: NDArray[Any], what: str) -> NDArray[Any]:
+    values = _stored_form(values, what)
+    packing = packing_of(array, what)
+    return values if packing is None else _stored_form(packing.decode(values), what)
 
 
 def _room(array: zarr.Array[Any], start: int, stop: int, what: str) -> NDArray[Any]:

@@ -19,7 +19,7 @@ from ..io.urls import Refused, is_url, open_store, place_of, shown_cause, shown_
 from .dataset import Dataset
 from .sources import ArraySource, DatasetSource, ZarrSource
 
-__all__ = ["as_source", "open_arrays"]
+__all__ = ["as_source", "in_memory", "open_arrays"]
 
 
 def as_source(X: Any, y: Any = None, sample_weight: Any = None) -> BlockSource:
@@ -52,7 +52,7 @@ def as_source(X: Any, y: Any = None, sample_weight: Any = None) -> BlockSource:
         raise DataError("y is missing: give the targets of the rows of X", kind="target")
     if isinstance(X, zarr.Array):
         return ZarrSource(X, y, sample_weight)
-    return ArraySource(X, _in_memory(y, "y"), _in_memory(sample_weight, "sample_weight"))
+    return ArraySource(X, in_memory(y, "y"), in_memory(sample_weight, "sample_weight"))
 
 
 def open_arrays(
@@ -116,7 +116,8 @@ def _open_array(path: str | os.PathLike[str], options: Mapping[str, Any] | None)
     return trusted(array, os.fspath(path))
 
 
-def _in_memory(values: Any, what: str) -> Any:
+def in_memory(values: Any, what: str) -> Any:
+    """Return a zarr array as an array in memory, decoded; other values as they are. `what` is their name."""
     if isinstance(values, zarr.Array):
         return read_slab(trusted(values, what), 0, values.shape[0], what)
     return values

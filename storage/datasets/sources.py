@@ -25,6 +25,7 @@ from ..arrays.absent import absent_chunks, chunk_shape, holds_chunks
 from ..arrays.blocks import block_boundaries, block_rows, memory_block_rows
 from ..arrays.checks import check_rows_agree, check_weights, numeric_dtype, require_extent, require_finite, to_numeric
 from ..arrays.chunks import read_rows, read_slab, require_checksums, require_room
+from ..arrays.conventions import packing_of, value_dtype
 from ..arrays.labels import as_targets
 from ..arrays.shared_chunks import SharedChunks
 from ..io.retries import RetryPolicy, note_absent
@@ -118,7 +119,7 @@ class ArraySource:
 class ZarrRows:
     """Rows of a zarr array of any format and chunking, local or behind a URL, without targets.
 
-    Values are checked to be finite as they are read.
+    Values are decoded by the attributes of xarray, and checked to be finite, as they are read.
 
     Parameters
     ----------
@@ -130,8 +131,8 @@ class ZarrRows:
     Raises
     ------
     DataError
-        ``shape-mismatch``, ``not-numeric``, ``codec``, ``no-chunks`` or ``too-many-blocks``; on reading ``unreadable``,
-        ``unreachable`` or ``not-finite``.
+        ``shape-mismatch``, ``not-numeric``, ``attribute``, ``codec``, ``chunk-grid``, ``no-chunks`` or
+        ``too-many-blocks``; on reading ``unreadable``, ``unreachable`` or ``not-finite``.
     """
 
     def __init__(self, X: zarr.Array[Any], policy: RetryPolicy | None = None) -> None:
@@ -139,7 +140,7 @@ class ZarrRows:
         self.policy = RetryPolicy.default() if policy is None else policy
         self.place = redact(str(self.X.store_path))
         self.n_rows, self.n_features = (int(size) for size in self.X.shape)
-        self.feature_dtype: np.dtype[Any] = numeric_dtype(self.X.dtype, "X")
+        self.feature_dtype: np.dtype[Any] = numeric_dtype(value_dtype(self.X, "X"), "X")
         chunk_rows = max(1, chunk_shape(self.X)[0])
         row_bytes = self.n_features * self.feature_dtype.itemsize
         require_plausible_blocks(self.n_rows, chunk_rows, block_rows(self.n_rows, row_bytes, chunk_rows), "X")
@@ -173,7 +174,7 @@ class ZarrRows:
         absent = absent_chunks(array, span.start, values, what, self.policy)
         if absent:
             note_absent(what, absent)
-        require_finite(values, what, span.start)
+        _require_present(values, array, what, span.start)
         return values
 
     def __repr__(self) -> str:
@@ -388,9 +389,25 @@ def _checked_rows(rows: NDArray[np.int64], n_rows: int) -> NDArray[np.int64]:
     return rows
 
 
+def _require_present(values: NDArray[Any], array: zarr.Array[Any], what: str, first_row: int) -> None:
+    """Refuse NaN and infinity; the error says which stored values stand for a missing one."""
+    try:
+        require_finite(values, what, first_row)
+    except DataError as error:
+        packing = packing_of(array, what)
+        if packing is None or not packing.fills:
+            raise
+        fills = " or ".join(str(fill) for fill in packing.fills)
+        raise DataError(
+            f"{error}; by the attributes of {redact(str(array.store_path))}, {fills} is a missing value",
+            kind=error.kind,
+        ) from None
+
+
 def _anchored(array: Any, what: str) -> Any:
     """Return a trusted array; a local one has an absolute path, as a worker may run in another directory."""
     array = trusted(array, what)
+    packing_of(array, what)  # attributes that cannot be decoded are refused before the first read
     if not isinstance(array.store, LocalStore) or array.store.root.is_absolute():
         return array
     store = LocalStore(os.path.abspath(array.store.root), read_only=True)

@@ -29,6 +29,7 @@ CODECS = {
     "blosc",
     "bytes",
     "bz2",
+    "cast_value",
     "crc32",
     "crc32c",
     "delta",
@@ -41,6 +42,7 @@ CODECS = {
     "packbits",
     "pcodec",
     "quantize",
+    "scale_offset",
     "sharding_indexed",
     "shuffle",
     "transpose",
@@ -69,7 +71,8 @@ def trusted(array: zarr.Array[Any], what: str) -> zarr.Array[Any]:
     Raises
     ------
     DataError
-        ``codec``: a codec is not in `CODECS`, such as one that unpickles; ``too-large``: more than `MAX_ARRAY_BYTES`.
+        ``codec``: a codec is not in `CODECS`, such as one that unpickles; ``too-large``: more than `MAX_ARRAY_BYTES`;
+        ``chunk-grid``: the chunks differ in size.
     """
     nbytes = math.prod(int(length) for length in array.shape) * max(1, array.dtype.itemsize)
     if nbytes > MAX_ARRAY_BYTES:
@@ -83,6 +86,13 @@ def trusted(array: zarr.Array[Any], what: str) -> zarr.Array[Any]:
         stages = [*(metadata.get("filters") or ()), *filter(None, [metadata.get("compressor")])]
     else:
         stages = list(metadata["codecs"])
+        grid = metadata["chunk_grid"]["name"]
+        if grid != "regular":
+            raise DataError(
+                f"{what} ({array.store_path}) is stored in chunks of the grid {grid!r}, which differ in size: write "
+                "the array again with chunks of one size",
+                kind="chunk-grid",
+            )
     for name in _codec_names(stages):
         if name.removeprefix("numcodecs.") not in CODECS or name == "numcodecs.blosc":
             raise DataError(

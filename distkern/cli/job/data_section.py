@@ -6,7 +6,6 @@ import logging
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import DataError
@@ -46,11 +45,13 @@ class PlainArrays:
 
     def targets(self, start: int, stop: int) -> NDArray[Any]:
         """Return the targets of some rows as the user gave them."""
+        from distkern.storage.arrays.chunks import read_slab
+
         bounds = self._source.boundaries
         block = bisect_left(bounds, start)
         if bounds[block : block + 2] == (start, stop):
             return self._source.read_targets(block)
-        return np.asarray(self.y[start:stop])
+        return read_slab(self.y, start, stop, "y")
 
 
 def open_rows(section: DataSection) -> tuple[Dataset | PlainArrays, Dataset | PlainArrays | None]:
@@ -105,6 +106,9 @@ def task_of(section: DataSection, rows: Dataset | PlainArrays) -> str:
     named = section.task or rows.task
     if named is not None:
         return named
-    task = "regression" if rows.y.dtype.kind == "f" else "classification"
-    logger.info("y holds %s and the job names no task in [data]: training for %s", rows.y.dtype, task)
+    from distkern.storage.arrays.conventions import value_dtype
+
+    dtype = value_dtype(rows.y, "y")
+    task = "regression" if dtype.kind == "f" else "classification"
+    logger.info("y holds %s and the job names no task in [data]: training for %s", dtype, task)
     return task

@@ -43,6 +43,7 @@ from distkern.storage import (
     Dataset,
     ZarrRows,
     as_source,
+    in_memory,
     is_zarr_array,
     memory_array,
     to_numeric,
@@ -204,8 +205,9 @@ class BlockEstimator(BaseEstimator, ABC):
         if isinstance(X, Dataset) or is_zarr_array(X):
             source = as_source(X, y, sample_weight)
         elif is_dask_array(X):
-            source = DaskArraySource(X, y, sample_weight)
+            source = DaskArraySource(X, in_memory(y, "y"), in_memory(sample_weight, "sample_weight"))
         else:
+            y, sample_weight = in_memory(y, "y"), in_memory(sample_weight, "sample_weight")
             if sample_weight is not None:
                 sample_weight = to_numeric(sample_weight, "sample_weight")
                 if sample_weight.ndim == 0:

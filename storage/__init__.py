@@ -10,6 +10,7 @@ from .arrays.checks import (
     require_finite,
     to_numeric,
 )
+from .arrays.column_names import names_of, require_names
 from .arrays.labels import as_targets, plain_labels
 from .arrays.plain import frame_columns, plain_array
 from .arrays.rows import is_zarr_array, memory_array
@@ -72,6 +73,7 @@ __all__ = [
     "is_url",
     "is_zarr_array",
     "memory_array",
+    "names_of",
     "note_report",
     "numeric_dtype",
     "open_arrays",
@@ -85,6 +87,7 @@ __all__ = [
     "recorded",
     "require_extent",
     "require_finite",
+    "require_names",
     "rows_checksum",
     "run_place",
     "to_numeric",

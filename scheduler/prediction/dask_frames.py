@@ -28,11 +28,6 @@ def is_dask_series(value: Any) -> bool:
     return module is not None and isinstance(value, (module.Series, module.Index))
 
 
-def column_names(frame: Any) -> list[Any]:
-    """Return the names of the columns."""
-    return list(frame.columns)
-
-
 def frame_array(frame: Any, what: str, *, with_lengths: bool) -> Any:
     """Return a DataFrame as a lazy matrix; its partitions become row chunks.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -129,9 +129,15 @@ class Dataset:
         labels: NDArray[Any] = self.class_labels[values]
         return labels
 
-    def source(self) -> BlockSource:
-        """Return the rows as blocks for training; `BlockSource.classes` are the labels of the codes."""
-        return DatasetSource(self)
+    def source(self, columns: Sequence[str] | None = None) -> BlockSource:
+        """Return the rows as blocks; `BlockSource.classes` are the labels of the codes.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            As for `DatasetSource`.
+        """
+        return DatasetSource(self, columns=columns)
 
     def verify(self) -> None:
         """Read all rows and compare them with the checksums made when they were written.

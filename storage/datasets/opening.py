@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import zarr
@@ -22,7 +22,7 @@ from .sources import ArraySource, DatasetSource, ZarrSource
 __all__ = ["as_source", "in_memory", "open_arrays"]
 
 
-def as_source(X: Any, y: Any = None, sample_weight: Any = None) -> BlockSource:
+def as_source(X: Any, y: Any = None, sample_weight: Any = None, *, columns: Sequence[str] | None = None) -> BlockSource:
     """Return a block source for training rows in any container.
 
     Parameters
@@ -33,6 +33,8 @@ def as_source(X: Any, y: Any = None, sample_weight: Any = None) -> BlockSource:
         Targets; left out exactly where X is a dataset.
     sample_weight : zarr.Array or array-like, shape (n_rows,), optional
         Row weights, finite and at least 0.
+    columns : sequence of str, optional
+        As for `DatasetSource`; without meaning for arrays.
 
     Returns
     -------
@@ -47,7 +49,7 @@ def as_source(X: Any, y: Any = None, sample_weight: Any = None) -> BlockSource:
     if isinstance(X, Dataset):
         if y is not None:
             raise DataError("y is given, but X is a dataset with its own targets: leave y out", kind="target")
-        return DatasetSource(X, sample_weight)
+        return DatasetSource(X, sample_weight, columns=columns)
     if y is None:
         raise DataError("y is missing: give the targets of the rows of X", kind="target")
     if isinstance(X, zarr.Array):

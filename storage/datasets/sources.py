@@ -25,6 +25,7 @@ from ..arrays.absent import absent_chunks, chunk_shape, holds_chunks
 from ..arrays.blocks import block_boundaries, block_rows, memory_block_rows
 from ..arrays.checks import check_rows_agree, check_weights, numeric_dtype, require_extent, require_finite, to_numeric
 from ..arrays.chunks import read_rows, read_slab, require_checksums, require_room
+from ..arrays.column_names import require_names
 from ..arrays.conventions import packing_of, value_dtype
 from ..arrays.labels import as_targets
 from ..arrays.shared_chunks import SharedChunks
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 __all__ = ["ArraySource", "DatasetSource", "ZarrRows", "ZarrSource"]
 
 _NUMERIC = "fiub"
+
+_ORDERED_ROWS = 256
+"""Rows whose columns are put in another order together."""
 
 
 class ArraySource:
@@ -284,22 +288,37 @@ class DatasetSource(ZarrSource):
         Row weights, finite and at least 0.
     policy : RetryPolicy, optional
         Retries of failed reads.
+    columns : sequence of str, optional
+        The names of the columns in the order in which they are read; that of the store by default, and for a store
+        without names.
     thorough : bool, default False
         Whether to compare hashes instead of the faster CRC-32.
 
     Raises
     ------
     DataError
-        ``shape-mismatch`` or ``invalid-weights``; on reading ``corrupt`` for a chunk that differs from what was
-        written, ``unreadable`` for one that is damaged or missing, ``unreachable``.
+        ``shape-mismatch``, ``feature-names`` or ``invalid-weights``; on reading ``corrupt`` for a chunk that differs
+        from what was written, ``unreadable`` for one that is damaged or missing, ``unreachable``.
     """
 
     def __init__(
-        self, dataset: Dataset, weights: Any = None, policy: RetryPolicy | None = None, *, thorough: bool = False
+        self,
+        dataset: Dataset,
+        weights: Any = None,
+        policy: RetryPolicy | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        thorough: bool = False,
     ) -> None:
         super().__init__(dataset.X, dataset.y, weights, classes=dataset.class_labels, policy=policy)
         self.path = dataset.path
         self.feature_names = dataset.feature_names
+        self._order: NDArray[np.intp] | None = None
+        if columns is not None and self.feature_names is not None and tuple(columns) != self.feature_names:
+            require_names(self.feature_names, columns, redact(dataset.path), "the training", any_order=True)
+            places = {name: place for place, name in enumerate(self.feature_names)}
+            self._order = np.array([places[name] for name in columns])
+            self.feature_names = tuple(columns)
         self._content = dataset.fingerprint()
         self.place = redact(dataset.path)
         self._checksums: Mapping[str, Sequence[str | int]] = dataset.checksums
@@ -309,14 +328,27 @@ class DatasetSource(ZarrSource):
     def _require_written(self) -> None:
         """Pass: every read refuses a missing chunk."""
 
+    def read_features(self, block: int) -> NDArray[Any]:
+        """Return the rows of X of one block, a fresh array of shape (rows, n_features)."""
+        return self._ordered(super().read_features(block))
+
     def read_rows(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """Return single rows of X in the order given, shape (n, n_features), without a check of checksums."""
         self._require_chunks(self.X, np.unique(_checked_rows(rows, self.n_rows) // self.X.chunks[0]), "X")
-        return super().read_rows(rows)
+        return self._ordered(super().read_rows(rows))
+
+    def _ordered(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Put the columns in order, in place: the plan has no memory for a second block."""
+        if self._order is not None:
+            for start in range(0, len(values), _ORDERED_ROWS):
+                part = values[start : start + _ORDERED_ROWS]
+                part[...] = part[:, self._order]
+        return values
 
     def fingerprint(self) -> str:
         """Return a hash of the written content, and of the row weights where they are given."""
-        return f"{self._content} {super().fingerprint() if self.weights is not None else ''}".strip()
+        order = "" if self._order is None else _digest(self._order)
+        return f"{self._content} {super().fingerprint() if self.weights is not None else ''} {order}".strip()
 
     def _read_block(self, array: zarr.Array[Any], span: slice, what: str) -> NDArray[Any]:
         size = array.chunks[0]

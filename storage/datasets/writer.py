@@ -18,6 +18,7 @@ from distkern.numerics.moments import Moments
 from ..arrays.blocks import chunk_rows_for
 from ..arrays.checks import check_rows_agree, require_finite, to_numeric
 from ..arrays.chunks import ChunkAppender, create_array, read_slab, require_fit
+from ..arrays.column_names import names_of, require_names
 from ..arrays.labels import CODE_DTYPE, TargetRecorder, as_targets
 from ..io.destinations import publish_place
 from ..io.formats import ATTRIBUTE
@@ -51,7 +52,7 @@ class DatasetWriter:
     task : {"classification", "regression"}, optional
         Task of the target; by default text, bool and integers of at most 100 distinct values are classes.
     feature_names : sequence of str, optional
-        Names of the columns of X.
+        Names of the columns of X; by default those of the first piece, if it is a frame.
     overwrite : bool, default False
         Whether to replace a dataset at `path`.
     notes : mapping, optional
@@ -127,9 +128,11 @@ class DatasetWriter:
         Raises
         ------
         DataError
-            ``not-numeric``, ``not-finite``, ``shape-mismatch``, ``zero-features``, ``dtype-mismatch``, or a
-            label that cannot be used.
+            ``not-numeric``, ``not-finite``, ``shape-mismatch``, ``zero-features``, ``dtype-mismatch``,
+            ``feature-names`` for a frame whose columns have other names, or a label that cannot be used.
         """
+        names = names_of(X)
+        require_names(names, self._names, "X", "the store")
         rows = to_numeric(X, "X", self.rows_written)
         if rows.ndim != 2:
             raise DataError(
@@ -143,6 +146,7 @@ class DatasetWriter:
         require_finite(rows, "X", self.rows_written, self._names)
         targets = self._targets.record(raw, self.rows_written)
         if self._X is None or self._y is None:
+            self._names = names if self._names is None else self._names
             self._X, self._y = self._create(rows, targets)
         require_fit(rows, self._X.array, "X")
         require_fit(targets, self._y.array, "y")
@@ -258,7 +262,7 @@ def write_dataset(
         Local path or URL of the store, which appears only when it is complete.
     X : array-like or zarr.Array, shape (n_rows, n_features)
         Finite numbers. float32, float64 and integers keep their dtype, bool becomes uint8, other numbers float64. A
-        zarr array is read a chunk at a time.
+        zarr array is read a chunk at a time; the names of a frame's columns are kept.
     y : array-like or zarr.Array, shape (n_rows,) or (n_rows, n_targets)
         Labels or numbers.
     chunk_rows, task, feature_names : optional
@@ -276,6 +280,8 @@ def write_dataset(
     DataError, JobError
         As for `DatasetWriter`.
     """
+    names = names_of(X)
+    require_names(names, feature_names, "X", "feature_names")
     X = trusted(X, "X") if isinstance(X, zarr.Array) else to_numeric(X, "X")
     y = trusted(y, "y") if isinstance(y, zarr.Array) else as_targets(y)
     if X.ndim != 2:
@@ -286,7 +292,7 @@ def write_dataset(
         n_rows=X.shape[0],
         chunk_rows=chunk_rows,
         task=task,
-        feature_names=feature_names,
+        feature_names=names if feature_names is None else feature_names,
         overwrite=overwrite,
     ) as writer:
         step = X.chunks[0] if isinstance(X, zarr.Array) else max(1, X.shape[0])

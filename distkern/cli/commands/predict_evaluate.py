@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...errors import DataError
 from ...text import fixed
 from ..console.output import columns, pairs, print_json, print_table
 from ..console.terminal import verbosity_options
@@ -78,15 +77,12 @@ def _opened(model_store: str, store: str, cluster: dict[str, Any]) -> Iterator[t
     from distkern.storage import open_dataset
 
     from ...estimators import load_model
+    from ..job.data_section import require_columns_of
     from ..job.job_file import cluster_of_flags
 
     section = cluster_of_flags(**cluster)
     model, data = load_model(model_store), open_dataset(store)
-    if data.n_features != model.n_features_in_:
-        raise DataError(
-            f"{store} has {data.n_features} features, the model {model_store} was trained on {model.n_features_in_}",
-            kind="feature-count",
-        )
+    require_columns_of(model, data, store, model_store)
     with open_client(section) as client:
         model.client = client
         yield model, data

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...errors import DistkernError, JobError, StoreError
+from ...errors import DistkernError, StoreError
 from ..console.output import pairs, print_table
 from ..console.terminal import verbosity_options
 
@@ -104,7 +104,7 @@ def _open_model(record: RunRecord, given: str | None, missing: list[str]) -> Any
 def _open_test(record: RunRecord, model: Any, given: str | None, missing: list[str]) -> Dataset | PlainArrays | None:
     from distkern.storage import open_dataset
 
-    from ..job.data_section import PlainArrays
+    from ..job.data_section import PlainArrays, require_columns_of
 
     store, x, y = (_place(record, "data", name) for name in ("test", "test_x", "test_y"))
     store = store if given is None else given
@@ -116,11 +116,7 @@ def _open_test(record: RunRecord, model: Any, given: str | None, missing: list[s
         else:
             missing.append("Predictions: the job names no test data; name it with --test.")
             return None
-        if rows.n_features != model.n_features_in_:
-            raise JobError(
-                f"the test data has {rows.n_features} features, the model was trained on {model.n_features_in_}",
-                kind="feature-count",
-            )
+        require_columns_of(model, rows, f"the test data {store or x}", "of the run")
     except DistkernError as error:
         if given is not None:
             raise

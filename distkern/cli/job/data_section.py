@@ -55,7 +55,7 @@ class PlainArrays:
 
 
 def open_rows(section: DataSection) -> tuple[Dataset | PlainArrays, Dataset | PlainArrays | None]:
-    """Open training and test data, and check that they have the same number of features.
+    """Open training and test data, and check that they have the same columns.
 
     Parameters
     ----------
@@ -72,18 +72,59 @@ def open_rows(section: DataSection) -> tuple[Dataset | PlainArrays, Dataset | Pl
     Raises
     ------
     DataError
-        Data are missing, or the numbers of features differ.
+        Data are missing, or the columns differ.
     """
     train = _opened(section.train, section.x, section.y)
     test = _opened(section.test, section.test_x, section.test_y)
     assert train is not None
-    if test is not None and test.n_features != train.n_features:
-        raise DataError(
-            f"the test data {section.test or section.test_x} has {test.n_features} features, "
-            f"the training data {section.train or section.x} has {train.n_features}",
-            kind="feature-count",
+    if test is not None:
+        place, whose = section.test or section.test_x, section.train or section.x
+        require_columns(
+            test, f"the test data {place}", train.n_features, feature_names(train), f"the training data {whose}"
         )
     return train, test
+
+
+def feature_names(rows: Dataset | PlainArrays) -> list[str] | None:
+    """Return the names of the columns; None for plain arrays and stores without names."""
+    names = getattr(rows, "feature_names", None)
+    return None if names is None else list(names)
+
+
+def require_columns(
+    rows: Dataset | PlainArrays, what: str, n_features: int, names: list[str] | None, whose: str
+) -> None:
+    """Refuse rows whose columns are not those of a training; log that they have another order, which is allowed.
+
+    Parameters
+    ----------
+    rows : Dataset or PlainArrays
+        Rows to predict.
+    what, whose : str
+        The rows and the training, for messages.
+    n_features, names : int, list of str or None
+        Columns of the training.
+
+    Raises
+    ------
+    DataError
+        ``feature-names`` or ``feature-count``.
+    """
+    from distkern.storage import require_names
+
+    own = feature_names(rows)
+    require_names(own, names, what, whose, any_order=True)
+    if rows.n_features != n_features:
+        raise DataError(f"{what} has {rows.n_features} features, {whose} has {n_features}", kind="feature-count")
+    if own is not None and names is not None and own != names:
+        logger.info("%s has the columns of %s in another order: they are matched by name", what, whose)
+
+
+def require_columns_of(model: Any, rows: Dataset | PlainArrays, what: str, place: str) -> None:
+    """Refuse rows whose columns are not those of a model, which is at `place`; see `require_columns`."""
+    names = getattr(model, "feature_names_in_", None)
+    known = None if names is None else [str(name) for name in names]
+    require_columns(rows, what, model.n_features_in_, known, f"the model {place}")
 
 
 def _opened(store: str | None, x: str | None, y: str | None) -> Dataset | PlainArrays | None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from distkern.scheduler import frame_array, is_dask_array, is_dask_frame, is_dask_series, series_array
-from distkern.scheduler.prediction.dask_frames import column_names
+from distkern.storage import Dataset, names_of
 
 from ...errors import DataError
 
@@ -63,10 +63,10 @@ def open_rows(X: Any, *, with_lengths: bool = False) -> OpenedRows:
                 f"X is a DataArray with the dimensions {X.dims}: it must have two, rows and features",
                 kind="shape-mismatch",
             )
-        return OpenedRows(_data(X), _texts(_labels_of(X)), lambda values: _wrapped(X, values))
+        return OpenedRows(_data(X), names_of(X), lambda values: _wrapped(X, values))
     if is_dask_frame(X):
-        return OpenedRows(frame_array(X, "X", with_lengths=with_lengths), _texts(column_names(X)))
-    return OpenedRows(X)
+        return OpenedRows(frame_array(X, "X", with_lengths=with_lengths), names_of(X))
+    return OpenedRows(X, names_of(X) if isinstance(X, Dataset) else None)
 
 
 def open_column(values: Any) -> Any:
@@ -149,21 +149,6 @@ def variable(dataset: Any, name: str) -> Any:
     return dataset[name]
 
 
-def require_names(estimator: Any, names: list[str] | None) -> None:
-    """Refuse columns whose names differ from those of the training: `DataError` ``feature-names``."""
-    known = getattr(estimator, "feature_names_in_", None)
-    if names is None or known is None or list(known) == names or len(known) != len(names):
-        return
-    place, (ours, theirs) = next(
-        (i, pair) for i, pair in enumerate(zip(known, names, strict=True)) if len(set(pair)) > 1
-    )
-    raise DataError(
-        f"column {place} (counted from 0) of X is named {theirs!r} and was {ours!r} in the training: give the columns "
-        "in the order of feature_names_in_",
-        kind="feature-names",
-    )
-
-
 def _data(array: Any) -> Any:
     """Return the array of a DataArray: its own in memory or in dask, else a dask array, which is loaded in parts."""
     if array.chunks is None and not getattr(array.variable, "_in_memory", True):
@@ -171,15 +156,6 @@ def _data(array: Any) -> Any:
         preferred = array.encoding.get("preferred_chunks") or {}
         array = array.chunk({rows: preferred.get(rows, "auto"), **dict.fromkeys(array.dims[1:], -1)})
     return array.data if is_dask_array(array.data) else np.asarray(array.data)
-
-
-def _labels_of(array: Any) -> list[Any]:
-    features = array.dims[1]
-    return list(array.coords[features].values.tolist()) if features in array.coords else []
-
-
-def _texts(names: list[Any]) -> list[str] | None:
-    return names if names and all(isinstance(name, str) for name in names) else None
 
 
 def _wrapped(array: Any, values: Any) -> Any:

@@ -46,6 +46,7 @@ from distkern.storage import (
     in_memory,
     is_zarr_array,
     memory_array,
+    require_names,
     to_numeric,
 )
 
@@ -53,13 +54,16 @@ from ...arrays import Array
 from ...errors import DataError, JobError
 from ...models.kernel_model import KernelModel
 from ...probability.calibration import AnyCalibration
-from .containers import OpenedRows, open_column, open_rows, require_names, require_same_rows, targets_with
+from .containers import OpenedRows, open_column, open_rows, require_same_rows, targets_with
 from .inputs import validate_rows
 from .parameter_checks import bytes_of, check_parameters
 
 logger = logging.getLogger(__name__)
 
 BY_REFERENCE = ("client", "callbacks")
+
+_SHAPES = ("n_features_in_", "feature_names_in_", "_flat")
+"""Attributes that are set before a training."""
 
 
 class BlockEstimator(BaseEstimator, ABC):
@@ -175,12 +179,32 @@ class BlockEstimator(BaseEstimator, ABC):
             The data cannot be trained on.
         """
         self._check_parameters()
-        self._train(*self._rows_to_train(X, y, sample_weight))
+        with self._shapes_kept():
+            self._train(*self._rows_to_train(X, y, sample_weight))
         return self
 
-    def _rows_to_train(self, X: Any, y: Any, sample_weight: Any) -> tuple[BlockSource, Any]:
-        """Return the blocks of what `fit` was given, and the client to train on, if any."""
-        source = self._source(X, y, sample_weight)
+    @contextmanager
+    def _shapes_kept(self) -> Iterator[None]:
+        """Restore, after an error, the attributes that are set before a training: the last model is still there."""
+        before = {name: getattr(self, name) for name in _SHAPES if hasattr(self, name)}
+        try:
+            yield
+        except BaseException:
+            for name in _SHAPES:
+                if name in before:
+                    setattr(self, name, before[name])
+                elif hasattr(self, name):
+                    delattr(self, name)
+            raise
+
+    def _rows_to_train(
+        self, X: Any, y: Any, sample_weight: Any, least_rows: int = 2, *, more: bool = False
+    ) -> tuple[BlockSource, Any]:
+        """Return the blocks of what `fit` was given, and the client to train on, if any.
+
+        With `more` (default False) the rows follow those that the model was trained on, at least `least_rows` (2).
+        """
+        source = self._source(X, y, sample_weight, least_rows, more=more)
         self._note_targets(source)
         return source, self._client_for(source)
 
@@ -188,22 +212,25 @@ class BlockEstimator(BaseEstimator, ABC):
         """Return the client to train on; arrays in memory go to workers only where one was given."""
         return current_client() if self.client is None and not isinstance(source, ArraySource) else self.client
 
-    def _source(self, X: Any, y: Any, sample_weight: Any, least_rows: int = 2) -> BlockSource:
+    def _source(self, X: Any, y: Any, sample_weight: Any, least_rows: int, *, more: bool) -> BlockSource:
         """Turn whatever `fit` was given into blocks."""
         y = targets_with(X, y)
         require_same_rows(X, y, "y")
         require_same_rows(X, sample_weight, "sample_weight")
         y = open_column(y)
         rows = open_rows(X, with_lengths=True)
-        source = self._source_of(rows.X, y, open_column(sample_weight), least_rows)
-        if rows.names is not None:
+        if more:
+            self._require_names(rows)
+        with rows.checked():
+            source = self._source_of(rows.X, y, open_column(sample_weight), least_rows, more=more)
+        if rows.names is not None and not more:
             self.feature_names_in_ = np.array(rows.names, dtype=object)
         return source
 
-    def _source_of(self, X: Any, y: Any, sample_weight: Any, least_rows: int) -> BlockSource:
+    def _source_of(self, X: Any, y: Any, sample_weight: Any, least_rows: int, *, more: bool) -> BlockSource:
         """Turn arrays into blocks."""
         if isinstance(X, Dataset) or is_zarr_array(X):
-            source = as_source(X, y, sample_weight)
+            source = as_source(X, y, sample_weight, columns=self._names() if more else None)
         elif is_dask_array(X):
             source = DaskArraySource(X, in_memory(y, "y"), in_memory(sample_weight, "sample_weight"))
         else:
@@ -212,17 +239,28 @@ class BlockEstimator(BaseEstimator, ABC):
                 sample_weight = to_numeric(sample_weight, "sample_weight")
                 if sample_weight.ndim == 0:
                     sample_weight = np.full(len(X), sample_weight)
-            X, y, classes = self._validate_training(X, y, sample_weight, least_rows)
-            names = getattr(self, "feature_names_in_", None)
-            return ArraySource(
-                X, y, sample_weight, classes=classes, feature_names=None if names is None else list(map(str, names))
-            )
-        self.n_features_in_ = source.n_features
+            X, y, classes = self._validate_training(X, y, sample_weight, least_rows, more=more)
+            return ArraySource(X, y, sample_weight, classes=classes, feature_names=self._names())
+        if more:
+            self._check_width((source.n_rows, source.n_features))
+        else:
+            self.n_features_in_ = source.n_features
+            if hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
         return source
+
+    def _names(self) -> list[str] | None:
+        """Return the names of the columns of the training, None where they had none."""
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else [str(name) for name in names]
+
+    def _require_names(self, rows: OpenedRows) -> None:
+        """Refuse columns of other names; those of a dataset may have another order, as they are read by name."""
+        require_names(rows.names, self._names(), "X", "the training", any_order=isinstance(rows.X, Dataset))
 
     @abstractmethod
     def _validate_training(
-        self, X: Any, y: Any, sample_weight: NDArray[Any] | None, least_rows: int
+        self, X: Any, y: Any, sample_weight: NDArray[Any] | None, least_rows: int, *, more: bool
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
         """Check arrays in memory: rows, targets or codes, and the classes the codes point into."""
 
@@ -250,7 +288,7 @@ class BlockEstimator(BaseEstimator, ABC):
         check_is_fitted(self)
         model = self._model if model is None else model
         rows = open_rows(X)
-        require_names(self, rows.names)
+        self._require_names(rows)
         with rows.checked():
             return rows.wrap(self._evaluate_rows(rows.X, finish, columns, dtype, model))
 
@@ -288,7 +326,7 @@ class BlockEstimator(BaseEstimator, ABC):
         check_is_fitted(self)
         finish: OutputFunction[Any] = self._predictions_and_probabilities() if proba else self._predictions()
         opened = open_rows(X)
-        require_names(self, opened.names)
+        self._require_names(opened)
         X = opened.X
         if _is_stored(X):
             parts = self._stored_parts(X, finish, self._model)
@@ -312,7 +350,7 @@ class BlockEstimator(BaseEstimator, ABC):
     def _stored_parts(self, X: Any, finish: OutputFunction[Any], model: KernelModel) -> Iterator[tuple[int, Any]]:
         """Predict a zarr array or a dataset block by block."""
         self._check_width(_stored_rows(X).shape)
-        source = X.source() if isinstance(X, Dataset) else ZarrRows(X)
+        source = X.source(self._names()) if isinstance(X, Dataset) else ZarrRows(X)
         client = self._running_client()
         if client is None:
             yield from predict_blocks(model, source, finish)

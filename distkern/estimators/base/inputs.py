@@ -13,31 +13,41 @@ from distkern.storage import frame_columns, plain_array, require_finite, to_nume
 from ...errors import DataError, DataTypeError
 
 
-def validate_rows(estimator: Any, X: Any, y: Any = None, *, fitting: bool = False, least_rows: int = 1) -> NDArray[Any]:
+def validate_rows(
+    estimator: Any, X: Any, y: Any = None, *, fitting: bool = False, more: bool = False, least_rows: int = 1
+) -> NDArray[Any]:
     """Return rows in memory as an array of float64 or float32, shape (n_rows, n_features).
 
     Parameters
     ----------
     estimator : BlockEstimator
-        Estimator, whose `feature_names_in_` and `n_features_in_` are set when `fitting`, else compared.
+        Estimator, whose `feature_names_in_` and `n_features_in_` are set when `fitting` the first rows, else compared.
     X : object
         Rows in any container in memory.
     y : object, optional
         Targets; needed when `fitting`.
     fitting : bool, default False
         Whether the rows are to be trained on; only then may they hold NaN, which the source refuses.
+    more : bool, default False
+        Whether they follow those that the estimator was trained on.
     least_rows : int, default 1
         Fewest rows.
 
     Raises
     ------
     DataError, DataTypeError
-        ``invalid-input`` for a wrong shape, ``not-numeric``, ``not-finite`` or ``feature-count``.
+        ``invalid-input`` for a wrong shape, ``not-numeric``, ``not-finite``, ``feature-names`` or ``feature-count``.
     """
     targets = {"y": y} if fitting else {}
     try:
-        validate_data(estimator, X, **targets, reset=fitting, skip_check_array=True, ensure_2d=False)
+        validate_data(estimator, X, **targets, reset=fitting and not more, skip_check_array=True, ensure_2d=False)
     except ValueError as error:
+        if str(error).startswith("The feature names should match"):
+            raise DataError(
+                f"{str(error).strip()}\nGive the columns of feature_names_in_ in their order, as in "
+                "X[model.feature_names_in_]",
+                kind="feature-names",
+            ) from None
         raise DataError(str(error), kind="invalid-input") from None
     except TypeError as error:
         raise DataTypeError(str(error), kind="invalid-input") from None
@@ -50,10 +60,12 @@ def validate_rows(estimator: Any, X: Any, y: Any = None, *, fitting: bool = Fals
     _require_shape(rows, least_rows)
     if rows.dtype != np.float32:
         rows = rows.astype(np.float64, copy=False)
-    if fitting:
+    if fitting and not more:
         estimator.n_features_in_ = rows.shape[1]
         return rows
     estimator._check_width(rows.shape)
+    if fitting:
+        return rows
     require_finite(rows, "X")
     return rows
 

@@ -46,9 +46,9 @@ class BlockRegressor(RegressorMixin, BlockEstimator):
         self._flat = source.target_shape == ()
 
     def _validate_training(
-        self, X: Any, y: Any, sample_weight: NDArray[Any] | None, least_rows: int
+        self, X: Any, y: Any, sample_weight: NDArray[Any] | None, least_rows: int, *, more: bool
     ) -> tuple[NDArray[Any], NDArray[Any], None]:
-        return validate_rows(self, X, y, fitting=True, least_rows=least_rows), self._numbers_of(y), None
+        return validate_rows(self, X, y, fitting=True, more=more, least_rows=least_rows), self._numbers_of(y), None
 
     def _numbers_of(self, y: Any) -> NDArray[np.float64]:
         """Return targets in memory as numbers, shape (n,) or (n, T)."""
@@ -98,9 +98,9 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
     multiclass: str
 
     def _validate_training(
-        self, X: Any, y: Any, sample_weight: NDArray[Any] | None, least_rows: int
+        self, X: Any, y: Any, sample_weight: NDArray[Any] | None, least_rows: int, *, more: bool
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        X = validate_rows(self, X, y, fitting=True, least_rows=least_rows)
+        X = validate_rows(self, X, y, fitting=True, more=more, least_rows=least_rows)
         y = as_targets(y)
         check_rows_agree(len(X), len(y) if y.ndim else 0)
         if y.ndim == 2 and y.shape[1] == 1:

@@ -155,14 +155,9 @@ class WidrowHoffClassifier(LinearClassifier):
         self._check_parameters()
         fresh = not hasattr(self, "_model")
         known = _all_classes(classes, None if fresh else self._labels())
-        seen_before = {
-            name: getattr(self, name) for name in ("n_features_in_", "feature_names_in_") if hasattr(self, name)
-        }
-        source, client = self._rows_to_train(X, y, sample_weight)
-        if not fresh and source.n_features != seen_before["n_features_in_"]:
-            self.__dict__.update(seen_before)
-            self._check_width((source.n_rows, source.n_features))
-        self._continue(source, client, known, fresh)
+        with self._shapes_kept():
+            source, client = self._rows_to_train(X, y, sample_weight, more=not fresh)
+            self._continue(source, client, known, fresh)
         return self
 
     def _continue(self, source: BlockSource, client: Any, classes: NDArray[Any], fresh: bool) -> None:

@@ -55,6 +55,8 @@ class GridSearch(BaseEstimator):
         the folds that were trained; a setting with folds left out has a mean above the lowest.
     passes_ : int
         Reads of the rows during the search.
+    n_features_in_, feature_names_in_
+        Those of `best_estimator_`; rows without names have no feature_names_in_.
     """
 
     def __init__(
@@ -137,6 +139,11 @@ class GridSearch(BaseEstimator):
             self.best_estimator_.fit(X, y, sample_weight)
         finally:
             self.best_estimator_.max_seconds = self.estimator.max_seconds
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.best_estimator_, name):
+                setattr(self, name, getattr(self.best_estimator_, name))
+            elif hasattr(self, name):
+                delattr(self, name)
         return self
 
     def predict(self, X: Any) -> Any:

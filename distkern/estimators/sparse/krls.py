@@ -9,16 +9,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.scheduler import Plan, WorkerFacts, Workload, is_dask_array, worker_facts
+from distkern.scheduler import Plan, WorkerFacts, Workload, worker_facts
 from distkern.scheduler.passes.krls import KRLSJob, Recursion, train_krls
 from distkern.scheduler.passes.krls_plan import plan_krls
-from distkern.storage import BlockSource, Dataset, is_zarr_array, plain_labels
+from distkern.storage import BlockSource, plain_labels
 
 from ...errors import StoreError
 from ...kernels import Kernel
 from ...methods.krls import Dictionary, ReducedSums, packed_size
 from ...models.kernel_model import KernelModel
-from ..base.containers import open_rows, require_names
 from ..base.documentation import described
 from ..base.estimator import BlockEstimator
 from ..base.parameter_checks import refuse, whole
@@ -147,26 +146,17 @@ class KernelRecursiveLeastSquares(BlockEstimator):
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any, classes: Any) -> None:
         self._check_parameters()
         before = self._restored_recursion()
-        names = getattr(self, "feature_names_in_", None)
-        if before is not None:
-            rows = open_rows(X)
-            require_names(self, rows.names)
-            if rows.X is not X:
-                self._check_width(rows.X.shape)
-            elif isinstance(X, Dataset) or is_zarr_array(X) or is_dask_array(X):
-                self._check_width((X.X if isinstance(X, Dataset) else X).shape)
-            else:
-                self._validate_rows(X)
-        # A stream may come row by row; `fit` needs two rows.
-        source = self._source(X, y, sample_weight, least_rows=1)
-        if before is not None and names is not None:
-            self.feature_names_in_ = names
-        self._note_targets(source)
+        with self._shapes_kept():
+            # A stream may come row by row; `fit` needs two rows.
+            source, client = self._rows_to_train(X, y, sample_weight, 1, more=before is not None)
+            self._continue(source, client, before, classes)
+
+    def _continue(self, source: BlockSource, client: Any, before: Recursion | None, classes: Any) -> None:
         given = None if classes is None else np.unique(plain_labels(classes))
         known = None if before is None else before.classes
         if given is not None and known is not None and not np.array_equal(given, known):
             raise refuse("classes", given.tolist(), f"as in the first call, {np.asarray(known).tolist()}")
-        self._advance(source, self._client_for(source), before, given, checked=False)
+        self._advance(source, client, before, given, checked=False)
 
     def _restored_recursion(self) -> Recursion | None:
         """Return the recursion after the rows so far, None before the first call; one from a store is restored here."""

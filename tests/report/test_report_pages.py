@@ -94,7 +94,7 @@ def test_the_curves_are_those_of_the_figures(report: Report, waves: Path) -> Non
 def test_confusion_and_classes_equal_scikit_learn(report: Report, digits: Path) -> None:
     _, root = report(digits / "it.run")
     model, test = dk.load_model(digits / "it.model"), dk.open_dataset(digits / "test.zarr")
-    truth, predicted = test.targets(0, test.n_rows), model.predict(test.X[:])
+    truth, predicted = test.targets(0, test.n_rows), model.predict(test)
     header, *rows = root.table("Confusion matrix")
     assert header[1:] == [str(label) for label in model.classes_]
     counts = [[0 if cell == "·" else int(cell) for cell in row[1:]] for row in rows]
@@ -146,7 +146,7 @@ def test_centres_of_images_are_images(report: Report, digits: Path) -> None:
 def test_a_regression_has_residuals_and_features(report: Report, waves: Path) -> None:
     page, root = report(waves / "it.run")
     model, test = dk.load_model(waves / "it.model"), dk.open_dataset(waves / "test.zarr")
-    truth, predicted = test.targets(0, test.n_rows), model.predict(test.X[:])
+    truth, predicted = test.targets(0, test.n_rows), model.predict(test)
     figures = root.figures()
     assert float(figures["test RMSE"][1] or "nan") == pytest.approx(root_mean_squared_error(truth, predicted))
     assert float(figures["R²"][1] or "nan") == pytest.approx(r2_score(truth, predicted))
@@ -166,7 +166,7 @@ def test_several_targets_are_shown_apart(report: Report, train: Any) -> None:
     folder = train(X, np.column_stack([X[:, 0], X[:, 1] ** 2, X[:, 0] * X[:, 1]]), "regression")
     _, root = report(folder / "it.run")
     model, test = dk.load_model(folder / "it.model"), dk.open_dataset(folder / "test.zarr")
-    truth, predicted = test.targets(0, test.n_rows), model.predict(test.X[:])
+    truth, predicted = test.targets(0, test.n_rows), model.predict(test)
     rows = root.table("Targets, counted from 0")[1:]
     each = root_mean_squared_error(truth, predicted, multioutput="raw_values")
     assert [float(row[1]) for row in rows] == pytest.approx(each, rel=1e-3)
@@ -198,7 +198,7 @@ def test_many_classes_have_a_list_of_confusions(report: Report, train: Any) -> N
     folder = train(X, y, "classification", sigma=0.1)
     _, root = report(folder / "it.run")
     model, test = dk.load_model(folder / "it.model"), dk.open_dataset(folder / "test.zarr")
-    counts = confusion_matrix(test.targets(0, test.n_rows), model.predict(test.X[:]), labels=model.classes_)
+    counts = confusion_matrix(test.targets(0, test.n_rows), model.predict(test), labels=model.classes_)
     np.fill_diagonal(counts, 0)
     rows = root.table("Most frequent confusions")[1:]
     assert [int(row[2]) for row in rows] == sorted(counts.ravel().tolist())[::-1][: len(rows)]

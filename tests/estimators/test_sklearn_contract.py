@@ -119,6 +119,7 @@ def test_clone_keeps_parameters_and_takes_client_and_callbacks_by_reference(cls:
     assert twin.callbacks is callbacks
     assert twin.get_params() == original.get_params()
     assert not hasattr(clone(fitted(cls)), "coef_")
+    assert clone(cls(run_dir="a-run")).run_dir is None
 
 
 def test_clone_keeps_metadata_requests() -> None:

@@ -204,6 +204,16 @@ def test_the_wait_for_a_summary_ends() -> None:
     assert live.status(exited, summary=False, stopped=True, now=SUMMARY_SECONDS).ended
 
 
+def test_a_new_event_begins_the_wait_for_a_resume_again() -> None:
+    import socket
+
+    live, exited = RunWatch(0.0), Driver(socket.gethostname(), 1, holds_lock=False)
+    assert not live.status(exited, summary=False, stopped=False, now=1.0).abandoned
+    live.record_event(GIVE_UP_SECONDS)
+    assert not live.status(exited, summary=False, stopped=False, now=GIVE_UP_SECONDS + 2).abandoned
+    assert live.status(exited, summary=False, stopped=False, now=2 * GIVE_UP_SECONDS + 2).abandoned
+
+
 @pytest.mark.parametrize(
     ("driver", "remark"),
     [

@@ -169,6 +169,8 @@ def test_what_if_there_were_more_rows(waves: Path, call: Call) -> None:
 def test_fewer_rows_have_smaller_blocks(waves: Path, call: Call) -> None:
     fewer = record_of(call("plan", write_job(waves, **WAVES), "--json", "--rows", 50))
     assert (fewer["n_rows"], fewer["n_blocks"], fewer["block_rows"]) == (50, 1, 50)
+    some = record_of(call("plan", write_job(waves, **WAVES), "--json", "--rows", 300))
+    assert (some["n_rows"], some["n_blocks"], some["block_rows"]) == (300, 3, 128)
 
 
 def test_what_if_there_were_workers(waves: Path, call: Call) -> None:

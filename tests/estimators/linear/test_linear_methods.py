@@ -96,6 +96,14 @@ def test_a_singular_covariance_is_warned_of_and_shrinkage_mends_it(caplog: pytes
     assert shrunk.score(X, y) == 1.0
 
 
+@pytest.mark.parametrize("standardize", [False, True])
+def test_the_automatic_rate_is_half_of_one_over_the_mean_square_of_a_row(standardize: bool) -> None:
+    X, y = classes(40, 2, 3, seed=5)
+    model = dk.WidrowHoffClassifier(standardize=standardize).fit(X, y)
+    rows = (X - X.mean(axis=0)) / X.std(axis=0) if standardize else X
+    assert model.learning_rate_ == pytest.approx(0.5 / np.square(augmented(rows)).sum(axis=1).mean())
+
+
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.3, 0.9]), st.booleans(), st.booleans())
 def test_ho_kashyap_is_the_procedure_of_the_slides(seed: int, rate: float, duplicates: bool, constant: bool) -> None:
     X, y = classes(40, 2, 3, seed=seed)

@@ -105,6 +105,8 @@ def test_a_stream_gives_the_model_of_one_fit(cuts: list[int], classify: bool, we
         parts.partial_fit(X[a:b], y[a:b], sample_weight=None if weights is None else weights[a:b], **given_classes)
     assert_same(parts, whole, rtol=1e-8)
     assert parts.summary_["n_rows"] == len(X)
+    if classify:
+        np.testing.assert_allclose(parts.class_prior_, whole.class_prior_)
 
 
 @pytest.mark.parametrize("cls", BOTH)

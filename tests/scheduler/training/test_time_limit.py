@@ -237,6 +237,11 @@ def test_the_rest_is_done_in_time(after: WorkAfter, rest: float) -> None:
     assert 100.0 - clock.now <= 2 * (rest + 1.0 + 100 * SPARE) + 4 * REFIT_SHARE * made * (after.refit_rows > 0)
 
 
+def test_predicted_times_are_taken_a_quarter_longer() -> None:
+    clock = Clock()
+    assert ended(TimeLimit(100.0, clock), clock, NOTHING, [8.0] * 20) == 11  # 88 + 1.25 * 8 + 2 = 100
+
+
 def test_slower_exchanges_are_foreseen_and_old_ones_forgotten() -> None:
     clock = Clock()
     slow = ended(TimeLimit(100.0, clock), clock, NOTHING, [1.0] * 10 + [30.0] + [1.0] * 200)

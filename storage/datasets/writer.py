@@ -281,7 +281,9 @@ def write_dataset(
         As for `DatasetWriter`.
     """
     names = names_of(X)
-    require_names(names, feature_names, "X", "feature_names")
+    if feature_names is not None:
+        feature_names = [str(name) for name in feature_names]
+        require_names(names, feature_names, "X", "feature_names")
     X = trusted(X, "X") if isinstance(X, zarr.Array) else to_numeric(X, "X")
     y = trusted(y, "y") if isinstance(y, zarr.Array) else as_targets(y)
     if X.ndim != 2:

@@ -37,7 +37,8 @@ def finished_result(job: Job) -> dict[str, Any] | None:
         return None
     if _decisive(run.job) != _decisive(redact_values(job.model_dump(mode="json", exclude_unset=True))):
         return None
-    if not _has_model(job) or _has_other_data(job, run):
+    model = _description_of_model(job)
+    if model is None or _has_other_data(job, run, model.get("feature_names")):
         return None
     return record
 
@@ -49,25 +50,26 @@ def _decisive(document: Mapping[str, Any]) -> dict[str, Any]:
     return sections
 
 
-def _has_model(job: Job) -> bool:
+def _description_of_model(job: Job) -> Mapping[str, Any] | None:
+    """Return the description of the model, empty where the job names none; None where it does not exist."""
     from distkern.storage import read_model
 
     try:
-        if job.output.model is not None:
-            read_model(job.output.model)
+        return {} if job.output.model is None else read_model(job.output.model)[0]
     except StoreError:
-        return False
-    return True
+        return None
 
 
-def _has_other_data(job: Job, run: RunDirectory) -> bool:
+def _has_other_data(job: Job, run: RunDirectory, names: list[str] | None) -> bool:
     from distkern.scheduler.training.run_identity import identity_of_data
 
-    from ..job.data_section import open_rows, source_of
+    from ..job.data_section import feature_names, open_rows, source_of
 
     try:
         rows, _ = open_rows(job.data)
     except DataError:
         return False
+    if None not in (names, feature_names(rows)) and names != feature_names(rows):
+        return True
     kept = (run.training or {}).get("identity")
     return not isinstance(kept, dict) or kept.get("data") != identity_of_data(source_of(rows))

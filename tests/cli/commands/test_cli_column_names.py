@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -90,3 +91,16 @@ def test_a_report_predicts_test_data_of_another_order(stores: Path, call: Call) 
     done = call("report", "o.run", "--test", "renamed.zarr", "--out", "renamed.html")
     assert done.code == 3
     assert "column 'a'" in done.err
+
+
+def test_a_finished_run_is_not_that_of_renamed_columns(stores: Path, call: Call) -> None:
+    from distkern.estimators import load_model
+
+    job = {"data": {"train": "train.zarr"}, "model": {"max_centers": 5}, "output": {"model": "o.model", "run": "o.run"}}
+    (stores / "j.toml").write_text(job_text(**job))
+    for names in (ABC, ABC, ["q", "b", "c"]):
+        if names != ABC:
+            shutil.rmtree("train.zarr")
+            Path("renamed.zarr").rename("train.zarr")
+        assert call("train", "j.toml", "--resume", "auto").code == 0
+        assert load_model("o.model").feature_names_in_.tolist() == names

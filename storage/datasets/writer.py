@@ -157,8 +157,8 @@ class DatasetWriter:
         n_features = rows.shape[1]
         if self._names is not None and (len(self._names) != n_features or len(set(self._names)) != n_features):
             raise DataError(
-                f"feature_names, or a frame, has {len(set(self._names))} different names for the {n_features} columns of "
-                "X: give one name for each column",
+                f"feature_names, or a frame, has {len(set(self._names))} different names for {n_features} columns: "
+                "give one name for each column",
                 kind="feature-names",
             )
         chunk_rows = self._chunk_rows or chunk_rows_for(n_features * rows.itemsize, self._n_rows)

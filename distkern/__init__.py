@@ -56,6 +56,7 @@ _MODULES = {
     "StoreError": "distkern.errors",
     "Cancelled": "distkern.errors",
     "DistkernWarning": "distkern.errors",
+    "LazyRowsWarning": "distkern.errors",
     "ScaleWarning": "distkern.errors",
 }
 

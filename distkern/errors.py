@@ -13,6 +13,7 @@
     └── Cancelled     (RuntimeError) 130  the user ended the training
 
     DistkernWarning   (UserWarning)
+    ├── LazyRowsWarning            a lazy dask array is computed many times in each pass over its rows
     └── ScaleWarning               features differ so much in scale that some hardly change the kernel
 
 The number is the exit code of the command line. ``kind`` names the exact cause and never changes once published, so
@@ -115,6 +116,10 @@ class Cancelled(DistkernError, RuntimeError):
 
 class DistkernWarning(UserWarning):
     """Base of every warning: the training continues, but the model is probably not the intended one."""
+
+
+class LazyRowsWarning(DistkernWarning):
+    """A lazy dask array computes the same chunks many times in each pass over its rows."""
 
 
 class ScaleWarning(DistkernWarning):

@@ -40,6 +40,7 @@ _EXPORTS = {
     "DaskArraySource": "prediction.dask_arrays",
     "is_dask_array": "prediction.dask_arrays",
     "frame_array": "prediction.dask_frames",
+    "partition_lengths": "prediction.dask_frames",
     "series_array": "prediction.dask_frames",
     "is_dask_frame": "prediction.dask_frames",
     "is_dask_series": "prediction.dask_frames",

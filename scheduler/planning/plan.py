@@ -126,7 +126,7 @@ class Course:
     flops: dict[str, int]
     """Floating-point operations of the matrix products over all rows, by kind, and their total."""
     bytes_read: int
-    """Bytes of X and y read from the store, by all workers."""
+    """Bytes of X and y read from the store, by all workers; of a dask array, those of its computed rows."""
     scratch_bytes: int
     """Bytes of row matrices of the largest process in scratch."""
     scratch_written: int

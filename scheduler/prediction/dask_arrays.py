@@ -29,6 +29,7 @@ from distkern.storage import (
 
 from ..runtime.threads import follow_worker
 from .local import OutputFunction, evaluate
+from .shared_tasks import LazyBlocks
 
 
 def is_dask_array(value: Any) -> bool:
@@ -40,7 +41,8 @@ def is_dask_array(value: Any) -> bool:
 class DaskArraySource:
     """Source of rows of dask arrays; a block is a row chunk of X.
 
-    This process computes blocks and sends them to the workers, one at a time.
+    This process computes blocks and sends them to the workers, one at a time. Results that several blocks need, such as
+    the means of a scaled array, are computed before the first block.
 
     Parameters
     ----------
@@ -93,6 +95,9 @@ class DaskArraySource:
         self.target_shape: tuple[int, ...] = tuple(self._y.shape[1:])
         self.boundaries = (0, *accumulate(int(size) for size in X.chunks[0] if size))
         self.classes: NDArray[Any] | None = None
+        arrays = {"X": self._X, "y": self._y, "sample_weight": self._weights}
+        self._blocks = _lazy_blocks({name: array for name, array in arrays.items() if is_dask_array(array)})
+        self._beside: dict[tuple[str, int], Any] = {}
 
     def read_features(self, block: int) -> NDArray[Any]:
         """Return the rows of X of one block, shape (rows, n_features)."""
@@ -118,13 +123,17 @@ class DaskArraySource:
 
     def _read(self, array: Any, block: int, what: str) -> NDArray[Any]:
         first, last = self.boundaries[block : block + 2]
-        part = array[first:last]
-        if not is_dask_array(part):
-            return np.ascontiguousarray(part)
+        if not is_dask_array(array):
+            return np.ascontiguousarray(array[first:last])
+        if (what, block) in self._beside:
+            return np.ascontiguousarray(self._beside.pop((what, block)))
         try:
-            return np.ascontiguousarray(
-                read_patiently(part.compute, f"{what}, rows {first} to {last - 1}", self.place, self._policy)
+            own, *others = read_patiently(
+                lambda: self._computed(block, what), f"{what}, rows {first} to {last - 1}", self.place, self._policy
             )
+            for name, values in others:
+                self._beside[name, block] = values
+            return np.ascontiguousarray(own[1])
         except (ArithmeticError, LookupError, TypeError, ValueError) as cause:
             if isinstance(cause, DataError):
                 raise
@@ -133,6 +142,26 @@ class DaskArraySource:
                 f"{type(cause).__name__}: {redact(str(cause))}",
                 kind="unreadable",
             ) from displayed_cause(cause)
+
+    def _computed(self, block: int, what: str) -> list[tuple[str, Any]]:
+        """Compute a block of an array; with X, also of targets and weights that come of the same tasks."""
+        names = [what]
+        if what == "X":
+            names += [name for name in self._blocks.names if name != "X" and self._blocks.related("X", name)]
+        return list(zip(names, self._blocks.compute(block, names), strict=True))
+
+
+def _lazy_blocks(arrays: dict[str, Any]) -> LazyBlocks:
+    """Return the chunks of rows of X, those without rows left out, and the same rows of the other arrays."""
+    X = arrays["X"]
+    numbers = [number for number, size in enumerate(X.chunks[0]) if size]
+    sizes = tuple(X.chunks[0][number] for number in numbers)
+    keys = {"X": [(X.name, number, 0) for number in numbers]}
+    for name, array in arrays.items():
+        if name != "X":
+            arrays = arrays | {name: (whole := array.rechunk((sizes, *((-1,) * (array.ndim - 1)))))}
+            keys[name] = [(whole.name, number, *((0,) * (array.ndim - 1))) for number in range(len(sizes))]
+    return LazyBlocks(arrays, keys)
 
 
 def _require_chunk_sizes(name: str, array: Any) -> None:
@@ -147,8 +176,9 @@ def row_chunks(X: Any) -> Iterator[tuple[int, NDArray[Any]]]:
     """Compute a dask array chunk by chunk; yield the number of the first row, and the rows."""
     X = _whole_rows(X)
     first = 0
+    blocks = LazyBlocks({"X": X}, {"X": [(X.name, number, 0) for number in range(X.numblocks[0])]})
     for number in range(X.numblocks[0]):
-        rows = np.ascontiguousarray(X.blocks[number].compute())
+        rows = np.ascontiguousarray(blocks.compute(number, ["X"])[0])
         if len(rows):
             yield first, rows
         first += len(rows)

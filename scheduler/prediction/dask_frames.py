@@ -8,6 +8,7 @@ are read by `dask_arrays`.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,29 @@ def is_dask_series(value: Any) -> bool:
     return module is not None and isinstance(value, (module.Series, module.Index))
 
 
-def frame_array(frame: Any, what: str, *, with_lengths: bool) -> Any:
+def partition_lengths(**values: Any) -> dict[str, list[int] | None]:
+    """Compute the numbers of rows of the partitions of frames and Series, in one call; None for other values.
+
+    Raises
+    ------
+    DataError
+        ``not-numeric``, as for `frame_array`, before anything is computed.
+    """
+    lengths: dict[str, list[int] | None] = dict.fromkeys(values)
+    frames = {name: value for name, value in values.items() if is_dask_frame(value) or is_dask_series(value)}
+    if not frames:
+        return lengths
+    import dask
+
+    for name, value in frames.items():
+        if is_dask_frame(value):
+            _common_dtype(value, name)
+    parts = {name: _partitions(value) for name, value in frames.items()}
+    found = iter(dask.compute(*(dask.delayed(len)(part) for name in parts for part in parts[name])))
+    return lengths | {name: [int(next(found)) for _ in parts[name]] for name in parts}
+
+
+def frame_array(frame: Any, what: str, lengths: Sequence[int] | None = None) -> Any:
     """Return a DataFrame as a lazy matrix; its partitions become row chunks.
 
     Parameters
@@ -37,8 +60,8 @@ def frame_array(frame: Any, what: str, *, with_lengths: bool) -> Any:
         Columns of numbers and bools; missing values become NaN.
     what : str
         Name for messages.
-    with_lengths : bool
-        Whether to compute the number of rows of each partition; otherwise the chunks have unknown sizes.
+    lengths : sequence of int, optional
+        Number of rows of each partition; without it the chunks have unknown sizes.
 
     Returns
     -------
@@ -50,25 +73,25 @@ def frame_array(frame: Any, what: str, *, with_lengths: bool) -> Any:
         ``not-numeric``, with the name of the first column without numbers.
     """
     dtype = _common_dtype(frame, what)
-    return _array(frame, numbers_of, dtype, (len(frame.columns),), with_lengths=with_lengths)
+    return _array(frame, numbers_of, dtype, (len(frame.columns),), lengths)
 
 
-def series_array(series: Any, *, with_lengths: bool) -> Any:
+def series_array(series: Any, lengths: Sequence[int]) -> Any:
     """Return a Series of numbers or labels as a lazy array; its partitions become chunks.
 
     Parameters
     ----------
     series : dask.dataframe.Series
         Numbers, or labels of any type.
-    with_lengths : bool
-        As for `frame_array`.
+    lengths : sequence of int
+        Number of rows of each partition.
 
     Returns
     -------
     dask.array.Array, shape (n_rows,)
     """
     dtype = series.dtype if isinstance(series.dtype, np.dtype) else np.dtype(object)
-    return _array(series, values_of, dtype, (), with_lengths=with_lengths)
+    return _array(series, values_of, dtype, (), lengths)
 
 
 def numbers_of(part: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -85,21 +108,22 @@ def values_of(part: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.asarray(part)
 
 
-def _array(frame: Any, convert: Any, dtype: np.dtype[Any], tail: tuple[int, ...], *, with_lengths: bool) -> Any:
+def _array(frame: Any, convert: Any, dtype: np.dtype[Any], tail: tuple[int, ...], lengths: Sequence[int] | None) -> Any:
     import dask
     import dask.array as da
 
-    parts = frame.to_delayed()
-    lengths = [float("nan")] * len(parts)
-    if with_lengths:
-        column = frame[[frame.columns[0]]] if is_dask_frame(frame) else frame
-        lengths = [int(n) for n in dask.compute(*(dask.delayed(len)(part) for part in column.to_delayed()))]
+    parts = _partitions(frame)
     pieces = [
         da.from_delayed(dask.delayed(convert)(part, dtype), shape=(length, *tail), dtype=dtype)
-        for part, length in zip(parts, lengths, strict=True)
+        for part, length in zip(parts, [float("nan")] * len(parts) if lengths is None else lengths, strict=True)
         if length != 0
     ]
     return da.concatenate(pieces) if pieces else da.empty((0, *tail), dtype=dtype)
+
+
+def _partitions(frame: Any) -> Any:
+    """Return the partitions; tasks are not fused, so those that X and y have in common stay the same."""
+    return frame.optimize(fuse=False).to_delayed(optimize_graph=False)
 
 
 def _common_dtype(frame: Any, what: str) -> np.dtype[Any]:

@@ -7,7 +7,7 @@ import of xarray.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -40,15 +40,15 @@ class OpenedRows:
             yield
 
 
-def open_rows(X: Any, *, with_lengths: bool = False) -> OpenedRows:
+def open_rows(X: Any, lengths: Sequence[int] | None = None) -> OpenedRows:
     """Open rows of features.
 
     Parameters
     ----------
     X : object
         Rows in any container.
-    with_lengths : bool, default False
-        Whether the number of rows of each part must be known.
+    lengths : sequence of int, optional
+        Number of rows of each partition of a dask DataFrame; unknown by default.
 
     Raises
     ------
@@ -65,18 +65,18 @@ def open_rows(X: Any, *, with_lengths: bool = False) -> OpenedRows:
             )
         return OpenedRows(_data(X), names_of(X), lambda values: _wrapped(X, values))
     if is_dask_frame(X):
-        return OpenedRows(frame_array(X, "X", with_lengths=with_lengths), names_of(X))
+        return OpenedRows(frame_array(X, "X", lengths), names_of(X))
     return OpenedRows(X, names_of(X) if isinstance(X, Dataset) else None)
 
 
-def open_column(values: Any) -> Any:
-    """Open targets or weights; the lengths of their parts are known afterwards."""
+def open_column(values: Any, lengths: Sequence[int] | None) -> Any:
+    """Open targets or weights; `lengths` are the numbers of rows of the partitions of a dask Series or DataFrame."""
     if is_xarray(values, "DataArray"):
         return _data(values)
     if is_dask_series(values):
-        return series_array(values, with_lengths=True)
+        return series_array(values, lengths)
     if is_dask_frame(values):
-        return frame_array(values, "y", with_lengths=True)
+        return frame_array(values, "y", lengths)
     return values
 
 

@@ -31,6 +31,7 @@ from distkern.scheduler import (
     evaluate_batches,
     is_dask_array,
     map_rows,
+    partition_lengths,
     predict_blocks,
     row_chunks,
     worker_facts,
@@ -217,12 +218,14 @@ class BlockEstimator(BaseEstimator, ABC):
         y = targets_with(X, y)
         require_same_rows(X, y, "y")
         require_same_rows(X, sample_weight, "sample_weight")
-        y = open_column(y)
-        rows = open_rows(X, with_lengths=True)
+        lengths = partition_lengths(X=X, y=y, sample_weight=sample_weight)
+        y = open_column(y, lengths["y"])
+        rows = open_rows(X, lengths["X"])
         if more:
             self._require_names(rows)
         with rows.checked():
-            source = self._source_of(rows.X, y, open_column(sample_weight), least_rows, more=more)
+            weights = open_column(sample_weight, lengths["sample_weight"])
+            source = self._source_of(rows.X, y, weights, least_rows, more=more)
         if rows.names is not None and not more:
             self.feature_names_in_ = np.array(rows.names, dtype=object)
         return source

@@ -93,8 +93,8 @@ class LazyBlocks:
             layers = defaultdict(list)
             for key in graph.first_of(shared, self._kept):
                 layers[_layer(key)].append(key)
-            # The first result of a layer tells the size of the others; layers are tried together, as they often
-            # have the same source.
+            # The other results of a layer are taken to be as large as its first; layers are tried together, as they
+            # often have the same source.
             probes = {name: keys[0] for name, keys in layers.items()}
             found, sizes = _persisted(list(probes.values()), graph, self._kept)
             accepted = []

@@ -1,4 +1,4 @@
-"""What several blocks of a lazy dask array need is computed once, in bounded memory, with the same bits."""
+"""Tests of results that several blocks of a lazy dask array need: computed once, bounded, of the same bits."""
 
 import collections
 import threading

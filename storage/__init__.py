@@ -17,17 +17,19 @@ from .arrays.rows import is_zarr_array, memory_array
 from .arrays.source import BlockSource
 from .arrays.wrappers import CountingStore, Fault, FaultyStore, SlowStore
 from .datasets.dataset import Dataset, open_dataset
-from .datasets.opening import as_source, in_memory, open_arrays
+from .datasets.opening import as_source, in_memory, open_array, open_arrays
 from .datasets.sources import ArraySource, DatasetSource, ZarrRows, ZarrSource
 from .datasets.writer import DatasetWriter, write_dataset
 from .describe import describe
-from .ingest import ingest
+from .ingest import RowFiles, ingest
 from .io.checksums import differing_arrays, rows_checksum
+from .io.formats import identify as store_kind
 from .io.retries import ReadReport, RetryPolicy, collect_report, note_report, read_patiently
 from .io.scratch import ScratchFile
 from .io.urls import is_url, place_of
 from .models.model_store import check_model_destination, read_model, write_model
-from .models.predictions import Predictions, PredictionWriter, check_prediction_destination, read_predictions
+from .models.prediction_files import PredictionFileWriter, check_prediction_destination, open_predictions
+from .models.predictions import Predictions, PredictionWriter, read_predictions
 from .runs.event_tail import EventTail
 from .runs.journal import Driver, Journal, driver_of, recorded
 from .runs.run_directory import RunDirectory, is_run, run_place
@@ -44,10 +46,12 @@ __all__ = [
     "Fault",
     "FaultyStore",
     "Journal",
+    "PredictionFileWriter",
     "PredictionWriter",
     "Predictions",
     "ReadReport",
     "RetryPolicy",
+    "RowFiles",
     "RunDirectory",
     "ScratchFile",
     "SlowStore",
@@ -76,8 +80,10 @@ __all__ = [
     "names_of",
     "note_report",
     "numeric_dtype",
+    "open_array",
     "open_arrays",
     "open_dataset",
+    "open_predictions",
     "place_of",
     "plain_array",
     "plain_labels",
@@ -90,6 +96,7 @@ __all__ = [
     "require_names",
     "rows_checksum",
     "run_place",
+    "store_kind",
     "to_numeric",
     "write_dataset",
     "write_model",

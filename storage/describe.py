@@ -8,7 +8,7 @@ from typing import Any
 
 from distkern.errors import DataError
 
-from .datasets.dataset import open_dataset
+from .datasets.dataset import Dataset, open_dataset
 from .datasets.opening import open_arrays
 from .io.formats import appearance, identify, store_attributes
 from .io.urls import is_url, local_place, place_of
@@ -71,8 +71,9 @@ def _dataset(path: str | os.PathLike[str]) -> dict[str, Any]:
     return {
         "n_rows": dataset.n_rows,
         "n_features": dataset.n_features,
-        "n_targets": 1 if dataset.y.ndim == 1 else int(dataset.y.shape[1]),
+        "n_targets": _targets(dataset),
         "task": dataset.task,
+        "weights": dataset.weights is not None,
         "dtype": str(dataset.X.dtype),
         "chunk_rows": int(dataset.X.chunks[0]),
         "n_chunks": int(dataset.X.cdata_shape[0]),
@@ -85,6 +86,12 @@ def _dataset(path: str | os.PathLike[str]) -> dict[str, Any]:
         "feature_std": dataset.feature_std.tolist(),
         "notes": dict(dataset.notes),
     }
+
+
+def _targets(dataset: Dataset) -> int:
+    if not dataset.has_targets:
+        return 0
+    return 1 if dataset.y.ndim == 1 else int(dataset.y.shape[1])
 
 
 def _model(path: str | os.PathLike[str]) -> dict[str, Any]:

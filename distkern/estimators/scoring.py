@@ -213,7 +213,7 @@ def score_model(model: Any, data: LabelledRows, collectors: Sequence[BlockCollec
     collectors : sequence of BlockCollector, default ()
         Objects that get every block too.
     """
-    rows = data if isinstance(data, Dataset) else data.X
+    rows = data.require_targets() if isinstance(data, Dataset) else data.X
     classifies = is_classifier(model)
     score: ModelScore = ClassificationScore(model.classes_) if classifies else RegressionScore()
     with closing(model.iter_predictions(rows, proba=classifies)) as blocks, _targets_ahead(data) as truths:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from copy import copy
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import zarr
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from distkern.errors import DataError, DistkernError
 from distkern.redaction import displayed_cause, redact
 
+from ..arrays.checks import check_rows_agree
 from ..arrays.chunks import read_slab
 from ..arrays.source import BlockSource
 from ..io.formats import ATTRIBUTE, appearance, identify, require_version
@@ -26,7 +28,8 @@ from .sources import DatasetSource
 
 __all__ = ["DATASET_VERSION", "Dataset", "open_dataset"]
 
-DATASET_VERSION = 1
+DATASET_VERSION = 2
+"""Version of stores without targets or with weights; other stores are of version 1."""
 
 MAX_CODEC_BYTES = 2**31 - 1
 """Most bytes of a chunk of X or y; the codec of datasets takes no more."""
@@ -52,10 +55,12 @@ class Dataset:
         Features, shape (n_rows, n_features).
     y : zarr.Array
         Targets, shape (n_rows,) or (n_rows, n_targets); codes into `class_labels` for a classification.
+    weights : zarr.Array or None
+        Row weights, shape (n_rows,), float64; None where every weight is one.
     n_rows, n_features : int
         Shape of X.
-    task : str
-        ``classification`` or ``regression``.
+    task : str or None
+        ``classification`` or ``regression``; None for rows without targets.
     class_labels : numpy.ndarray or None
         Sorted labels in their own dtype; None for a regression.
     class_counts : tuple of int or None
@@ -67,7 +72,7 @@ class Dataset:
     notes : mapping
         Notes of the writer, such as the number of rows that ingest dropped.
     checksums : mapping of str to list of str
-        A hash of every chunk of ``X`` and ``y``.
+        A hash of every chunk of ``X``, ``y`` and ``weights``.
     crcs : mapping of str to list of int, or None
         Their CRC-32, which every read is compared with; stores of earlier versions have none.
     """
@@ -75,9 +80,11 @@ class Dataset:
     def __init__(self, path: str, group: zarr.Group, facts: Mapping[str, Any]) -> None:
         self.path = path
         self.X: zarr.Array[Any] = _array(group, "X")
-        self.y: zarr.Array[Any] = _array(group, "y")
+        stored = facts["checksums"]
+        self._y: zarr.Array[Any] | None = _array(group, "y") if "y" in stored or facts["task"] is not None else None
+        self.weights: zarr.Array[Any] | None = _array(group, "weights") if "weights" in stored else None
         self.n_rows, self.n_features = (int(size) for size in self.X.shape)
-        self.task: str = facts["task"]
+        self.task: str | None = facts["task"]
         labels, counts, names = facts["class_labels"], facts["class_counts"], facts["feature_names"]
         self.class_labels: NDArray[Any] | None = (
             None if labels is None else labels_of(labels, facts["class_labels_dtype"])
@@ -92,9 +99,44 @@ class Dataset:
         _require_consistent(self, facts)
 
     @property
+    def y(self) -> zarr.Array[Any]:
+        """Targets, or `DataError` ``no-targets`` where the store has none."""
+        if self._y is None:
+            raise DataError(
+                f"{self.path} has no targets: such rows can be predicted, not trained on or evaluated; ingest the data "
+                "with its targets",
+                kind="no-targets",
+            )
+        return self._y
+
+    def require_targets(self) -> Self:
+        """Return the dataset; `DataError` ``no-targets`` where it has no targets."""
+        _ = self.y
+        return self
+
+    def with_weights(self, weights: zarr.Array[Any]) -> Dataset:
+        """Return the dataset with other row weights, a zarr array of shape (n_rows,) that the store does not hold.
+
+        Raises
+        ------
+        DataError
+            ``shape-mismatch``.
+        """
+        check_rows_agree(self.n_rows, weights.shape[0] if weights.ndim == 1 else 0, "weight")
+        weighted = copy(self)
+        weighted.weights = weights
+        weighted.checksums = {name: digests for name, digests in self.checksums.items() if name != "weights"}
+        return weighted
+
+    @property
+    def has_targets(self) -> bool:
+        """Whether the rows have targets."""
+        return self._y is not None
+
+    @property
     def nbytes(self) -> int:
-        """Bytes of X and y without compression."""
-        return int(self.X.nbytes + self.y.nbytes)
+        """Bytes of X, y and weights without compression."""
+        return sum(int(array.nbytes) for array in (self.X, self._y, self.weights) if array is not None)
 
     def fingerprint(self) -> str:
         """Return a hash of the content, made of the checksums of its chunks."""
@@ -150,10 +192,14 @@ class Dataset:
         source = DatasetSource(self, thorough=True)
         for block in range(len(source.boundaries) - 1):
             source.read_features(block)
-            source.read_targets(block)
+            if self.has_targets:
+                source.read_targets(block)
+            source.read_weights(block)
 
     def __repr__(self) -> str:
-        task = self.task if self.class_labels is None else f"{self.task}, {len(self.class_labels)} classes"
+        task = self.task or "no targets"
+        if self.class_labels is not None:
+            task = f"{self.task}, {len(self.class_labels)} classes"
         name = os.path.basename(redact(self.path))
         return f"<Dataset {name!r}: {self.n_rows} rows x {self.n_features} features {self.X.dtype}, {task}>"
 
@@ -190,7 +236,11 @@ def open_dataset(path: str | os.PathLike[str], *, storage_options: Mapping[str, 
         if kind != "dataset":
             raise DataError(
                 f"{path} is {appearance(path)}, not a dataset: make one of your data with distkern ingest"
-                + (", or name plain arrays as x = and y = of a job file" if kind == "zarr-array" else ""),
+                + (
+                    ", or name plain arrays as x = and y = of a job file (distkern predict takes such an array)"
+                    if kind == "zarr-array"
+                    else ""
+                ),
                 kind="not-a-dataset",
             )
         _require_own_files(place)
@@ -209,7 +259,7 @@ def open_dataset(path: str | os.PathLike[str], *, storage_options: Mapping[str, 
 
 def _require_own_files(place: str) -> None:
     """Refuse links that lead out of a local store, and descriptions that are too long."""
-    names = ("zarr.json", "X", "y", "X/zarr.json", "y/zarr.json")
+    names = ("zarr.json", *(f"{name}{file}" for name in ("X", "y", "weights") for file in ("", "/zarr.json")))
     if not inside(place, *names):
         raise _damaged(place, "it holds links to files outside of it")
     for name in names:
@@ -220,32 +270,43 @@ def _require_own_files(place: str) -> None:
 
 def _require_consistent(dataset: Dataset, facts: Mapping[str, Any]) -> None:
     """Compare the facts of a store with each other and with its arrays; raise ValueError where they differ."""
-    n_rows, n_features, X, y = dataset.n_rows, dataset.n_features, dataset.X, dataset.y
+    n_rows, n_features, X = dataset.n_rows, dataset.n_features, dataset.X
     labels, counts = dataset.class_labels, dataset.class_counts
-    if not X.shape[0] == y.shape[0] == facts["n_rows"]:
-        raise ValueError(f"X has {X.shape[0]} rows, y {y.shape[0]}, not {facts['n_rows']}")
+    y = dataset.y if dataset.has_targets else None
+    beside = {name: array for name, array in (("y", y), ("weights", dataset.weights)) if array is not None}
+    for name, array in beside.items():
+        if not X.shape[0] == array.shape[0] == facts["n_rows"]:
+            raise ValueError(f"X has {X.shape[0]} rows, {name} {array.shape[0]}, not {facts['n_rows']}")
     chunk_rows, n_chunks = X.chunks[0], len(dataset.checksums["X"])
-    stored = facts.get("dtypes", {"X": X.dtype.str, "y": y.dtype.str})
+    arrays = {"X": X, **beside}
+    dtypes = {name: array.dtype.str for name, array in arrays.items()}
+    weights = dataset.weights
     checks = {
-        "task": dataset.task in ("classification", "regression"),
-        "shapes": min(X.shape) > 0 and y.ndim in (1, 2) and min(y.shape) > 0,
+        "rows": n_rows == facts["n_rows"],
+        "task": dataset.task in ("classification", "regression") if y is not None else dataset.task is None,
+        "shapes": min(X.shape) > 0
+        and (y is None or (y.ndim in (1, 2) and min(y.shape) > 0))
+        and (weights is None or weights.ndim == 1),
         "dtypes": X.dtype.kind in "iuf"
-        and y.dtype.kind in ("iu" if labels is not None else "iuf")
-        and stored == {"X": X.dtype.str, "y": y.dtype.str},
-        "chunks": X.shards is None
-        and y.shards is None
-        and X.chunks[1:] == X.shape[1:]
-        and y.chunks == (chunk_rows, *y.shape[1:])
-        and max(X.dtype.itemsize * n_features, y.dtype.itemsize) * chunk_rows <= MAX_CODEC_BYTES,
-        "checksums": n_chunks == len(dataset.checksums["y"]) == -(-n_rows // chunk_rows)
-        and all(isinstance(digest, str) for name in ("X", "y") for digest in dataset.checksums[name]),
+        and (y is None or y.dtype.kind in ("iu" if labels is not None else "iuf"))
+        and (weights is None or weights.dtype == np.float64)
+        and facts.get("dtypes", dtypes) == dtypes,
+        "chunks": X.chunks[1:] == X.shape[1:]
+        and all(array.shards is None for array in arrays.values())
+        and all(array.chunks == (chunk_rows, *array.shape[1:]) for array in beside.values())
+        and max(X.dtype.itemsize * n_features, *(array.dtype.itemsize for array in arrays.values())) * chunk_rows
+        <= MAX_CODEC_BYTES,
+        "checksums": n_chunks == -(-n_rows // chunk_rows)
+        and dataset.checksums.keys() == arrays.keys()
+        and all(len(digests) == n_chunks for digests in dataset.checksums.values())
+        and all(isinstance(digest, str) for digests in dataset.checksums.values() for digest in digests),
         "crc32": dataset.crcs is None
         or all(
             len(dataset.crcs[name]) == n_chunks and all(type(crc) is int for crc in dataset.crcs[name])
-            for name in ("X", "y")
+            for name in arrays
         ),
-        "labels": (labels is None) == (dataset.task == "regression")
-        and (labels is None or (y.ndim == 1 and counts is not None and len(counts) == len(labels))),
+        "labels": (labels is None) == (dataset.task != "classification")
+        and (labels is None or (y is not None and y.ndim == 1 and counts is not None and len(counts) == len(labels))),
         "counts": counts is None or all(type(count) is int and 0 <= count <= n_rows for count in counts),
         "names": dataset.feature_names is None
         or (len(dataset.feature_names) == n_features and all(isinstance(name, str) for name in dataset.feature_names)),

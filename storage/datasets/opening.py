@@ -19,7 +19,7 @@ from ..io.urls import Refused, is_url, open_store, place_of, shown_cause, shown_
 from .dataset import Dataset
 from .sources import ArraySource, DatasetSource, ZarrSource
 
-__all__ = ["as_source", "in_memory", "open_arrays"]
+__all__ = ["as_source", "in_memory", "open_array", "open_arrays"]
 
 
 def as_source(X: Any, y: Any = None, sample_weight: Any = None, *, columns: Sequence[str] | None = None) -> BlockSource:
@@ -32,7 +32,7 @@ def as_source(X: Any, y: Any = None, sample_weight: Any = None, *, columns: Sequ
     y : zarr.Array or array-like, shape (n_rows,) or (n_rows, n_targets), optional
         Targets; left out exactly where X is a dataset.
     sample_weight : zarr.Array or array-like, shape (n_rows,), optional
-        Row weights, finite and at least 0.
+        Row weights, finite and at least 0; by default those of a dataset.
     columns : sequence of str, optional
         As for `DatasetSource`; without meaning for arrays.
 
@@ -44,12 +44,12 @@ def as_source(X: Any, y: Any = None, sample_weight: Any = None, *, columns: Sequ
     Raises
     ------
     DataError
-        ``target``, ``shape-mismatch``, ``not-numeric``, ``not-finite`` or ``invalid-weights``.
+        ``target``, ``no-targets``, ``shape-mismatch``, ``not-numeric``, ``not-finite`` or ``invalid-weights``.
     """
     if isinstance(X, Dataset):
         if y is not None:
             raise DataError("y is given, but X is a dataset with its own targets: leave y out", kind="target")
-        return DatasetSource(X, sample_weight, columns=columns)
+        return DatasetSource(X.require_targets(), sample_weight, columns=columns)
     if y is None:
         raise DataError("y is missing: give the targets of the rows of X", kind="target")
     if isinstance(X, zarr.Array):
@@ -82,10 +82,11 @@ def open_arrays(
     DataError
         ``missing``, ``not-an-array``, ``codec``, ``denied`` or ``unreachable``; what `open_dataset` raises for URLs.
     """
-    return _open_array(x_path, storage_options), _open_array(y_path, storage_options)
+    return open_array(x_path, storage_options), open_array(y_path, storage_options)
 
 
-def _open_array(path: str | os.PathLike[str], options: Mapping[str, Any] | None) -> zarr.Array[Any]:
+def open_array(path: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> zarr.Array[Any]:
+    """Open one plain zarr array for reading; parameters (options: default None) and errors as of `open_arrays`."""
     place = place_of(path)
     where: Any = place
     if is_url(place):

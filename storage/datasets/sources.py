@@ -197,8 +197,8 @@ class ZarrSource(ZarrRows):
     ----------
     X : zarr.Array, shape (n_rows, n_features)
         Numbers.
-    y : zarr.Array or array-like, shape (n_rows,) or (n_rows, n_targets)
-        Numbers, labels, or codes into `classes`.
+    y : zarr.Array or array-like, shape (n_rows,) or (n_rows, n_targets), or None
+        Numbers, labels, or codes into `classes`; None for rows without targets, which are not read.
     weights : zarr.Array or array-like, shape (n_rows,), optional
         Row weights, finite and at least 0.
     classes : numpy.ndarray, optional
@@ -223,9 +223,12 @@ class ZarrSource(ZarrRows):
     ) -> None:
         super().__init__(X, policy)
         require_extent(self.n_rows, self.n_features)
-        self.y = _targets_allowed(_anchored(y, "y") if isinstance(y, zarr.Array) else as_targets(y))
-        check_rows_agree(self.n_rows, self.y.shape[0])
-        self.target_shape: tuple[int, ...] = tuple(self.y.shape[1:])
+        self.y: Any = None
+        self.target_shape: tuple[int, ...] = ()
+        if y is not None:
+            self.y = _targets_allowed(_anchored(y, "y") if isinstance(y, zarr.Array) else as_targets(y))
+            check_rows_agree(self.n_rows, self.y.shape[0])
+            self.target_shape = tuple(self.y.shape[1:])
         self.classes = classes
         if isinstance(weights, zarr.Array):
             check_rows_agree(self.n_rows, weights.shape[0] if weights.ndim == 1 else 0, "sample_weight")
@@ -285,7 +288,7 @@ class DatasetSource(ZarrSource):
     dataset : Dataset
         The store.
     weights : zarr.Array or array-like, shape (n_rows,), optional
-        Row weights, finite and at least 0.
+        Row weights instead of those of the dataset, finite and at least 0.
     policy : RetryPolicy, optional
         Retries of failed reads.
     columns : sequence of str, optional
@@ -310,7 +313,10 @@ class DatasetSource(ZarrSource):
         columns: Sequence[str] | None = None,
         thorough: bool = False,
     ) -> None:
-        super().__init__(dataset.X, dataset.y, weights, classes=dataset.class_labels, policy=policy)
+        y = dataset.y if dataset.has_targets else None
+        super().__init__(dataset.X, y, dataset.weights if weights is None else weights, policy=policy)
+        self.classes = dataset.class_labels
+        self._own_weights = weights is None and "weights" in dataset.checksums
         self.path = dataset.path
         self.feature_names = dataset.feature_names
         self._order: NDArray[np.intp] | None = None
@@ -348,7 +354,15 @@ class DatasetSource(ZarrSource):
     def fingerprint(self) -> str:
         """Return a hash of the written content, and of the row weights where they are given."""
         order = "" if self._order is None else _digest(self._order)
-        return f"{self._content} {super().fingerprint() if self.weights is not None else ''} {order}".strip()
+        given = self.weights is not None and not self._own_weights
+        return f"{self._content} {super().fingerprint() if given else ''} {order}".strip()
+
+    def read_weights(self, block: int) -> NDArray[np.float64] | None:
+        """Return the row weights of one block, shape (rows,); None where every weight is one."""
+        if not self._own_weights:
+            return super().read_weights(block)
+        span = _span(self.boundaries, block)
+        return check_weights(self._read_block(self.weights, span, "weights"), span.stop - span.start, span.start)
 
     def _read_block(self, array: zarr.Array[Any], span: slice, what: str) -> NDArray[Any]:
         size = array.chunks[0]

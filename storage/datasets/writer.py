@@ -16,7 +16,7 @@ from distkern.errors import DataError, JobError
 from distkern.numerics.moments import Moments
 
 from ..arrays.blocks import chunk_rows_for
-from ..arrays.checks import check_rows_agree, require_finite, to_numeric
+from ..arrays.checks import check_rows_agree, check_weights, require_finite, to_numeric
 from ..arrays.chunks import ChunkAppender, create_array, read_slab, require_fit
 from ..arrays.column_names import names_of, require_names
 from ..arrays.labels import CODE_DTYPE, TargetRecorder, as_targets
@@ -89,6 +89,7 @@ class DatasetWriter:
         self._stack = ExitStack()
         self._X: ChunkAppender | None = None
         self._y: ChunkAppender | None = None
+        self._weights: ChunkAppender | None = None
         self._moments: Moments | None = None
 
     def __enter__(self) -> Self:
@@ -115,21 +116,24 @@ class DatasetWriter:
         """Rows appended so far."""
         return 0 if self._X is None else self._X.n_rows
 
-    def append(self, X: Any, y: Any) -> None:
+    def append(self, X: Any, y: Any = None, weights: Any = None) -> None:
         """Add rows.
 
         Parameters
         ----------
         X : array-like, shape (n, n_features)
             Features; the dtype of the first piece is the dtype of the store.
-        y : array-like, shape (n,) or (n, n_targets)
-            Targets.
+        y : array-like, shape (n,) or (n, n_targets), optional
+            Targets; a store of rows to predict has none. The first piece decides for the store.
+        weights : array-like, shape (n,), optional
+            Row weights, finite and at least 0; with them in every piece or in none.
 
         Raises
         ------
         DataError
             ``not-numeric``, ``not-finite``, ``shape-mismatch``, ``zero-features``, ``dtype-mismatch``,
-            ``feature-names`` for a frame whose columns have other names, or a label that cannot be used.
+            ``invalid-weights``, ``feature-names`` for a frame whose columns have other names, or a label that cannot be
+            used.
         """
         names = names_of(X)
         require_names(names, self._names, "X", "the store")
@@ -141,19 +145,32 @@ class DatasetWriter:
             )
         if rows.shape[1] == 0:
             raise DataError("X has no features: give at least one column", kind="zero-features")
-        raw = as_targets(y, self.rows_written)
-        check_rows_agree(len(rows), raw.shape[0] if raw.ndim else 0)
+        raw = None if y is None else as_targets(y, self.rows_written)
+        if raw is not None:
+            check_rows_agree(len(rows), raw.shape[0] if raw.ndim else 0)
         require_finite(rows, "X", self.rows_written, self._names)
-        targets = self._targets.record(raw, self.rows_written)
-        if self._X is None or self._y is None:
+        shares = None if weights is None else check_weights(weights, len(rows), self.rows_written)
+        targets = None if raw is None else self._targets.record(raw, self.rows_written)
+        if self._X is None:
             self._names = names if self._names is None else self._names
-            self._X, self._y = self._create(rows, targets)
+            self._create(rows, targets, shares)
+        beside = (("y", targets, self._y), ("weights", shares, self._weights))
+        for name, values, appender in beside:
+            if (values is None) != (appender is None):
+                raise DataError(
+                    f"some pieces have {name} and others do not: give them with every piece, or with none",
+                    kind="shape-mismatch",
+                )
+        assert self._X is not None
         require_fit(rows, self._X.array, "X")
-        require_fit(targets, self._y.array, "y")
+        if targets is not None and self._y is not None:
+            require_fit(targets, self._y.array, "y")
         self._X.append(rows)
-        self._y.append(targets)
+        for _, values, appender in beside:
+            if values is not None and appender is not None:
+                appender.append(values)
 
-    def _create(self, rows: NDArray[Any], targets: NDArray[Any]) -> tuple[ChunkAppender, ChunkAppender]:
+    def _create(self, rows: NDArray[Any], targets: NDArray[Any] | None, weights: NDArray[Any] | None) -> None:
         n_features = rows.shape[1]
         if self._names is not None and (len(self._names) != n_features or len(set(self._names)) != n_features):
             raise DataError(
@@ -165,16 +182,22 @@ class DatasetWriter:
         if self._n_rows is not None:
             chunk_rows = max(1, min(chunk_rows, self._n_rows))
         start = self._n_rows or 0
-        X = create_array(self._group, "X", (start, n_features), chunk_rows, rows.dtype)
-        y = create_array(self._group, _RECORDED, (start, *targets.shape[1:]), chunk_rows, targets.dtype)
-        return ChunkAppender(X, self._add_moments), ChunkAppender(y)
+
+        def made(name: str, values: NDArray[Any]) -> zarr.Array[Any]:
+            return create_array(self._group, name, (start, *values.shape[1:]), chunk_rows, values.dtype)
+
+        self._X = ChunkAppender(made("X", rows), self._add_moments)
+        self._y = None if targets is None else ChunkAppender(made(_RECORDED, targets))
+        self._weights = None if weights is None else ChunkAppender(made("weights", weights))
 
     def _needed_bytes(self) -> int | None:
         """Return the bytes of X, and of y twice, before compression; None where the number of rows is not known."""
-        if self._n_rows is None or self._X is None or self._y is None:
+        if self._n_rows is None or self._X is None:
             return None
-        X, y = self._X.array, self._y.array
-        row_bytes = X.dtype.itemsize * X.shape[1] + 2 * y.dtype.itemsize * int(np.prod(y.shape[1:], dtype=int))
+        row_bytes = self._X.array.dtype.itemsize * self._X.array.shape[1]
+        if self._y is not None:
+            y = self._y.array
+            row_bytes += 2 * y.dtype.itemsize * int(np.prod(y.shape[1:], dtype=int))
         return self._n_rows * row_bytes
 
     def _add_moments(self, rows: NDArray[Any]) -> None:
@@ -183,21 +206,27 @@ class DatasetWriter:
 
     def _finish(self) -> None:
         n_rows = self.rows_written
-        if n_rows < 2 or self._X is None or self._y is None:
+        labelled = self._y is not None
+        if self._X is None or n_rows < (2 if labelled else 1):
             raise DataError(f"the data has {n_rows} rows: at least 2 are needed", kind="too-few-rows")
         if self._n_rows is not None:
             check_rows_agree(self._n_rows, n_rows, "the appended data")
-        self._X.finish()
-        self._y.finish()
+        made = (("X", self._X), ("y", self._y), ("weights", self._weights))
+        stored = {name: appender for name, appender in made if appender is not None}
+        for appender in stored.values():
+            appender.finish()
         assert self._moments is not None
-        if not self._moments.std().any():
+        # Rows to predict may be few and alike.
+        if labelled and not self._moments.std().any():
             raise DataError(
                 f"constant features only: each of the {self._X.array.shape[1]} columns of X has the same "
                 f"value in all {n_rows} rows, so there is nothing to learn from; add a column that varies",
                 kind="constant-features",
             )
-        task, labels, recorded = self._targets.finish()
-        y, counts = self._order_targets(self._y.array, recorded)
+        task, labels, counts = None, None, None
+        if self._y is not None:
+            task, labels, recorded = self._targets.finish()
+            stored["y"], counts = self._order_targets(self._y.array, recorded)
         self._describe(
             {
                 "complete": True,
@@ -209,9 +238,9 @@ class DatasetWriter:
                 "class_counts": counts,
                 "feature_mean": self._moments.mean.tolist(),
                 "feature_std": self._moments.std().tolist(),
-                "checksums": {"X": self._X.checksums, "y": y.checksums},
-                "crc32": {"X": self._X.crcs, "y": y.crcs},
-                "dtypes": {"X": self._X.array.dtype.str, "y": y.array.dtype.str},
+                "checksums": {name: appender.checksums for name, appender in stored.items()},
+                "crc32": {name: appender.crcs for name, appender in stored.items()},
+                "dtypes": {name: appender.array.dtype.str for name, appender in stored.items()},
                 "notes": self.notes,
             }
         )
@@ -241,14 +270,17 @@ class DatasetWriter:
                 "chunks: raise chunk_rows",
                 kind="too-many-chunks",
             )
-        self._group.attrs[ATTRIBUTE] = {"kind": "dataset", "format_version": DATASET_VERSION, **facts}
+        # Readers of version 1 know neither stores without targets nor weights.
+        version = 1 if self._y is not None and self._weights is None else DATASET_VERSION
+        self._group.attrs[ATTRIBUTE] = {"kind": "dataset", "format_version": version, **facts}
 
 
 def write_dataset(
     path: str | os.PathLike[str],
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
+    sample_weight: Any = None,
     chunk_rows: int | None = None,
     task: str | None = None,
     feature_names: Sequence[str] | None = None,
@@ -263,8 +295,10 @@ def write_dataset(
     X : array-like or zarr.Array, shape (n_rows, n_features)
         Finite numbers. float32, float64 and integers keep their dtype, bool becomes uint8, other numbers float64. A
         zarr array is read a chunk at a time; the names of a frame's columns are kept.
-    y : array-like or zarr.Array, shape (n_rows,) or (n_rows, n_targets)
-        Labels or numbers.
+    y : array-like or zarr.Array, shape (n_rows,) or (n_rows, n_targets), optional
+        Labels or numbers; a store of rows to predict has none.
+    sample_weight : array-like or zarr.Array, shape (n_rows,), optional
+        Row weights, which trainings on the store use.
     chunk_rows, task, feature_names : optional
         As for `DatasetWriter`.
     overwrite : bool, default False
@@ -285,10 +319,19 @@ def write_dataset(
         feature_names = [str(name) for name in feature_names]
         require_names(names, feature_names, "X", "feature_names")
     X = trusted(X, "X") if isinstance(X, zarr.Array) else to_numeric(X, "X")
-    y = trusted(y, "y") if isinstance(y, zarr.Array) else as_targets(y)
+    if y is not None:
+        y = trusted(y, "y") if isinstance(y, zarr.Array) else as_targets(y)
+    if sample_weight is not None:
+        sample_weight = (
+            trusted(sample_weight, "sample_weight")
+            if isinstance(sample_weight, zarr.Array)
+            else to_numeric(sample_weight, "sample_weight")
+        )
     if X.ndim != 2:
         raise DataError(f"X has shape {X.shape}: it must have two dimensions, rows and features", kind="shape-mismatch")
-    check_rows_agree(X.shape[0], y.shape[0] if y.ndim else 0)
+    for values, name in ((y, "y"), (sample_weight, "sample_weight")):
+        if values is not None:
+            check_rows_agree(X.shape[0], values.shape[0] if values.ndim else 0, name)
     with DatasetWriter(
         path,
         n_rows=X.shape[0],
@@ -300,7 +343,8 @@ def write_dataset(
         step = X.chunks[0] if isinstance(X, zarr.Array) else max(1, X.shape[0])
         for start in range(0, X.shape[0], step):
             stop = min(start + step, X.shape[0])
-            writer.append(_rows(X, start, stop, "X"), _rows(y, start, stop, "y"))
+            parts = (("X", X), ("y", y), ("sample_weight", sample_weight))
+            writer.append(*(None if values is None else _rows(values, start, stop, what) for what, values in parts))
     return open_dataset(path)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Literal
 
 from distkern.errors import DataError, JobError
 
@@ -13,28 +13,14 @@ from ..arrays.blocks import chunk_rows_for
 from ..datasets.dataset import Dataset, open_dataset
 from ..datasets.writer import DatasetWriter
 from ..io.destinations import check_place
-from ..io.urls import is_url, local_place
 from .cleaning import POLICIES, Cleaner
-from .numpy_files import open_npy, open_npz
-from .table import InputTable
+from .files import FORMATS, found_files, open_table
+from .row_files import RowFiles
+from .table import InputTable, Reading
 
-__all__ = ["ingest"]
+__all__ = ["FORMATS", "RowFiles", "ingest"]
 
 logger = logging.getLogger(__name__)
-
-_FORMATS = {
-    ".csv": "csv",
-    ".csv.gz": "csv",
-    ".tsv": "csv",
-    ".tsv.gz": "csv",
-    ".parquet": "parquet",
-    ".npy": "npy",
-    ".npz": "npz",
-    ".svm": "svmlight",
-    ".svmlight": "svmlight",
-    ".libsvm": "svmlight",
-}
-
 
 MAX_FEATURES = 2**21
 """Most columns of X; a row of that many takes 16 MiB."""
@@ -44,12 +30,18 @@ def ingest(
     paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     out: str | os.PathLike[str],
     *,
-    target: str | int | None = None,
+    target: str | int | Sequence[str | int] | None = None,
+    no_target: bool = False,
+    weight: str | int | None = None,
     part: str | None = None,
     task: str | None = None,
     missing: str = "error",
     drop: Sequence[str] = (),
     delimiter: str | None = None,
+    header: bool | None = None,
+    features: int | None = None,
+    index_base: int | Literal["auto"] | None = None,
+    format: str | None = None,
     chunk_rows: int | None = None,
     overwrite: bool = False,
 ) -> Dataset:
@@ -58,24 +50,41 @@ def ingest(
     Parameters
     ----------
     paths : path-like or sequence of path-like
-        Files of one format, recognised by their extensions: .csv, .tsv (also with .gz), .parquet, .npy, .npz,
-        .svm, .svmlight or .libsvm. Columns with names are matched by name.
+        Files of one format, recognised by their extensions: .csv, .tsv, .svm, .svmlight and .libsvm (also with .gz,
+        .bz2, .xz or .zst), .parquet, .npy, .npz. A folder stands for the files in it, and a pattern such as
+        ``rows/*.csv`` for the files that match. Columns with names are matched by name, and files without rows are
+        passed over.
     out : path-like
         Local path or URL of the store.
-    target : str or int, optional
-        CSV and Parquet: name of the target column. npy: number of the target column, or path of a npy file
-        with y. npz: key of the target, y by default.
+    target : str, int or a sequence of these, optional
+        CSV and Parquet: names of the target columns. npy: numbers of the target columns, or the path of a npy file
+        with y. npz: key of the target, y by default. Several targets must be numbers.
+    no_target : bool, default False
+        Whether the rows have no targets: the store is for predictions.
+    weight : str or int, optional
+        Row weights, which trainings on the store use. CSV and Parquet: name of the column. npy: number of the column,
+        or path of a npy file. npz: key. svmlight: path of a npy file.
     part : {"train", "test"}, optional
         npz: read X_train and y_train, or X_test and y_test.
     task : {"classification", "regression"}, optional
         As for `DatasetWriter`.
     missing : {"error", "drop", "mean"}, default "error"
-        Refuse a missing value, leave its row out, or replace it by the mean of its column. A row without target
-        is refused or, with ``drop``, left out.
+        Refuse a missing value, leave its row out, or replace it by the mean of its column. A row without target or
+        weight is refused or, with ``drop``, left out.
     drop : sequence of str, default ()
         CSV and Parquet: columns to leave out.
     delimiter : str, optional
-        CSV: the character between columns.
+        CSV: the character between columns; by default a tab for .tsv and a comma otherwise.
+    header : bool, optional
+        CSV: whether the first line has the names of the columns; without, columns are named by their numbers from 0. By
+        default it has, and a first line that looks like a row is refused.
+    features : int, optional
+        svmlight: the number of features, also where these files do not use the last ones; by default the largest
+        feature number in them decides.
+    index_base : {0, 1, "auto"}, optional
+        svmlight: the number of the first feature. By default, and with "auto", 0 where a file has a feature 0, else 1.
+    format : {"csv", "parquet", "npy", "npz", "svmlight"}, optional
+        Format of the files, by default that of their extensions.
     chunk_rows : int, optional
         Rows of a chunk of the store.
     overwrite : bool, default False
@@ -94,17 +103,26 @@ def ingest(
     JobError
         The parameters do not fit together.
     """
-    files = [_file(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    files = found_files([paths] if isinstance(paths, str | os.PathLike) else paths)
     if missing not in POLICIES:
         raise JobError(f"missing is {missing!r}: it must be one of {', '.join(POLICIES)}", kind="invalid-missing")
+    if no_target and task is not None:
+        raise JobError("rows without targets have no task: leave task (--task) out", kind="target")
     check_place(out, overwrite, DataError, "dataset")
-    table = _open_table(files, target, part, list(drop), delimiter)
-    if table.n_features > MAX_FEATURES:
-        raise DataError(
-            f"{', '.join(str(path) for path in files)}: rows are stored dense and have {table.n_features} features, "
-            f"and {MAX_FEATURES} are the most: leave features out, or number those of a sparse file anew",
-            kind="too-many-features",
-        )
+    targets = () if target is None else (target,) if isinstance(target, str | int) else target
+    reading = Reading(
+        target=tuple(map(str, targets)),
+        no_target=no_target,
+        weight=None if weight is None else str(weight),
+        part=part,
+        drop=tuple(drop),
+        delimiter=delimiter,
+        header=header,
+        features=features,
+        index_base=None if index_base == "auto" else index_base,
+    )
+    table = open_table(files, reading, format)
+    require_storable(table, ", ".join(map(str, files)))
     cleaner = Cleaner(table, missing)
     if chunk_rows is None:
         row_bytes = table.n_features * cleaner.dtype.itemsize
@@ -116,8 +134,8 @@ def ingest(
         feature_names=table.names,
         overwrite=overwrite,
     ) as writer:
-        for features, labels in cleaner.rows():
-            writer.append(features, labels)
+        for batch in cleaner.rows():
+            writer.append(batch.features, batch.target, batch.weights)
         writer.notes = {
             "sources": [path.name for path in files],
             "rows_dropped": cleaner.rows_dropped,
@@ -130,84 +148,11 @@ def ingest(
     return open_dataset(out)
 
 
-def _file(path: str | os.PathLike[str]) -> Path:
-    if is_url(path):
+def require_storable(table: InputTable, place: str) -> None:
+    """Refuse more than `MAX_FEATURES` features: `DataError` ``too-many-features``."""
+    if table.n_features > MAX_FEATURES:
         raise DataError(
-            f"{os.fspath(path)} is behind a URL, and files are read from local directories: copy it here first "
-            "(the store itself may be written behind a URL)",
-            kind="url",
-        )
-    return Path(local_place(path))
-
-
-def _open_table(
-    files: Sequence[Path],
-    target: str | int | None,
-    part: str | None,
-    drop: Sequence[str],
-    delimiter: str | None,
-) -> InputTable:
-    if not files:
-        raise JobError("no file is named: name at least one", kind="no-source")
-    formats = {_format(path) for path in files}
-    if len(formats) > 1:
-        raise JobError(
-            f"files of the formats {', '.join(sorted(formats))} cannot be ingested together: name files of one format",
-            kind="mixed-formats",
-        )
-    name = formats.pop()
-    _refuse_unused(name, target, part, drop, delimiter)
-    column = None if target is None else str(target)
-    # Every worker imports this room, so pyarrow and scikit-learn are loaded only where they are used.
-    if name == "csv":
-        from .csv_files import CsvTable
-
-        return CsvTable(files, column, drop, delimiter)
-    if name == "parquet":
-        from .parquet_files import ParquetTable
-
-        return ParquetTable(files, column, drop)
-    if name == "svmlight":
-        from .svmlight_files import SvmlightTable
-
-        return SvmlightTable(files)
-    return open_npy(files, target) if name == "npy" else open_npz(files, column, part)
-
-
-def _format(path: Path) -> str:
-    suffix = path.suffix.lower()
-    if suffix == ".gz":
-        suffix = "".join(path.suffixes[-2:]).lower()
-    if not path.exists():
-        raise DataError(f"there is no file {path}: check the name", kind="missing")
-    if not path.is_file():
-        raise DataError(f"{path} is not a file: name the files in it", kind="not-a-file")
-    if suffix not in _FORMATS:
-        raise DataError(
-            f"{path} has the unknown extension {suffix!r}: known are {', '.join(_FORMATS)}",
-            kind="unknown-format",
-        )
-    return _FORMATS[suffix]
-
-
-def _refuse_unused(
-    name: str, target: str | int | None, part: str | None, drop: Sequence[str], delimiter: str | None
-) -> None:
-    if part is not None and part not in ("train", "test"):
-        raise JobError(f"part is {part!r}: it must be train or test", kind="part")
-    for option, given, formats in (
-        ("--part", part is not None, ("npz",)),
-        ("--drop", bool(drop), ("csv", "parquet")),
-        ("--delimiter", delimiter is not None, ("csv",)),
-        ("--target", target is not None, ("csv", "parquet", "npy", "npz")),
-    ):
-        if given and name not in formats:
-            raise JobError(
-                f"{option} has no meaning for {name} files, only for {', '.join(formats)}: leave it out",
-                kind="unused-option",
-            )
-    if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '\r\n"\0'):
-        raise JobError(
-            f"delimiter is {delimiter!r}: it must be one ASCII character, and no quote or line break",
-            kind="invalid-delimiter",
+            f"{place}: rows are stored dense and have {table.n_features} features, "
+            f"and {MAX_FEATURES} are the most: leave features out, or number those of a sparse file anew",
+            kind="too-many-features",
         )

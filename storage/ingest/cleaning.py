@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,8 @@ class Cleaner:
     table : InputTable
         The rows.
     policy : {"error", "drop", "mean"}
-        Refuse a missing value, leave its row out, or replace it by the mean of its column. A missing target is never
-        filled in.
+        Refuse a missing value, leave its row out, or replace it by the mean of its column. A missing target or weight
+        is never filled in.
 
     Attributes
     ----------
@@ -45,15 +46,8 @@ class Cleaner:
         self.rows_dropped = 0
         self.values_filled = 0
 
-    def rows(self) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """Yield features and targets without missing values.
-
-        Yields
-        ------
-        features : array, shape (n, n_features)
-            In `dtype`.
-        target : array, shape (n,) or (n, n_targets)
-            Targets as in the table.
+    def rows(self) -> Iterator[Batch]:
+        """Yield batches of rows without missing values, their features in `dtype`.
 
         Raises
         ------
@@ -64,33 +58,35 @@ class Cleaner:
         first_row = 1
         for batch in self.table.batches():
             self._refuse_infinite(batch, first_row)
-            features, target = self._clean(batch, first_row, means)
+            clean = self._clean(batch, first_row, means)
             first_row += len(batch.features)
-            if len(features):
-                yield features.astype(self.dtype, copy=False), target
+            if len(clean.features):
+                yield replace(clean, features=clean.features.astype(self.dtype, copy=False))
 
-    def _clean(
-        self, batch: Batch, first_row: int, means: NDArray[np.float64] | None
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
-        features, target = batch.features, batch.target
+    def _clean(self, batch: Batch, first_row: int, means: NDArray[np.float64] | None) -> Batch:
+        features, target, weights = batch.features, batch.target, batch.weights
         holes = np.isnan(features) if features.dtype.kind == "f" else np.zeros((len(features), 1), bool)
-        no_target = _target_holes(batch)
+        no_target, no_weight = _target_holes(batch), _holes(weights, len(features))
         if self.policy == "drop":
-            keep = ~(holes.any(axis=1) | no_target)
+            keep = ~(holes.any(axis=1) | no_target | no_weight)
             self.rows_dropped += int(np.count_nonzero(~keep))
-            return (features, target) if keep.all() else (features[keep], target[keep])
-        refused = no_target if means is not None else no_target | holes.any(axis=1)
+            if keep.all():
+                return batch
+            kept = (None if values is None else values[keep] for values in (target, weights))
+            return Batch(features[keep], next(kept), weights=next(kept))
+        refused = no_target | no_weight if means is not None else no_target | no_weight | holes.any(axis=1)
         if refused.any():
             row = int(np.argmax(refused))
-            raise self._missing(first_row + row, None if no_target[row] else int(np.argmax(holes[row])))
+            aside = "the target" if no_target[row] else "the weight" if no_weight[row] else None
+            raise self._missing(first_row + row, aside, int(np.argmax(holes[row])))
         if means is None or not holes.any():
-            return features, target
+            return batch
         self.values_filled += int(np.count_nonzero(holes))
-        return np.where(holes, means.astype(features.dtype), features), target
+        return replace(batch, features=np.where(holes, means.astype(features.dtype), features))
 
-    def _missing(self, row: int, column: int | None) -> DataError:
-        if column is None:
-            name, knob = "the target", "leave such rows out with --missing drop"
+    def _missing(self, row: int, aside: str | None, column: int) -> DataError:
+        if aside is not None:
+            name, knob = aside, "leave such rows out with --missing drop"
         else:
             name, knob = self._column(column), "choose --missing drop or --missing mean"
         return DataError(
@@ -100,7 +96,7 @@ class Cleaner:
 
     def _refuse_infinite(self, batch: Batch, first_row: int) -> None:
         for values, is_target in ((batch.features, False), (batch.target, True)):
-            if values.dtype.kind != "f":
+            if values is None or values.dtype.kind != "f":
                 continue
             infinite = np.isinf(values)
             if infinite.any():
@@ -132,10 +128,13 @@ class Cleaner:
 
 
 def _target_holes(batch: Batch) -> NDArray[np.bool_]:
-    holes = np.zeros(len(batch.target), dtype=bool)
-    if batch.target_missing is not None:
-        holes |= batch.target_missing
-    if batch.target.dtype.kind == "f":
-        nan = np.isnan(batch.target)
-        holes |= nan if nan.ndim == 1 else nan.any(axis=1)
-    return holes
+    holes = _holes(batch.target, len(batch.features))
+    return holes if batch.target_missing is None else holes | batch.target_missing
+
+
+def _holes(values: NDArray[Any] | None, rows: int) -> NDArray[np.bool_]:
+    """Return True for each row of targets or weights with NaN in it."""
+    if values is None or values.dtype.kind != "f":
+        return np.zeros(rows, dtype=bool)
+    nan = np.isnan(values)
+    return nan if nan.ndim == 1 else np.asarray(nan.any(axis=1))

@@ -1,8 +1,8 @@
 """CSV files, read by pyarrow in blocks of text.
 
 Every feature is read as numbers from the first row to the last; no type is guessed from the first block. A first pass
-counts the rows and reads the target as text; its type is the narrowest of int64, float64 and text that holds all its
-values.
+counts the rows and reads the targets as text; the type of each is the narrowest of int64, float64 and text that holds
+all its values. Columns whose first block has the words True and False become 1 and 0.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import logging
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,115 +24,215 @@ import pyarrow.csv as pa_csv
 
 from distkern.errors import DataError
 
-from .table import Batch, choose_columns, unreadable
+from .streams import STREAM_FAILURES, open_stream
+from .table import Batch, Reading, choose_columns, some_rows, unreadable
 
 __all__ = ["CsvTable"]
+
+logger = logging.getLogger(__name__)
 
 _BLOCK_BYTES = 4 * 1024 * 1024
 _HEADER_LINES = 10_000
 _HEADER_CHARACTERS = 64 * 1024 * 1024
 _NULLS = ["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "-NaN", "null", "NULL", "None", "?"]
-_FAILURES = (pa.ArrowException, OSError, ValueError)
+_FAILURES = (pa.ArrowException, *STREAM_FAILURES)
+_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_UNNAMED = ("", "Unnamed: 0")
+"""Names of the index column in files of pandas; the second one where such a file was read and written again."""
 
 
 class CsvTable:
-    """Rows of CSV files with a header line; columns are matched by name.
+    """Rows of text files; columns are matched by name, or by position in files without names.
+
+    A first column without a name that counts the rows, as ``DataFrame.to_csv`` writes it, is left out.
 
     Parameters
     ----------
     paths : sequence of pathlib.Path
-        Files, plain or compressed with gzip.
-    target : str or None
-        Name of the target column.
-    drop : sequence of str
-        Columns to leave out.
-    delimiter : str, optional
-        Character between columns; by default a tab for ``.tsv`` and a comma otherwise.
+        Files, plain or compressed.
+    reading : Reading
+        Targets, weight, columns to leave out or to take, delimiter, and whether there is a header.
 
     Raises
     ------
     DataError
-        ``empty-file``, ``unreadable``, ``ragged-row``, ``line-break``, ``empty-column``, ``text-column`` (on
-        reading), and those of `choose_columns`.
+        ``empty-file``, ``unreadable``, ``ragged-row``, ``line-break``, ``empty-column``, ``no-header``,
+        ``unnamed-column``, ``bad-target``, ``text-column`` (on reading), and those of `choose_columns`.
     """
 
-    def __init__(self, paths: Sequence[Path], target: str | None, drop: Sequence[str], delimiter: str | None) -> None:
-        self._paths = paths
-        self._delimiters = [delimiter or ("\t" if ".tsv" in path.suffixes else ",") for path in paths]
-        headers = [(path, _header(path, mark)) for path, mark in zip(paths, self._delimiters, strict=True)]
-        self._widths = [len(header) for _, header in headers]
-        columns = choose_columns(headers, target, drop)
-        self.names: tuple[str, ...] | None = columns.features
+    def __init__(self, paths: Sequence[Path], reading: Reading) -> None:
+        self._named = reading.header is not False
+        if not self._named:
+            # The columns have no names that could be asked for.
+            reading = replace(reading, columns=None)
+        found = []
+        for path in paths:
+            mark = reading.delimiter or ("\t" if ".tsv" in path.name.lower() else ",")
+            found.append((path, mark, *_first_rows(path, mark, self._named)))
+        why = "has a header but no rows" if found[0][2] else "is empty: a header line with column names is needed"
+        self._paths = some_rows(paths, [int(first) for *_, first in found], why)
+        found = [item for item in found if item[3]]
+        self._delimiters = [mark for _, mark, *_ in found]
+        self._headers = [header for _, _, header, _ in found]
+        names = [[name.strip() for name in header] for header in self._headers]
+        if reading.header is None:
+            for path, header in zip(self._paths, names, strict=True):
+                _require_names(path, header)
+        self._columns = columns = choose_columns(
+            list(zip(self._paths, names, strict=True)), reading, self._unnamed(names, reading)
+        )
+        self.names: tuple[str, ...] | None = columns.features if self._named else None
         self.n_features = len(columns.features)
         self.dtype: np.dtype[Any] = np.dtype(np.float64)
-        self._features = columns.features
-        self._target = columns.target
-        self._first_rows = [1]
-        self._target_type = pa.int64()
-        for file in range(len(paths)):
-            self._first_rows.append(self._first_rows[-1] + self._scan(file))
-        self.n_rows = self._first_rows[-1] - 1
+        self._types = dict.fromkeys(columns.targets, pa.int64())
+        self._words: list[list[str]] = []
+        self._starts = [1]
+        for file in range(len(self._paths)):
+            self._words.append(self._word_columns(file))
+            self._starts.append(self._starts[-1] + self._scan(file))
+        self.n_rows = self._starts[-1] - 1
+        text = [name for name, kind in self._types.items() if pa.types.is_string(kind)]
+        if text and len(columns.targets) > 1:
+            raise DataError(
+                f"the target {text[0]!r} holds text: several targets must be numbers, labels are one target",
+                kind="bad-target",
+            )
 
     def batches(self) -> Iterator[Batch]:
         """Yield all rows in order."""
-        types = {name: pa.float64() for name in self._features}
+        numbers = self._numeric()
         for file in range(len(self._paths)):
+            words = self._words[file]
+            types = {name: pa.string() if name in words else pa.float64() for name in numbers}
             for block in self._blocks(file, types):
-                features = np.empty((block.num_rows, self.n_features))
-                for column, name in enumerate(self._features):
-                    features[:, column] = block.column(name).to_numpy(zero_copy_only=False)
-                yield self._batch(features, block.column(self._target))
+                features = np.empty((block.num_rows, len(numbers)))
+                for column, name in enumerate(numbers):
+                    values = self._truths(file, block.column(name)) if name in words else block.column(name)
+                    features[:, column] = values.to_numpy(zero_copy_only=False)
+                yield self._batch(features, block)
 
-    def _batch(self, features: Any, text: Any) -> Batch:
-        if pa.types.is_string(self._target_type):
-            missing = pc.equal(text, "")
-            target = np.asarray(text.to_numpy(zero_copy_only=False)).astype(str)
-            return Batch(features, target, missing.to_numpy(zero_copy_only=False))
-        values = pc.cast(_holes_as_null(text), self._target_type)
-        missing = pc.is_null(values).to_numpy(zero_copy_only=False)
-        return Batch(features, pc.fill_null(values, 0).to_numpy(zero_copy_only=False), missing)
+    def _batch(self, features: Any, block: Any) -> Batch:
+        weights = None
+        if self._columns.weight is not None:
+            features, weights = np.ascontiguousarray(features[:, :-1]), features[:, -1].copy()
+        targets, missing = [], np.zeros(block.num_rows, dtype=bool)
+        for name in self._columns.targets:
+            text = block.column(name)
+            if pa.types.is_string(self._types[name]):
+                missing |= pc.equal(text, "").to_numpy(zero_copy_only=False)
+                targets.append(np.asarray(text.to_numpy(zero_copy_only=False)).astype(str))
+            else:
+                values = pc.cast(_holes_as_null(text), self._types[name])
+                missing |= pc.is_null(values).to_numpy(zero_copy_only=False)
+                targets.append(pc.fill_null(values, 0).to_numpy(zero_copy_only=False))
+        if not targets:
+            return Batch(features, None, weights=weights)
+        return Batch(features, targets[0] if len(targets) == 1 else np.column_stack(targets), missing, weights)
+
+    def _truths(self, file: int, text: Any) -> Any:
+        """Return a column of the words True and False as 1 and 0."""
+        try:
+            return pc.cast(pc.cast(_holes_as_null(text), pa.bool_()), pa.float64())
+        except pa.ArrowInvalid as cause:
+            self._explain_text(file)
+            raise unreadable(self._paths[file], cause) from cause
+
+    def _unnamed(self, names: Sequence[Sequence[str]], reading: Reading) -> list[str]:
+        """Return the name of a first column that may number the rows; `_scan` decides."""
+        first = names[0][0]
+        chosen = {*reading.target, *reading.drop, reading.weight}
+        if not self._named or first not in _UNNAMED or first in chosen or reading.columns is not None:
+            self._index = None
+            return []
+        self._index = first
+        return [first]
+
+    def _word_columns(self, file: int) -> list[str]:
+        """Return the features that are words for true and false in the first block."""
+        for block in self._blocks_as_text(file):
+            text = {name: _holes_as_null(block.column(name)) for name in self._columns.features}
+            return [
+                name for name, values in text.items() if not _casts(values, pa.float64()) and _casts(values, pa.bool_())
+            ]
+        return []
 
     def _scan(self, file: int) -> int:
-        """Count the rows of a file and widen the type of the target to hold its values."""
-        rows = 0
-        for block in self._blocks(file, {}):
+        """Count the rows of a file and widen the types of the targets to hold their values."""
+        rows, last = 0, None
+        index = self._index if self._index in self._stripped(file) else None
+        counted = (index,) if index is not None else () if self._columns.targets else self._columns.features[:1]
+        for block in self._blocks(file, dict.fromkeys(counted, pa.string())):
             rows += block.num_rows
-            text = _holes_as_null(block.column(self._target))
-            self._refuse_line_breaks(text, self._first_rows[file] + rows - block.num_rows)
-            while not _casts(text, self._target_type):
-                self._target_type = pa.float64() if pa.types.is_integer(self._target_type) else pa.string()
+            first_row = self._starts[file] + rows - block.num_rows
+            for name in self._columns.targets:
+                text = _holes_as_null(block.column(name))
+                self._refuse_line_breaks(name, text, first_row)
+                while not _casts(text, self._types[name]):
+                    self._types[name] = pa.float64() if pa.types.is_integer(self._types[name]) else pa.string()
+            if index is not None:
+                last = self._require_numbering(file, block.column(index), last, first_row)
+        if index is not None:
+            logger.warning(
+                "%s: the first column has no name and numbers the rows, as the index of a pandas frame does: left out",
+                self._paths[file],
+            )
         return rows
 
-    def _refuse_line_breaks(self, text: Any, first_row: int) -> None:
+    def _require_numbering(self, file: int, text: Any, last: int | None, first_row: int) -> int | None:
+        """Refuse a first column without a name whose values are not whole numbers that rise from row to row."""
+        values = _holes_as_null(text)
+        if _casts(values, pa.int64()) and not values.null_count:
+            numbers = pc.cast(values, pa.int64()).to_numpy(zero_copy_only=False)
+            rising = bool(np.all(numbers[1:] > numbers[:-1])) and (
+                last is None or not len(numbers) or last < numbers[0]
+            )
+            if rising:
+                return int(numbers[-1]) if len(numbers) else last
+        raise DataError(
+            f"the first column of {self._paths[file]} has the name {self._index!r}, and its values from row "
+            f"{first_row} on do not number the rows: leave it out with --drop {self._index or repr('')}, or give it a "
+            "name in the header to train on it",
+            kind="unnamed-column",
+        )
+
+    def _refuse_line_breaks(self, name: str, text: Any, first_row: int) -> None:
         """Refuse labels with line breaks: an open quote makes one label of all lines up to the next quote."""
         broken = pc.fill_null(pc.match_substring(text, "\n"), False)
         if pc.any(broken).as_py():
             row = pc.index(broken, True).as_py()
             raise DataError(
-                f"the target {self._target!r} holds a line break in row {first_row + row} (counted from 1 over all "
+                f"the target {name!r} holds a line break in row {first_row + row} (counted from 1 over all "
                 f"files): {text[row].as_py()[:40]!r}; close the quote, or take the line break out",
                 kind="line-break",
             )
 
+    def _stripped(self, file: int) -> dict[str, str]:
+        """Return the names in the header of a file by the names without blanks around them."""
+        return {name.strip(): name for name in self._headers[file]}
+
     def _blocks(self, file: int, types: dict[str, Any]) -> Iterator[Any]:
-        """Yield record batches of the typed columns and the target, which is text."""
-        columns = {**types, self._target: pa.string()}
+        """Yield record batches of the typed columns and the targets, which are text, under names without blanks."""
+        columns = {**types, **dict.fromkeys(self._columns.targets, pa.string())}
+        known = self._stripped(file)
         try:
             with _stream(self._paths[file]) as stream:
-                reader = pa_csv.open_csv(stream, *self._options(file, columns))
-                yield from reader
+                options = self._options(file, {known[name]: kind for name, kind in columns.items()})
+                for block in pa_csv.open_csv(stream, *options):
+                    yield block.rename_columns(list(columns))
         except _FAILURES as cause:
             if isinstance(cause, DataError):
                 raise
             self._explain_ragged(file)
-            if types:
+            if any(pa.types.is_floating(kind) for kind in types.values()):
                 self._explain_text(file)
             raise unreadable(self._paths[file], cause) from cause
 
     def _options(self, file: int, columns: dict[str, Any], handler: Any = None) -> tuple[Any, Any, Any]:
+        names = None if self._named else self._headers[file]
         return (
             # Row numbers of bad rows are known only where one thread reads.
-            pa_csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=handler is None),
+            pa_csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=handler is None, column_names=names),
             pa_csv.ParseOptions(delimiter=self._delimiters[file], newlines_in_values=True, invalid_row_handler=handler),
             pa_csv.ConvertOptions(
                 include_columns=list(columns),
@@ -153,7 +256,7 @@ class CsvTable:
                 # and pyarrow writes an error to standard error instead of calling the handler.
                 plain = pa.PythonFile(codecs.EncodedFile(stream, "ascii", errors="replace"), mode="r")
                 read, parse, convert = self._options(file, {"0": pa.string()}, note)
-                read.column_names = [str(column) for column in range(self._widths[file])]
+                read.column_names = [str(column) for column in range(len(self._headers[file]))]
                 for _ in pa_csv.open_csv(plain, read, parse, convert):
                     pass
         except _FAILURES:
@@ -162,10 +265,10 @@ class CsvTable:
             return
         row = found[0]
         # pyarrow counts the header as 1 and blank lines not at all.
-        number = self._first_rows[file] + row.number - 2
+        number = self._starts[file] + row.number - (2 if self._named else 1)
         raise DataError(
             f"{self._paths[file]} has {row.actual_columns} values in row {number} (counted from 1 over all "
-            f"files) where the header names "
+            f"files) where the {'header names' if self._named else 'first row has'} "
             f"{row.expected_columns} columns: {row.text[:80]!r}; correct the line, or name another "
             f"--delimiter",
             kind="ragged-row",
@@ -173,37 +276,38 @@ class CsvTable:
 
     def _explain_text(self, file: int) -> None:
         """Raise the error for the first cell that is not a number, if there is one."""
-        row = self._first_rows[file]
+        row = self._starts[file]
         for block in self._blocks_as_text(file):
             found = []
-            for name in self._features:
+            for name in self._numeric():
                 text = _holes_as_null(block.column(name))
-                if not _casts(text, pa.float64()):
-                    bad = _first_failure(text)
+                kind = pa.bool_() if name in self._words[file] else pa.float64()
+                if not _casts(text, kind):
+                    bad = _first_failure(text, kind)
                     found.append((bad, name, text[bad].as_py()))
             if found:
                 bad, name, value = min(found, key=lambda item: item[0])
                 raise DataError(
                     f"column {name!r} holds the text {value!r} in row {row + bad} (counted from 1 over all "
-                    f"files), but features must be numbers: leave the column out with --drop {name}, or "
-                    f"encode it as numbers",
+                    f"files), but features and weights must be numbers, or all True and False: leave the column out "
+                    f"with --drop {name}, or encode it as numbers",
                     kind="text-column",
                 )
             row += block.num_rows
 
+    def _numeric(self) -> tuple[str, ...]:
+        weight = self._columns.weight
+        return self._columns.features if weight is None else (*self._columns.features, weight)
+
     def _blocks_as_text(self, file: int) -> Iterator[Any]:
-        columns = {name: pa.string() for name in (*self._features, self._target)}
-        try:
-            with _stream(self._paths[file]) as stream:
-                yield from pa_csv.open_csv(stream, *self._options(file, columns))
-        except _FAILURES as cause:
-            if isinstance(cause, DataError):
-                raise
-            raise unreadable(self._paths[file], cause) from cause
+        return self._blocks(file, dict.fromkeys(self._numeric(), pa.string()))
 
 
 def _stream(path: Path) -> Any:
-    return pa.input_stream(str(path), compression="gzip" if path.suffix == ".gz" else None)
+    suffix = path.suffix.lower()
+    if suffix == ".xz":
+        return open_stream(path)
+    return pa.input_stream(str(path), compression=_CODECS.get(suffix))
 
 
 def _first_lines(text: IO[str]) -> Iterator[str]:
@@ -217,18 +321,33 @@ def _first_lines(text: IO[str]) -> Iterator[str]:
         yield line
 
 
-def _header(path: Path, delimiter: str) -> list[str]:
+def _first_rows(path: Path, delimiter: str, named: bool) -> tuple[list[str], bool]:
+    """Return the names of the columns, numbers from 0 where they have none, and whether the file has a row."""
     try:
         with _stream(path) as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
             rows = (row for row in csv.reader(_first_lines(text), delimiter=delimiter) if row)
             header, first = next(rows, None), next(rows, None)
     except (*_FAILURES, csv.Error) as cause:
         raise unreadable(path, cause) from cause
-    if header is None:
-        raise DataError(f"{path} is empty: a header line with column names is needed", kind="empty-file")
-    if first is None:
-        raise DataError(f"{path} has a header but no rows", kind="empty-file")
-    return header
+    if not named:
+        return [str(column) for column in range(len(header or ()))], header is not None
+    return header or [], first is not None
+
+
+def _require_names(path: Path, header: Sequence[str]) -> None:
+    """Refuse a header that looks like a row; names that count, as those of a frame made of an array, are names."""
+    numbers = [name for name in header if _NUMBER.fullmatch(name)]
+    whole = [int(name) for name in numbers if name.isdigit()]
+    if len(whole) == len(numbers) and whole == list(range(whole[0], whole[0] + len(whole))) if whole else not numbers:
+        return
+    texts = len(header) - len(numbers)
+    if texts == 0 or (texts == 1 and len(numbers) > 1 and len(whole) < len(numbers)):
+        raise DataError(
+            f"the first line of {path} looks like a row and not like names of columns "
+            f"({', '.join(header[:8])}{', ...' if len(header) > 8 else ''}): give --no-header if it is a row (columns "
+            "are then numbered from 0), --header if these are the names",
+            kind="no-header",
+        )
 
 
 def _holes_as_null(text: Any) -> Any:
@@ -245,11 +364,11 @@ def _casts(text: Any, dtype: Any) -> bool:
     return True
 
 
-def _first_failure(text: Any) -> int:
+def _first_failure(text: Any, kind: Any) -> int:
     low, size = 0, len(text)
     while size > 1:
         half = size // 2
-        if _casts(text.slice(low, half), pa.float64()):
+        if _casts(text.slice(low, half), kind):
             low, size = low + half, size - half
         else:
             size = half

@@ -14,6 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,9 +25,9 @@ from distkern.errors import DataError, JobError
 
 from ..arrays.checks import check_rows_agree, numeric_dtype
 from ..io.npy_header import NpyHeader, read_npy_header
-from .table import BATCH_BYTES, Batch, unreadable
+from .table import BATCH_BYTES, Batch, Reading, some_rows, unreadable
 
-__all__ = ["NumpyTable", "StoredArray", "open_npy", "open_npz"]
+__all__ = ["NumpyTable", "StoredArray", "open_npy", "open_npz", "stored_file"]
 
 _FAILURES = (
     *(OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile, zlib.error),
@@ -73,14 +74,16 @@ class StoredArray:
 
 
 class NumpyTable:
-    """Rows of stored arrays, X and y of each file or the target as a column of X.
+    """Rows of stored arrays: X, y and weights of each file, or targets and weights as columns of X.
 
     Parameters
     ----------
-    parts : sequence of (X, y)
-        Features of shape (n, n_features) and targets, None where the target is `target_column`.
-    target_column : int, optional
-        Column of X that is the target.
+    parts : sequence of (X, y, weights)
+        Features of shape (n, n_features), targets and row weights; None for what is a column of X, or is not there.
+    targets : sequence of int, default ()
+        Columns of X that are targets.
+    weight : int, optional
+        Column of X with the row weights.
 
     Raises
     ------
@@ -90,14 +93,15 @@ class NumpyTable:
     """
 
     def __init__(
-        self, parts: Sequence[tuple[StoredArray, StoredArray | None]], target_column: int | None = None
+        self,
+        parts: Sequence[tuple[StoredArray, StoredArray | None, StoredArray | None]],
+        targets: Sequence[int] = (),
+        weight: int | None = None,
     ) -> None:
-        self._parts = parts
-        self._column = target_column
         first = parts[0][0]
-        for X, y in parts:
+        for X, *others in parts:
             shape = X.header.shape
-            if len(shape) != 2 or 0 in shape:
+            if len(shape) != 2 or shape[1] == 0:
                 raise DataError(
                     f"{X.name} has shape {shape}: it must have two dimensions, rows and features, and not be empty",
                     kind="empty-file" if 0 in shape else "shape-mismatch",
@@ -108,95 +112,123 @@ class NumpyTable:
                     f"need the same columns",
                     kind="columns-differ",
                 )
-            if y is not None:
-                check_rows_agree(shape[0], y.header.shape[0] if y.header.shape else 0, y.name)
+            for other in others:
+                if other is not None:
+                    check_rows_agree(shape[0], other.header.shape[0] if other.header.shape else 0, other.name)
+        counts = [X.header.shape[0] for X, *_ in parts]
+        full = some_rows([X.path for X, *_ in parts], counts, f"has no rows ({first.name}: {first.header.shape})")
+        self._parts = [part for part in parts if part[0].path in full]
+        self._targets, self._weight = list(targets), weight
+        self._aside = [*targets, *(() if weight is None else (weight,))]
         width = first.header.shape[1]
-        if target_column is not None and not 0 <= target_column < width:
-            raise DataError(
-                f"{first.name} has no column {target_column}: choose --target from 0 to {width - 1}",
-                kind="unknown-column",
-            )
+        for option, columns in (("--target", self._targets), ("--weight", self._aside)):
+            wrong = [column for column in columns if not 0 <= column < width]
+            if wrong:
+                raise DataError(
+                    f"{first.name} has no column {wrong[0]}: choose {option} from 0 to {width - 1}",
+                    kind="unknown-column",
+                )
+        if len(set(self._aside)) < len(self._aside):
+            raise DataError("a column is named twice with --target and --weight: name it once", kind="target")
         self.names: tuple[str, ...] | None = None
-        self.n_features = width - (target_column is not None)
+        self.n_features = width - len(self._aside)
         if not self.n_features:
             raise DataError(f"{first.name} has no column besides the target", kind="zero-features")
-        self.n_rows = sum(X.header.shape[0] for X, _ in parts)
-        self.dtype: np.dtype[Any] = np.result_type(*(numeric_dtype(X.header.dtype, X.name) for X, _ in parts))
+        self.n_rows = sum(counts)
+        self.dtype: np.dtype[Any] = np.result_type(*(numeric_dtype(X.header.dtype, X.name) for X, *_ in self._parts))
 
     def batches(self) -> Iterator[Batch]:
         """Yield all rows in order."""
-        rows = max(1, BATCH_BYTES // (8 * (self.n_features + 1)))
-        for X, y in self._parts:
-            if y is None:
-                for slab in X.slabs(rows):
-                    yield Batch(
-                        np.delete(slab, self._column or 0, axis=1).astype(self.dtype),
-                        np.ascontiguousarray(slab[:, self._column or 0]),
-                    )
-            else:
-                for slab, target in zip(X.slabs(rows), y.slabs(rows), strict=True):
-                    yield Batch(slab.astype(self.dtype, copy=False), target)
+        rows = max(1, BATCH_BYTES // (8 * (self.n_features + len(self._aside))))
+        for X, y, weights in self._parts:
+            beside = [repeat(None) if array is None else array.slabs(rows) for array in (y, weights)]
+            # The slabs beside end with their arrays, which have the rows of X; repeat never ends.
+            for slab, target, shares in zip(X.slabs(rows), *beside, strict=False):
+                if self._targets:
+                    target = np.ascontiguousarray(slab[:, self._targets])
+                    target = target[:, 0] if len(self._targets) == 1 else target
+                if self._weight is not None:
+                    shares = np.ascontiguousarray(slab[:, self._weight])
+                features = np.delete(slab, self._aside, axis=1) if self._aside else slab
+                yield Batch(features.astype(self.dtype, copy=False), target, weights=shares)
 
 
-def open_npy(paths: Sequence[Path], target: str | int | None) -> NumpyTable:
+def open_npy(paths: Sequence[Path], reading: Reading) -> NumpyTable:
     """Open npy files.
 
     Parameters
     ----------
     paths : sequence of pathlib.Path
-        Files with X, or with X and the target in one array.
-    target : str or int
-        Number of the target column from 0, or the path of a npy file with y (for one file of X).
+        Files with X, or with X, targets and weights in one array.
+    reading : Reading
+        Targets: numbers of columns from 0, or the path of a npy file with y (for one file of X). Weights: the number of
+        a column.
 
     Raises
     ------
     DataError
         ``target``, ``missing``, ``unreadable``, and those of `NumpyTable`.
     """
-    if target is None:
+    if not (reading.target or reading.no_target):
         raise DataError(
-            f"where is the target of {paths[0]}? Name a column number or a .npy file with --target",
+            f"where is the target of {paths[0]}? Name a column number or a .npy file with --target, or give "
+            "--no-target for rows to predict",
             kind="target",
         )
-    parts = [_stored_file(path) for path in paths]
-    if isinstance(target, int) or target.removeprefix("-").isdigit():
-        return NumpyTable([(X, None) for X in parts], int(target))
+    parts = [stored_file(path) for path in paths]
+    weight = None if reading.weight is None else int(reading.weight)
+    if all(_is_number(target) for target in reading.target):
+        return NumpyTable([(X, None, None) for X in parts], [int(target) for target in reading.target], weight)
+    target = next(target for target in reading.target if not _is_number(target))
     if not Path(target).is_file():
         raise DataError(f"--target {target} is neither a column number nor an existing .npy file", kind="missing")
-    if len(parts) > 1:
+    if len(parts) > 1 or len(reading.target) > 1:
         raise DataError(
-            f"one target file {target} is given for {len(parts)} files of X: ingest one file at a time",
+            f"one target file {target} is given for {len(parts)} files of X, and {len(reading.target)} targets: ingest "
+            "one file at a time; a target file may have several columns",
             kind="target",
         )
-    return NumpyTable([(parts[0], _stored_file(Path(target)))])
+    return NumpyTable([(parts[0], stored_file(Path(target)), None)], weight=weight)
 
 
-def open_npz(paths: Sequence[Path], target: str | None, part: str | None) -> NumpyTable:
+def open_npz(paths: Sequence[Path], reading: Reading) -> NumpyTable:
     """Open npz files with keys X and y, or X_train, y_train, X_test, y_test.
 
     Parameters
     ----------
     paths : sequence of pathlib.Path
         Files.
-    target : str, optional
-        Key of the target instead of y.
-    part : {"train", "test"}, optional
-        The part to read where there are several.
+    reading : Reading
+        Key of the target instead of y, key of the weights, and the part to read where there are several.
 
     Raises
     ------
     DataError
         ``unknown-key``, ``unreadable``, and those of `NumpyTable`.
     JobError
-        ``part``: the part must be named.
+        ``part``: the part must be named; ``several-targets``.
     """
+    if len(reading.target) > 1:
+        raise JobError(
+            f"{len(reading.target)} targets are named, and npz files have one array of targets: name one, which may "
+            "have several columns",
+            kind="several-targets",
+        )
+    wanted = None if reading.no_target else reading.target[0] if reading.target else "y"
     parts = []
     for path in paths:
         keys = _keys(path)
-        X = _choose_key(path, keys, "X", part)
-        y = _choose_key(path, keys, target or "y", part)
-        parts.append((_stored_member(path, X), _stored_member(path, y)))
+        X, *others = (
+            None if name is None else _stored_member(path, _choose_key(path, keys, name, reading.part))
+            for name in ("X", wanted, reading.weight)
+        )
+        assert X is not None
+        parts.append((X, others[0], others[1]))
     return NumpyTable(parts)
+
+
+def _is_number(text: str) -> bool:
+    return text.removeprefix("-").isdigit()
 
 
 def _choose_key(path: Path, keys: Sequence[str], name: str, part: str | None) -> str:
@@ -213,7 +245,7 @@ def _choose_key(path: Path, keys: Sequence[str], name: str, part: str | None) ->
     wanted = name if part is None else f"{name}_{part}"
     raise DataError(
         f"{path} has no array {wanted!r}: its arrays are {', '.join(keys) or 'none'}; name them X and y, or "
-        f"X_train and so on with --part",
+        f"X_train and so on with --part; rows to predict need no y with --no-target",
         kind="unknown-key",
     )
 
@@ -226,7 +258,8 @@ def _keys(path: Path) -> list[str]:
         raise unreadable(path, cause) from cause
 
 
-def _stored_file(path: Path) -> StoredArray:
+def stored_file(path: Path) -> StoredArray:
+    """Return the array in a npy file; only the header is read."""
     return _stored(path, str(path), lambda: path.open("rb"), lambda: path.stat().st_size)
 
 

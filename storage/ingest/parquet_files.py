@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,15 @@ from numpy.typing import NDArray
 
 from distkern.errors import DataError
 
-from .table import BATCH_BYTES, Batch, choose_columns, unreadable
+from .table import BATCH_BYTES, Batch, Reading, choose_columns, some_rows, unreadable
 
 __all__ = ["ParquetTable"]
 
 
 class ParquetTable:
-    """Rows of Parquet files; columns are matched by name, and the index column of pandas is left out.
+    """Rows of Parquet files; columns are matched by name.
+
+    Index columns, which pandas and dask note in the files, are no features unless they are asked for by name.
 
     Features keep float32 or an integer type where all columns of all files share one, else become float64.
 
@@ -28,10 +31,8 @@ class ParquetTable:
     ----------
     paths : sequence of pathlib.Path
         Files.
-    target : str or None
-        Name of the target column.
-    drop : sequence of str
-        Columns to leave out.
+    reading : Reading
+        Targets, weight, and the columns to leave out or to take.
 
     Raises
     ------
@@ -39,32 +40,30 @@ class ParquetTable:
         ``unreadable``, ``text-column``, ``bad-target``, ``empty-file``, and those of `choose_columns`.
     """
 
-    def __init__(self, paths: Sequence[Path], target: str | None, drop: Sequence[str]) -> None:
-        self._paths = paths
-        headers, schemas = [], []
-        self.n_rows = 0
+    def __init__(self, paths: Sequence[Path], reading: Reading) -> None:
+        schemas, counts = {}, []
         for path in paths:
             try:
                 with pq.ParquetFile(path) as file:
-                    schema, rows = file.schema_arrow, file.metadata.num_rows
+                    schemas[path] = file.schema_arrow
+                    counts.append(file.metadata.num_rows)
             except (pa.ArrowException, OSError, ValueError) as cause:
                 raise unreadable(path, cause) from cause
-            if rows == 0:
-                raise DataError(f"{path} has columns but no rows", kind="empty-file")
-            self.n_rows += rows
-            schemas.append(schema)
-            headers.append((path, [name for name in schema.names if not name.startswith("__index_level_")]))
-        columns = choose_columns(headers, target, drop)
-        self._features, self._target = columns.features, columns.target
+        self._paths = paths = some_rows(paths, counts, "has columns but no rows")
+        self.n_rows = sum(counts)
+        headers = [(path, schemas[path].names) for path in paths]
+        indexes = {name for path in paths for name in _index_columns(schemas[path])}
+        self._columns = columns = choose_columns(headers, reading, indexes)
         self.names: tuple[str, ...] | None = columns.features
         self.n_features = len(columns.features)
         types = [
-            _number_type(path, name, schema.field(name).type)
-            for path, schema in zip(paths, schemas, strict=True)
-            for name in columns.features
+            _number_type(path, name, schemas[path].field(name).type) for path in paths for name in columns.features
         ]
-        for path, schema in zip(paths, schemas, strict=True):
-            _require_labels(path, columns.target, schema.field(columns.target).type)
+        for path in paths:
+            for name in columns.targets:
+                _require_labels(path, name, schemas[path].field(name).type, len(columns.targets) > 1)
+            if columns.weight is not None:
+                _number_type(path, columns.weight, schemas[path].field(columns.weight).type)
         self.dtype: np.dtype[Any] = np.result_type(*types)
         if self.dtype.kind == "b":
             self.dtype = np.dtype(np.uint8)
@@ -77,24 +76,42 @@ class ParquetTable:
         for path in self._paths:
             try:
                 with pq.ParquetFile(path, page_checksum_verification=True) as file:
-                    wanted = [*self._features, self._target]
-                    for block in file.iter_batches(batch_size=rows, columns=wanted):
+                    for block in file.iter_batches(batch_size=rows, columns=list(self._columns.all())):
                         yield self._batch(block)
             except (pa.ArrowException, OSError) as cause:
                 raise unreadable(path, cause) from cause
 
     def _batch(self, block: Any) -> Batch:
-        columns = [block.column(name) for name in self._features]
+        columns = [block.column(name) for name in self._columns.features]
         has_holes = any(column.null_count for column in columns)
         dtype = np.dtype(np.float64) if has_holes and self.dtype.kind != "f" else self.dtype
         features = np.empty((block.num_rows, self.n_features), dtype=dtype)
         for index, column in enumerate(columns):
             features[:, index] = _numbers(column)
-        target = block.column(self._target)
-        if pa.types.is_dictionary(target.type):
-            target = target.dictionary_decode()
-        missing = pc.is_null(target).to_numpy(zero_copy_only=False)
-        return Batch(features, _labels(target), missing if missing.any() else None)
+        weight = self._columns.weight
+        weights = None if weight is None else _numbers(block.column(weight)).astype(np.float64)
+        if not self._columns.targets:
+            return Batch(features, None, weights=weights)
+        targets = [block.column(name) for name in self._columns.targets]
+        targets = [target.dictionary_decode() if pa.types.is_dictionary(target.type) else target for target in targets]
+        missing = np.any([pc.is_null(target).to_numpy(zero_copy_only=False) for target in targets], axis=0)
+        labels = [_labels(target) for target in targets]
+        return Batch(
+            features,
+            labels[0] if len(labels) == 1 else np.column_stack(labels),
+            missing if missing.any() else None,
+            weights,
+        )
+
+
+def _index_columns(schema: Any) -> set[str]:
+    """Return the columns that pandas or dask wrote as an index."""
+    found = {name for name in schema.names if name.startswith("__index_level_") or name == "__null_dask_index__"}
+    try:
+        noted = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))["index_columns"]
+        return found | {name for name in noted if isinstance(name, str)}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return found
 
 
 def _number_type(path: Path, name: str, kind: Any) -> np.dtype[Any]:
@@ -110,8 +127,13 @@ def _number_type(path: Path, name: str, kind: Any) -> np.dtype[Any]:
     )
 
 
-def _require_labels(path: Path, name: str, kind: Any) -> None:
+def _require_labels(path: Path, name: str, kind: Any, several: bool) -> None:
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if several and not (pa.types.is_floating(value) or pa.types.is_integer(value) or pa.types.is_decimal(value)):
+        raise DataError(
+            f"the target {name!r} of {path} holds {kind} values: several targets must be numbers",
+            kind="bad-target",
+        )
     if pa.types.is_nested(value) or pa.types.is_binary(value) or pa.types.is_large_binary(value):
         raise DataError(
             f"the target {name!r} of {path} holds {kind} values, which are neither numbers nor labels: choose "

@@ -1,4 +1,4 @@
-"""Directories and files that are written under another name, then renamed: under its final name, a store is complete.
+"""Directories and files that are written under another name, then renamed: under its final name, one is complete.
 
 A process that dies while it writes leaves only a hidden sibling ``.NAME.partial-XXXXXXXX``. No reader opens it, and
 the next writer of the same name removes it.
@@ -26,6 +26,7 @@ __all__ = [
     "disk_full",
     "is_disk_full",
     "publish_directory",
+    "publish_file",
     "publish_text",
     "sync_file",
     "sync_folder",
@@ -157,27 +158,53 @@ def publish_text(
     Missing parent directories are made. The parameters are those of `check_destination`, which runs first; errors are
     also ``not-writable`` and ``disk-full``.
     """
-    final = check_destination(path, overwrite, error, replaceable)
+    check_destination(path, overwrite, error, replaceable)
     texts: list[str] = []
     yield texts
     content = "".join(texts).encode()
-    aside = final.with_name(f".{final.name}.{secrets.token_hex(4)}")
+    with publish_file(path, overwrite, error, replaceable, lambda: len(content)) as aside:
+        aside.write_bytes(content)
+
+
+@contextmanager
+def publish_file(
+    path: str | os.PathLike[str],
+    overwrite: bool,
+    error: type[DistkernError],
+    replaceable: Callable[[Path], bool],
+    needed: Callable[[], int | None] = lambda: None,
+) -> Iterator[Path]:
+    """Yield the path of an empty sibling file; rename it to `path` if the body succeeds, and remove it otherwise.
+
+    Missing parent directories are made. The parameters are those of `publish_directory`, `needed` with the same
+    default; errors are those of `check_destination`, which runs first, ``not-writable`` and ``disk-full``.
+    """
+    final = check_destination(path, overwrite, error, replaceable)
+    aside = final.with_name(f".{final.name}.partial-{secrets.token_hex(4)}")
+    lock = None
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
-        check_destination(path, overwrite, error, replaceable)
-        aside.write_bytes(content)
+        _remove_abandoned(final)
+        aside.touch()
+        lock = _locked(aside)
+        yield aside
         sync_file(aside)
+        check_destination(path, overwrite, error, replaceable)
         os.replace(aside, final)
         sync_folder(final.parent)
     except OSError as cause:
         if isinstance(cause, DistkernError):
             raise
         if is_disk_full(cause):
-            raise disk_full(error, path, final.parent, cause, len(content)) from cause
-        raise error(f"cannot write {path}: {cause.strerror}", kind="not-writable") from cause
+            size = needed()
+            written = aside.stat().st_size if size is None and aside.exists() else 0
+            raise disk_full(error, path, final.parent, cause, size, written=written) from cause
+        raise error(f"cannot write {path}: {cause.strerror or cause}", kind="not-writable") from cause
     finally:
         with suppress(OSError):
             aside.unlink(missing_ok=True)
+        if lock is not None:
+            os.close(lock)
 
 
 def is_disk_full(cause: OSError) -> bool:
@@ -264,12 +291,15 @@ def _remove_abandoned(final: Path) -> None:
         # A sibling that vanishes meanwhile was published or removed by its own writer.
         with suppress(FileNotFoundError):
             # The writer of a young one may not have locked it yet.
-            is_partial = sibling.name.startswith(f".{final.name}.partial-") and sibling.is_dir()
+            is_partial = sibling.name.startswith(f".{final.name}.partial-") and not sibling.is_symlink()
             if not is_partial or time() - sibling.stat().st_mtime < _YOUNG_SECONDS:
                 continue
             lock = _locked(sibling)
             if lock is not None:
-                shutil.rmtree(sibling, ignore_errors=True)
+                if sibling.is_dir():
+                    shutil.rmtree(sibling, ignore_errors=True)
+                else:
+                    sibling.unlink()
                 os.close(lock)
 
 

@@ -20,23 +20,55 @@ from ..arrays.absent import stored_bytes
 from ..arrays.blocks import chunk_rows_for
 from ..arrays.chunks import ChunkAppender, create_array, read_slab, require_room
 from ..arrays.labels import CODE_DTYPE
-from ..io.destinations import check_place, publish_place
+from ..io.destinations import publish_place
 from ..io.formats import ATTRIBUTE, appearance, has_kind, identify, require_version, store_attributes
 from ..io.remote_folders import RemoteFolder
 from ..io.trust import inside, labels_of, trusted
 from ..io.urls import is_url, open_store, place_of
 
-__all__ = ["PredictionWriter", "Predictions", "check_prediction_destination", "read_predictions"]
+__all__ = ["PredictionWriter", "Predictions", "read_predictions", "require_shapes"]
 
 PREDICTIONS_VERSION = 1
 
 
-def check_prediction_destination(path: str | os.PathLike[str], overwrite: bool = False) -> None:
-    """Refuse a place where a `PredictionWriter` would fail, before the work: `DataError` ``exists`` or ``foreign``.
+def require_shapes(
+    prediction: Any, probability: Any, tail: tuple[int, ...], n_classes: int | None
+) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """Return predictions and probabilities of some rows as arrays, and refuse those of another shape.
 
-    `overwrite`, default False, allows predictions there to be replaced.
+    Parameters
+    ----------
+    prediction : array-like, shape (n, *tail)
+        Numbers or labels.
+    probability : array-like, shape (n, n_classes), or None
+        Class probabilities.
+    tail : tuple of int
+        ``()``, or the number of targets.
+    n_classes : int or None
+        Columns of `probability`; None where none are written.
+
+    Raises
+    ------
+    DataError
+        ``shape-mismatch``.
+    ValueError
+        `probability` is given where none are written, or not where they are.
     """
-    check_place(path, overwrite, DataError, "predictions")
+    values = np.asarray(prediction)
+    if values.shape[1:] != tail:
+        raise DataError(
+            f"the prediction has shape {values.shape}, the store keeps (n_rows, *{tail})", kind="shape-mismatch"
+        )
+    if (probability is not None) != (n_classes is not None):
+        raise ValueError("probability must be given exactly where the store was made with it")
+    if probability is None:
+        return values, None
+    shares = np.asarray(probability)
+    if shares.shape != (len(values), n_classes):
+        raise DataError(
+            f"the probability has shape {shares.shape}, not {(len(values), n_classes)}", kind="shape-mismatch"
+        )
+    return values, shares
 
 
 class PredictionWriter:
@@ -128,20 +160,10 @@ class PredictionWriter:
         DataError
             ``shape-mismatch``, or ``unknown-label`` for a label that is not a class.
         """
-        values = np.asarray(prediction)
-        if values.shape[1:] != self._tail:
-            raise DataError(
-                f"the prediction has shape {values.shape}, the store keeps (n_rows, *{self._tail})",
-                kind="shape-mismatch",
-            )
+        n_classes = None if self._probability is None else self._probability.array.shape[1]
+        values, shares = require_shapes(prediction, probability, self._tail, n_classes)
         self._prediction.append(values if self._labels is None else _codes(values, self._labels))
-        if (probability is not None) != (self._probability is not None):
-            raise ValueError("probability must be given exactly where the store was made with it")
-        if self._probability is not None:
-            shares = np.asarray(probability)
-            expected = (len(values), *self._probability.array.shape[1:])
-            if shares.shape != expected:
-                raise DataError(f"the probability has shape {shares.shape}, not {expected}", kind="shape-mismatch")
+        if self._probability is not None and shares is not None:
             self._probability.append(shares)
 
     def _finish(self) -> None:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from ..console.output import pairs, print_table
 from ..console.terminal import verbosity_options
+from ..running.file_options import file_options
 
 
 @click.command()
 @click.argument("sources", metavar="SRC...", nargs=-1, required=True)
-@click.option("--target", metavar="COL", help="Column of the target: a name, for .npy a number; .npz files have a y.")
+@click.option(
+    "--target",
+    metavar="COL",
+    multiple=True,
+    help="Column of the target: a name, for .npy a number; .npz files have a y. Repeated: several targets.",
+)
+@click.option("--no-target", is_flag=True, help="The rows have no target: a store for predictions.")
+@click.option(
+    "--weight",
+    metavar="COL",
+    help="Column of the row weights: a name, for .npz a key, for .npy a number; or a .npy file for .npy and svmlight.",
+)
 @click.option("--out", required=True, metavar="DIR", help="Dataset store to write.")
-@click.option("--part", type=click.Choice(["train", "test"]), help="X_train, y_train or X_test, y_test of .npz files.")
 @click.option(
     "--task",
     type=click.Choice(["classification", "regression"]),
@@ -25,44 +38,31 @@ from ..console.terminal import verbosity_options
     show_default=True,
     help="Treatment of missing values: refuse them, drop the row, or use the mean of the column.",
 )
-@click.option("--drop", metavar="COL", multiple=True, help="Column to leave out; may be repeated.")
-@click.option("--delimiter", metavar="CHAR", help="Separator of the columns of text files.")
+@click.option(
+    "--features",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of features of svmlight files; by default the largest in them.",
+)
+@file_options
 @click.option("--chunk-rows", type=click.IntRange(min=1), metavar="N", help="Rows of a block of the store.")
 @click.option("--overwrite", is_flag=True, help="Replace the store where it exists.")
 @verbosity_options
-def ingest(
-    sources: tuple[str, ...],
-    target: str | None,
-    out: str,
-    part: str | None,
-    task: str | None,
-    missing: str,
-    drop: tuple[str, ...],
-    delimiter: str | None,
-    chunk_rows: int | None,
-    overwrite: bool,
-) -> None:
-    """Write CSV, Parquet, npy, npz or svmlight files as one dataset store."""
+def ingest(sources: tuple[str, ...], out: str, reading: dict[str, Any], **options: Any) -> None:
+    """Write CSV, Parquet, npy, npz or svmlight files as one dataset store.
+
+    SRC is a file, a folder of files or a quoted pattern; CSV and svmlight files may be compressed (.gz, .bz2, .xz or
+    .zst).
+    """
     from distkern.storage import ingest as write
 
-    data = write(
-        list(sources),
-        out,
-        target=target,
-        part=part,
-        task=task,
-        missing=missing,
-        drop=drop,
-        delimiter="\t" if delimiter == "\\t" else delimiter,
-        chunk_rows=chunk_rows,
-        overwrite=overwrite,
-    )
-    rows: list[tuple[str, object]] = [
-        ("wrote", out),
-        ("rows", data.n_rows),
-        ("features", data.n_features),
-        ("task", data.task),
-    ]
+    data = write(list(sources), out, **options, **reading)
+    rows: list[tuple[str, object]] = [("wrote", out), ("rows", data.n_rows), ("features", data.n_features)]
+    rows.append(("task", data.task or "none, the rows have no targets"))
     if data.class_labels is not None:
         rows.append(("classes", list(data.class_labels)))
+    elif data.has_targets and data.y.ndim > 1:
+        rows.append(("targets", data.y.shape[1]))
+    if data.weights is not None:
+        rows.append(("weights", "of each row"))
     print_table(pairs(rows))

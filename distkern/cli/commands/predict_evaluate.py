@@ -1,4 +1,4 @@
-"""``distkern predict`` and ``distkern evaluate``: a saved model on a dataset store, block by block."""
+"""``distkern predict`` and ``distkern evaluate``: a saved model on rows, block by block."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...errors import JobError
 from ...text import fixed
 from ..console.output import columns, pairs, print_json, print_table
 from ..console.terminal import verbosity_options
 from ..running.cluster_client import cluster_options, open_client
+from ..running.file_options import file_options
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,29 +25,53 @@ _LARGEST_CONFUSION = 30
 
 @click.command()
 @click.argument("model_store", metavar="MODEL")
-@click.argument("store", metavar="STORE")
-@click.option("--out", required=True, metavar="OUT", help="Store to write the predictions to.")
-@click.option("--proba", is_flag=True, help="Write the probability of each class too.")
+@click.argument("places", metavar="ROWS...", nargs=-1, required=True)
+@click.option(
+    "--out",
+    required=True,
+    metavar="OUT",
+    help="Where to write the predictions: a .csv or .parquet file by the ending, else a zarr store.",
+)
+@click.option("--proba", is_flag=True, help="Write the probability of each class too, a column for each.")
+@file_options
 @click.option("--overwrite", is_flag=True, help="Replace the predictions where they exist.")
 @cluster_options("Predict")
 @verbosity_options
 def predict(
     model_store: str,
-    store: str,
+    places: tuple[str, ...],
     out: str,
     proba: bool,
+    reading: dict[str, Any],
     overwrite: bool,
     cluster: dict[str, Any],
 ) -> None:
-    """Predict every row of STORE and write the predictions to OUT."""
-    from distkern.storage import check_prediction_destination
+    """Predict every row of ROWS and write the predictions to OUT.
 
-    from ..running.predicting import write_predictions
+    ROWS is a dataset store or a plain zarr array; or CSV, Parquet, npy, npz or svmlight files, folders of them or
+    quoted patterns. Columns with names are taken by the names of the training, and others, such as the target, are left
+    out. Files are predicted in this process.
+    """
+    from distkern.storage import RowFiles, check_prediction_destination
+
+    from ...estimators import load_model
+    from ..job.job_file import cluster_of_flags
+    from ..running.predicting import open_features, write_predictions
 
     check_prediction_destination(out, overwrite)
-    with _opened(model_store, store, cluster) as (model, data):
-        write_predictions(model, data, out, proba=proba, overwrite=overwrite)
-    print_table(pairs([("wrote", out), ("rows", data.n_rows)]))
+    section = cluster_of_flags(**cluster)
+    model = load_model(model_store)
+    rows = open_features(model, places, reading)
+    if isinstance(rows, RowFiles) and section.where is not None:
+        raise JobError(
+            f"{rows.place}: files are predicted in this process, not on workers; leave the options of the cluster out, "
+            "or write a store with distkern ingest --no-target and predict that",
+            kind="cluster-of-files",
+        )
+    with open_client(section) as client:
+        model.client = client
+        n_rows = write_predictions(model, rows, out, proba=proba, overwrite=overwrite)
+    print_table(pairs([("wrote", out), ("rows", n_rows)]))
 
 
 @click.command()

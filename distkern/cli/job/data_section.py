@@ -25,22 +25,27 @@ class PlainArrays:
     ----------
     x_path, y_path : str
         Paths of zarr arrays.
+    weight_path : str, optional
+        Path of a zarr array of row weights.
 
     Attributes
     ----------
     X, y : zarr.Array
         The arrays.
+    weights : zarr.Array or None
+        The row weights; None where every weight is one.
     task : None
         Plain arrays have no task.
     """
 
     task: None = None
 
-    def __init__(self, x_path: str, y_path: str) -> None:
-        from distkern.storage import as_source, open_arrays
+    def __init__(self, x_path: str, y_path: str, weight_path: str | None = None) -> None:
+        from distkern.storage import as_source, open_array, open_arrays
 
         self.X, self.y = open_arrays(x_path, y_path)
-        self._source = as_source(self.X, self.y)
+        self.weights = None if weight_path is None else open_array(weight_path)
+        self._source = as_source(self.X, self.y, self.weights)
         self.n_rows, self.n_features = self._source.n_rows, self._source.n_features
 
     def targets(self, start: int, stop: int) -> NDArray[Any]:
@@ -74,7 +79,7 @@ def open_rows(section: DataSection) -> tuple[Dataset | PlainArrays, Dataset | Pl
     DataError
         Data are missing, or the columns differ.
     """
-    train = _opened(section.train, section.x, section.y)
+    train = _opened(section.train, section.x, section.y, section.weight)
     test = _opened(section.test, section.test_x, section.test_y)
     assert train is not None
     if test is not None:
@@ -127,19 +132,20 @@ def require_columns_of(model: Any, rows: Dataset | PlainArrays, what: str, place
     require_columns(rows, what, model.n_features_in_, known, f"the model {place}")
 
 
-def _opened(store: str | None, x: str | None, y: str | None) -> Dataset | PlainArrays | None:
+def _opened(store: str | None, x: str | None, y: str | None, weight: str | None = None) -> Dataset | PlainArrays | None:
     if store is not None:
-        from distkern.storage import open_dataset
+        from distkern.storage import open_array, open_dataset
 
-        return open_dataset(store)
-    return None if x is None or y is None else PlainArrays(x, y)
+        data = open_dataset(store).require_targets()
+        return data if weight is None else data.with_weights(open_array(weight))
+    return None if x is None or y is None else PlainArrays(x, y, weight)
 
 
 def source_of(rows: Dataset | PlainArrays) -> BlockSource:
     """Return the blocks of the rows, without reading any."""
     from distkern.storage import as_source
 
-    return as_source(rows.X, rows.y) if isinstance(rows, PlainArrays) else as_source(rows)
+    return as_source(rows.X, rows.y, rows.weights) if isinstance(rows, PlainArrays) else as_source(rows)
 
 
 def task_of(section: DataSection, rows: Dataset | PlainArrays) -> str:

@@ -27,10 +27,11 @@ S = TypeVar("S", bound=Section)
 
 
 class DataSection(Section):
-    """``[data]``: a dataset store, or two plain zarr arrays."""
+    """``[data]``: a dataset store or two plain zarr arrays, and a zarr array of row weights."""
 
     train: str | None = Field(default=None, min_length=1, description=_PATH)
     test: str | None = Field(default=None, min_length=1, description=_PATH)
+    weight: str | None = Field(default=None, min_length=1, description=_PATH)
     x: str | None = Field(default=None, min_length=1, description=_PATH)
     y: str | None = Field(default=None, min_length=1, description=_PATH)
     test_x: str | None = Field(default=None, min_length=1, description=_PATH)

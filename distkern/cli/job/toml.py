@@ -18,7 +18,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         The file is missing, cannot be read or is not TOML; names the file and the line.
     """
     try:
-        text = path.read_bytes().decode()
+        text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         raise JobError(f"there is no job file {path}", kind="job-file-missing") from None
     except UnicodeDecodeError as error:

@@ -2,36 +2,105 @@
 
 from __future__ import annotations
 
+import glob
+import warnings
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from ...errors import JobError
+from numpy.typing import NDArray
+
+from ...errors import DataError, JobError
 from ...estimators.scoring import is_classifier
 
 if TYPE_CHECKING:
-    from distkern.storage import Dataset
+    from distkern.storage import RowFiles
 
 
-def write_predictions(model: Any, data: Dataset, out: str, *, proba: bool, overwrite: bool) -> None:
-    """Write the predictions for all rows of a dataset to a store, with class probabilities if `proba` is set."""
-    from distkern.storage import PredictionWriter
+def open_features(model: Any, places: Sequence[str], reading: Mapping[str, Any]) -> Any:
+    """Open the rows to predict.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        Its columns are taken from files by name, where both have names.
+    places : sequence of str
+        A dataset store, a plain zarr array, or files, folders of files and patterns.
+    reading : mapping
+        Options of `RowFiles`; they have no meaning for stores.
+
+    Returns
+    -------
+    Dataset, zarr.Array or RowFiles
+
+    Raises
+    ------
+    DataError
+        The rows cannot be read, or have another number of features than the model.
+    JobError
+        ``unused-option``.
+    """
+    from distkern.storage import RowFiles, open_array, open_dataset, store_kind
+
+    kind = store_kind(places[0])
+    rows: Any
+    if len(places) > 1 or kind in ("file", "directory") or (kind == "missing" and glob.has_magic(places[0])):
+        names = getattr(model, "feature_names_in_", None)
+        rows = RowFiles(places, model.n_features_in_, None if names is None else list(map(str, names)), **reading)
+        count, place = rows.n_features, rows.place
+    else:
+        if reading:
+            option = next(iter(reading)).replace("_", "-")
+            raise JobError(
+                f"--{option} says how files are read, and {places[0]} is none: leave it out", kind="unused-option"
+            )
+        rows, place = (open_array if kind == "zarr-array" else open_dataset)(places[0]), places[0]
+        count = rows.shape[-1] if kind == "zarr-array" and rows.ndim == 2 else getattr(rows, "n_features", None)
+    if count is not None and count != model.n_features_in_:
+        raise DataError(
+            f"{place} has {count} features, the model was trained on {model.n_features_in_}", kind="feature-count"
+        )
+    return rows
+
+
+def write_predictions(model: Any, rows: Any, out: str, *, proba: bool, overwrite: bool) -> int:
+    """Write the predictions for all rows, with class probabilities if `proba` is set; return the number of rows.
+
+    `out` becomes a CSV or Parquet file by its ending, else a prediction store.
+    """
+    from distkern.storage import RowFiles, open_predictions
 
     classes = model.classes_ if is_classifier(model) else None
     if proba and classes is None:
         raise JobError("--proba needs a classifier, this model is a regression", kind="no-probabilities")
+    n_rows = int(rows.shape[0] if hasattr(rows, "shape") else rows.n_rows)
+    predicted = (
+        _of_files(model, rows, proba) if isinstance(rows, RowFiles) else model.iter_predictions(rows, proba=proba)
+    )
     # The blocks are closed before the client of the caller: an interrupted prediction cancels its tasks.
-    with closing(model.iter_predictions(data, proba=proba)) as blocks:
+    with closing(predicted) as blocks:
         first = next(blocks)
         values = first[1]
-        with PredictionWriter(
+        with open_predictions(
             out,
-            data.n_rows,
+            n_rows,
             n_targets=values.shape[1] if values.ndim == 2 else None,
             class_labels=classes,
             probability=proba,
             dtype=values.dtype if classes is None else "float64",
             overwrite=overwrite,
         ) as writer:
-            for _, predicted, probabilities in chain([first], blocks):
-                writer.append(predicted, probabilities if proba else None)
+            for _, labels, probabilities in chain([first], blocks):
+                writer.append(labels, probabilities if proba else None)
+    return n_rows
+
+
+def _of_files(model: Any, rows: RowFiles, proba: bool) -> Generator[tuple[int, NDArray[Any], NDArray[Any] | None]]:
+    """Predict rows of files piece by piece, in this process."""
+    for piece in rows.pieces():
+        with warnings.catch_warnings():
+            # The columns were taken by name, or have none.
+            warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
+            parts = list(model.iter_predictions(piece, proba=proba))
+        yield from parts

@@ -80,7 +80,7 @@ def run_job(job: Job, terminal: Terminal, *, overwrite: bool = False, resume: bo
                 # The limit includes the start of the command, the opening of data and the start of workers.
                 parameters["max_seconds"] = max(parameters["max_seconds"] - (perf_counter() - started), 1e-9)
             model = build(job.model.method, task, parameters, runtime | callbacks)
-            model = model.fit(rows.X, rows.y) if isinstance(rows, PlainArrays) else model.fit(rows)
+            model = model.fit(rows.X, rows.y, rows.weights) if isinstance(rows, PlainArrays) else model.fit(rows)
         if job.output.model is not None:
             model.save(job.output.model, overwrite=replace_model)
         score = None if test_rows is None else score_model(model, test_rows)
@@ -94,7 +94,7 @@ def refuse_nested(job: Job) -> None:
     """Refuse outputs inside each other or inside the data, which one of them would overwrite."""
     from distkern.storage import place_of
 
-    data = {name: getattr(job.data, name) for name in ("train", "test", "x", "y", "test_x", "test_y")}
+    data = {name: getattr(job.data, name) for name in ("train", "test", "weight", "x", "y", "test_x", "test_y")}
     outputs = {"model": job.output.model, "run": job.output.run}
     places = {name: Path(place_of(place)) for name, place in {**data, **outputs}.items() if place is not None}
     for output in outputs:

@@ -44,7 +44,7 @@ def store(tmp_path: Path) -> Dataset:
 def through(dataset: Dataset, faults: list[Fault]) -> DatasetSource:
     """Read a dataset through a store with faults."""
     group = zarr.open_group(FaultyStore(LocalStore(dataset.path, read_only=True), faults, seed=1), mode="r")
-    dataset.X, dataset.y = group["X"], group["y"]
+    dataset.X, dataset._y = group["X"], group["y"]
     return DatasetSource(dataset, policy=SOON)
 
 

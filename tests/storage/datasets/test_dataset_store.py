@@ -340,7 +340,7 @@ def test_open_errors(store: Dataset, tmp_path: Path) -> None:
     [
         ({"complete": False}, "incomplete"),
         ({"complete": 1}, "incomplete"),
-        ({"format_version": 2}, "newer-version"),
+        ({"format_version": 3}, "newer-version"),
         ({"format_version": None}, "newer-version"),
         ({"n_rows": 99}, "corrupt"),
         ({"class_labels_dtype": "no"}, "corrupt"),

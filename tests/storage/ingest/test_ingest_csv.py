@@ -194,7 +194,7 @@ def test_small_file_has_several_chunks(tmp_path: Path) -> None:
     ("name", "options", "error", "kind", "part"),
     [
         ("none.csv", {}, DataError, "missing", "none.csv"),
-        ("folder.csv", {}, DataError, "not-a-file", "folder.csv"),
+        ("folder.csv", {}, DataError, "missing", "folder.csv"),
         ("t.xlsx", {}, DataError, "unknown-format", ".parquet"),
         ("t.csv", {"missing": "median"}, JobError, "invalid-missing", "error, drop, mean"),
         ("t.csv", {"part": "train"}, JobError, "unused-option", "--part"),

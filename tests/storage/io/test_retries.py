@@ -187,7 +187,7 @@ def test_a_dataset_is_read_with_a_request_a_chunk(tmp_path: Path) -> None:
     dataset = open_dataset(tmp_path / "d")
     store = CountingStore(LocalStore(tmp_path / "d", read_only=True))
     group = zarr.open_group(store, mode="r", use_consolidated=False)
-    dataset.X, dataset.y = group["X"], group["y"]
+    dataset.X, dataset._y = group["X"], group["y"]
     source = DatasetSource(dataset, policy=SOON)
     store.calls.clear()
     for block in range(4):

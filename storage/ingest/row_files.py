@@ -1,0 +1,90 @@
+"""Rows of features in files, read piece by piece for predictions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .cleaning import Cleaner
+from .files import found_files, open_table
+from .table import Reading
+
+__all__ = ["RowFiles"]
+
+
+class RowFiles:
+    """Rows of features in files of one format, in bounded memory.
+
+    Parameters
+    ----------
+    paths : sequence of path-like
+        Files, folders or patterns, as for `ingest`.
+    n_features : int
+        Number of features of the model.
+    names : sequence of str, optional
+        Names of the features: columns with names are taken by name, in this order, and others are left out. The names
+        of svmlight features are their numbers.
+    format : str, optional
+        Format of the files, by default that of their extensions.
+    part, delimiter, header, index_base : optional
+        As for `ingest`.
+    drop : sequence of str, default ()
+        As for `ingest`.
+
+    Attributes
+    ----------
+    n_rows, n_features : int
+        Shape of the rows.
+    place : str
+        Names of the files, for messages.
+
+    Raises
+    ------
+    DataError
+        A file cannot be read, or lacks a column.
+    JobError
+        The options do not fit the format.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str | os.PathLike[str]],
+        n_features: int,
+        names: Sequence[str] | None = None,
+        *,
+        format: str | None = None,
+        part: str | None = None,
+        drop: Sequence[str] = (),
+        delimiter: str | None = None,
+        header: bool | None = None,
+        index_base: int | None = None,
+    ) -> None:
+        files = found_files(paths)
+        self.place = ", ".join(map(str, files[:3])) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
+        reading = Reading(
+            no_target=True,
+            part=part,
+            drop=tuple(drop),
+            delimiter=delimiter,
+            header=header,
+            index_base=index_base,
+            columns=None if names is None else tuple(names),
+            expected=n_features,
+        )
+        self._cleaner = Cleaner(open_table(files, reading, format), "error")
+        self.n_rows, self.n_features = self._cleaner.table.n_rows, self._cleaner.table.n_features
+
+    def pieces(self) -> Iterator[NDArray[Any]]:
+        """Yield the rows in order, arrays of shape (n, n_features).
+
+        Raises
+        ------
+        DataError
+            ``missing-value``, ``not-finite``, or a damaged file.
+        """
+        for batch in self._cleaner.rows():
+            yield np.ascontiguousarray(batch.features)

@@ -1,0 +1,36 @@
+"""Streams of text files, decompressed by the last extension of the name."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import zlib
+from pathlib import Path
+from typing import IO, Any, cast
+
+__all__ = ["COMPRESSIONS", "STREAM_FAILURES", "open_stream"]
+
+COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
+"""Extensions of compressed files."""
+
+STREAM_FAILURES = (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error)
+"""Errors of damaged compressed files."""
+
+
+def open_stream(path: Path) -> IO[bytes]:
+    """Return the content of a file as a stream of bytes; a compressed one is decompressed as it is read."""
+    suffix = path.suffix.lower()
+    if suffix == ".gz":
+        return cast("IO[bytes]", gzip.open(path, "rb"))
+    if suffix == ".bz2":
+        return bz2.open(path, "rb")
+    if suffix == ".xz":
+        return lzma.open(path, "rb")
+    if suffix == ".zst":
+        # Every worker imports this room: pyarrow is loaded only where it is used.
+        import pyarrow as pa
+
+        stream: Any = pa.input_stream(str(path), compression="zstd")
+        return cast("IO[bytes]", stream)
+    return path.open("rb")

@@ -237,3 +237,59 @@ def test_existing_output_is_refused_before_reading(tmp_path: Path) -> None:
     open_dataset(tmp_path / "d").verify()
     put(path, TABLE + "7,z,8\n")
     assert ingest(path, tmp_path / "d", target="label", overwrite=True).n_rows == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "names", "first"),
+    [
+        ("a, b , y\n1, 2, 0\n3, 4, 1\n", {}, ("a", "b"), [1, 2]),
+        ("\ufeffa,b,y\n1,2,0\n3,4,1\n", {}, ("a", "b"), [1, 2]),
+        ("a,b,y\nTrue,1.5,0\nFALSE,2.5,1\n", {}, ("a", "b"), [1, 1.5]),
+        ("1,0.5,0\n2,1.5,1\n", {"header": False, "target": "2"}, None, [1, 0.5]),
+        ("\ufeff1,0.5,0\n2,1.5,1\n", {"header": False, "target": 2}, None, [1, 0.5]),
+        ("0,1,2\n1,0.5,0\n2,1.5,1\n", {"target": "2"}, ("0", "1"), [1, 0.5]),
+        ("0.25,0.5,1.5\n1,0.5,0\n2,1.5,1\n", {"target": "1.5", "header": True}, ("0.25", "0.5"), [1, 0.5]),
+        (",a,b,y\n0,5,6,0\n1,7,8,1\n", {}, ("a", "b"), [5, 6]),
+        ("Unnamed: 0,a,b,y\n3,5,6,0\n7,7,8,1\n", {}, ("a", "b"), [5, 6]),
+        (",a,b,y\n0,5,6,0\n1,7,8,1\n", {"target": ""}, ("a", "b", "y"), [5, 6, 0]),
+        (",a,b,y\n4,5,6,0\n1,7,8,1\n", {"drop": [""]}, ("a", "b"), [5, 6]),
+    ],
+)
+def test_headers(tmp_path: Path, text: str, options: dict[str, Any], names: Any, first: list[float]) -> None:
+    (tmp_path / "t.csv").write_text(text, encoding="utf-8")
+    dataset = ingest(tmp_path / "t.csv", tmp_path / "d", **{"target": "y", **options})
+    assert dataset.feature_names == names
+    assert dataset.n_rows == 2
+    assert dataset.X[0].tolist() == first
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "part"),
+    [
+        ("1,0.869,-0.635\n0,0.5,0.25\n", "no-header", "--no-header"),
+        ("5.1,3.5,setosa\n4.9,3.0,virginica\n", "no-header", "--no-header"),
+        ("3,1,0\n4,1,0\n", "no-header", "--no-header"),
+        (",a,y\n4,5,0\n1,7,1\n", "unnamed-column", "--drop ''"),
+        (",a,y\nu,5,0\nv,7,1\n", "unnamed-column", "--drop ''"),
+        ("a,b,y\nTrue,1,0\nmaybe,2,1\n", "text-column", "'True'"),
+        ("a,b,y\nTrue,1,0\n" * 1 + "2,2,1\n", "text-column", "column 'a'"),
+    ],
+)
+def test_headers_and_columns_that_are_refused(tmp_path: Path, text: str, kind: str, part: str) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(DataError) as caught:
+        ingest(tmp_path / "t.csv", tmp_path / "d", target="y")
+    assert caught.value.kind == kind
+    assert part in str(caught.value)
+
+
+def test_the_index_column_is_named_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "t.csv").write_text(",a,y\n0,5,0\n1,7,1\n")
+    ingest(tmp_path / "t.csv", tmp_path / "d", target="y")
+    assert "numbers the rows" in caplog.text
+
+
+def test_rows_are_numbered_without_a_header(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("1,2,0\n3,4,1\n5,6\n")
+    with pytest.raises(DataError, match=r"2 values in row 3 .*first row has 3"):
+        ingest(tmp_path / "t.csv", tmp_path / "d", target=2, header=False)

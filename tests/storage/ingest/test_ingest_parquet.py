@@ -130,3 +130,21 @@ def test_flipped_bit(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"t\.parquet") as caught:
         ingest(path, tmp_path / "d", target="y")
     assert caught.value.kind == "unreadable"
+
+
+@pytest.mark.parametrize("index", ["named", "two levels", "dask", "shuffled"])
+def test_index_columns_are_no_features(tmp_path: Path, index: str) -> None:
+    frame = pd.DataFrame({"a": [1.0, 2.0, 4.0], "y": [0.5, 1.5, 2.5]}, index=[5, 3, 4])
+    if index == "named":
+        frame.index.name = "row_id"
+    if index == "two levels":
+        frame.index = pd.MultiIndex.from_arrays([[1, 1, 2], [1, 2, 3]], names=["group", "i"])
+    if index == "dask":
+        table = pa.table({"a": frame.a.array, "y": frame.y.array, "__null_dask_index__": [0, 1, 2]})
+        pq.write_table(table, tmp_path / "t.parquet")
+    else:
+        frame.to_parquet(tmp_path / "t.parquet")
+    assert ingest(tmp_path / "t.parquet", tmp_path / "d", target="y").feature_names == ("a",)
+    if index == "named":
+        # An index that is named with an option is a column like others.
+        assert ingest(tmp_path / "t.parquet", tmp_path / "e", target="row_id").feature_names == ("a", "y")

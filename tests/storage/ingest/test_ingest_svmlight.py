@@ -1,11 +1,12 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.datasets import dump_svmlight_file
 
 from distkern.errors import DataError, JobError
-from distkern.storage import ingest
+from distkern.storage import RowFiles, ingest
 
 RNG = np.random.default_rng(11)
 
@@ -73,3 +74,58 @@ def test_options_of_other_formats(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="--target") as caught:
         ingest(tmp_path / "t.svm", tmp_path / "d", target="y")
     assert caught.value.kind == "unused-option"
+
+
+def test_features_are_named_by_their_numbers(tmp_path: Path) -> None:
+    (tmp_path / "t.svm").write_text("1 0:2 1:3\n-1 0:1 2:5\n")
+    dataset = ingest(tmp_path / "t.svm", tmp_path / "d")
+    assert dataset.feature_names == ("0", "1", "2")
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "names", "first"),
+    [
+        ("1 1:2 2:3\n-1 1:1\n", {"features": 3}, ("1", "2", "3"), [2, 3, 0]),
+        ("1 1:2 2:3\n-1 1:1\n", {"index_base": 0}, ("0", "1", "2"), [0, 2, 3]),
+        ("1 1:2 2:3\n-1 1:1\n", {"features": 4, "index_base": 0}, ("0", "1", "2", "3"), [0, 2, 3, 0]),
+        ("1 0:2 1:3\n-1 0:1\n", {"features": 3, "index_base": "auto"}, ("0", "1", "2"), [2, 3, 0]),
+        ("\ufeff1 1:2 2:3\n-1 1:1\n", {}, ("1", "2"), [2, 3]),
+    ],
+)
+def test_width_and_first_feature(
+    tmp_path: Path, text: str, options: dict[str, Any], names: tuple[str, ...], first: list[float]
+) -> None:
+    (tmp_path / "t.svm").write_text(text, encoding="utf-8")
+    dataset = ingest(tmp_path / "t.svm", tmp_path / "d", **options)
+    assert dataset.feature_names == names
+    assert dataset.X[0].tolist() == first
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "parts"),
+    [
+        ("1 1:2 2:3\n-1 1:1 4:2\n", {"features": 3}, ["row 2 ", "feature 4", "from 1 to 3"]),
+        ("1 1:2 2:3\n-1 0:1 2:2\n", {"index_base": 1}, ["row 2 ", "feature 0", "from 1"]),
+        ("1 0:2 2:3\n-1 1:1 2:2\n", {"features": 2}, ["feature 2", "2 features"]),
+    ],
+)
+def test_features_outside(tmp_path: Path, text: str, options: dict[str, Any], parts: list[str]) -> None:
+    (tmp_path / "t.svm").write_text(text)
+    with pytest.raises(DataError) as caught:
+        ingest(tmp_path / "t.svm", tmp_path / "d", **options)
+    assert caught.value.kind == "feature-count"
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_rows_for_a_model_take_its_numbers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "t.svm").write_text("1:2 2:3\n\n2:1\n")
+
+    def rows(count: int, names: list[str] | None) -> list[list[float]]:
+        return [row for piece in RowFiles([tmp_path / "t.svm"], count, names).pieces() for row in piece.tolist()]
+
+    assert rows(3, ["0", "1", "2"]) == [[0, 2, 3], [0, 0, 1]]
+    assert rows(3, ["1", "2", "3"]) == [[2, 3, 0], [0, 1, 0]]
+    assert "--index-base" not in caplog.text
+    assert rows(3, None) == [[2, 3, 0], [0, 1, 0]]
+    assert "--index-base" in caplog.text

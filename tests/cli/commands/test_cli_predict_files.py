@@ -1,0 +1,135 @@
+"""``distkern predict`` on files and plain arrays, and ``distkern ingest`` of rows without targets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+
+from tests.cli.command_line import Call
+
+FORMS = ["csv", "tsv.gz", "parquet", "npy", "npz", "svm", "zarr", "folder", "pattern", "two"]
+
+
+@pytest.fixture
+def rows(here: Path, call: Call) -> pd.DataFrame:
+    """A model m.model of three columns, trained on tr.zarr; return rows to predict, with their target."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(120, 3)), columns=list("abc"))
+    frame["y"] = np.where(frame.a > 0, "up", "down")
+    frame.to_csv("tr.csv", index=False)
+    assert call("ingest", "tr.csv", "--target", "y", "--out", "tr.zarr").code == 0
+    (here / "j.toml").write_bytes(
+        b'\xef\xbb\xbf[data]\ntrain = "tr.zarr"\n[model]\nmax_centers = 10\n[output]\nmodel = "m.model"\n'
+    )
+    done = call("train", "j.toml")
+    assert done.code == 0, done.err
+    return frame
+
+
+def places(frame: pd.DataFrame, form: str) -> list[str]:
+    X = frame[["a", "b", "c"]].to_numpy()
+    if form == "csv":
+        frame[["y", "c", "a", "b"]].to_csv("new.csv")
+    elif form == "tsv.gz":
+        frame.to_csv("new.tsv.gz", sep="\t", index=False)
+    elif form == "parquet":
+        frame.set_index("y").to_parquet("new.parquet")
+    elif form == "npy":
+        np.save("new.npy", X)
+    elif form == "npz":
+        np.savez("new.npz", X_test=X, y_test=np.ones(len(X)))
+    elif form == "svm":
+        Path("new.svm").write_text("".join(f"1:{a!r} 2:{b!r} 3:{c!r}\n" for a, b, c in X.tolist()))
+    elif form == "zarr":
+        zarr.create_array("new.zarr", data=X, chunks=(50, 2))
+    else:
+        Path("set").mkdir()
+        for part in range(12):
+            frame.iloc[part * 10 : part * 10 + 10].to_csv(f"set/part-{part}.csv", index=False)
+        both = [f"set/part-{part}.csv" for part in range(12)]
+        return {"folder": ["set"], "pattern": ["set/part-*.csv"]}.get(form, both)
+    return [f"new.{form}"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_predictions_are_those_of_the_model(rows: pd.DataFrame, call: Call, form: str) -> None:
+    from distkern import load_model
+
+    model = load_model("m.model")
+    X = rows[["a", "b", "c"]].to_numpy()
+    done = call("predict", "m.model", *places(rows, form), "--out", "p.csv", "--proba")
+    assert done.code == 0, done.err
+    assert "120" in done.out
+    found = pd.read_csv("p.csv")
+    assert found.prediction.tolist() == model.predict(X).tolist()
+    np.testing.assert_allclose(found[["probability_down", "probability_up"]], model.predict_proba(X), rtol=1e-12)
+
+
+def test_rows_without_targets_become_a_store(rows: pd.DataFrame, call: Call) -> None:
+    rows[["a", "b", "c"]].to_csv("new.csv", index=False)
+    done = call("ingest", "new.csv", "--no-target", "--out", "new.zarr")
+    assert done.code == 0, done.err
+    assert "no targets" in done.out
+    assert call("info", "new.zarr").code == 0
+    for out in ("p.csv", "p.parquet", "p.zarr"):
+        assert call("predict", "m.model", "new.zarr", "--out", out).code == 0
+    assert pd.read_parquet("p.parquet").prediction.tolist() == pd.read_csv("p.csv").prediction.tolist()
+    refused = [call("evaluate", "m.model", "new.zarr"), call("train", "j.toml", "--overwrite", "--set", "data.train=new.zarr")]
+    refused.append(call("train", "j.toml", "--overwrite", "--set", "data.test=new.zarr"))
+    for done in refused:
+        assert done.code == 3
+        assert "has no targets" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["tr.zarr", "--delimiter", ";"], "--delimiter"),
+        (["tr.csv", "--workers", "1"], "--no-target"),
+        (["few.csv"], "no column 'c'"),
+        (["few.npy"], "2 features"),
+        (["hole.csv"], "row 2"),
+        (["no.zarr"], "no dataset"),
+        (["no*.csv"], "no file matches"),
+        (["m.model"], "distkern model"),
+        (["tr.csv", "few.npy"], "one format"),
+    ],
+)
+def test_rows_that_cannot_be_predicted(rows: pd.DataFrame, call: Call, arguments: list[str], part: str) -> None:
+    rows[["a", "b"]].to_csv("few.csv", index=False)
+    np.save("few.npy", rows[["a", "b"]].to_numpy())
+    rows.assign(b=rows.b.where(rows.index != 1)).to_csv("hole.csv", index=False)
+    before = sorted(Path().iterdir())
+    done = call("predict", "m.model", *arguments, "--out", "p.csv")
+    assert done.code in (2, 3)
+    assert part in done.err
+    assert sorted(Path().iterdir()) == before
+
+
+def test_a_job_with_weights(rows: pd.DataFrame, call: Call) -> None:
+    from distkern import OROLSClassifier, load_model, open_dataset
+
+    weights = np.where(rows.b > 0, 1.0, 0.0)
+    zarr.create_array("w.zarr", data=weights, chunks=(50,))
+    zarr.create_array("x.zarr", data=rows[["a", "b", "c"]].to_numpy(), chunks=(40, 3))
+    zarr.create_array("y.zarr", data=(rows.y == "up").to_numpy().astype(np.int64), chunks=(40,))
+    X = rows[["a", "b", "c"]].to_numpy()
+    expected = OROLSClassifier(max_centers=10).fit(open_dataset("tr.zarr"), sample_weight=weights)
+    done = call("train", "j.toml", "--overwrite", "--set", "data.weight=w.zarr")
+    assert done.code == 0, done.err
+    np.testing.assert_array_equal(load_model("m.model").coef_, expected.coef_)
+    sets = ["data.x=x.zarr", "data.y=y.zarr", "data.weight=w.zarr"]
+    text = Path("j.toml").read_text(encoding="utf-8-sig").replace('train = "tr.zarr"\n', "")
+    Path("arrays.toml").write_text(text)
+    done = call("train", "arrays.toml", "--overwrite", *(word for item in sets for word in ("--set", item)))
+    assert done.code == 0, done.err
+    half = OROLSClassifier(max_centers=10).fit(X, rows.y == "up", weights)
+    np.testing.assert_allclose(load_model("m.model").decision_function(X), half.decision_function(X))
+    zarr.create_array("short.zarr", data=weights[:50], chunks=(50,))
+    done = call("train", "j.toml", "--overwrite", "--set", "data.weight=short.zarr")
+    assert done.code == 3
+    assert "50" in done.err

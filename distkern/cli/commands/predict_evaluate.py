@@ -61,7 +61,7 @@ def predict(
     check_prediction_destination(out, overwrite)
     section = cluster_of_flags(**cluster)
     model = load_model(model_store)
-    rows = open_features(model, places, reading)
+    rows = open_features(model, model_store, places, reading)
     if isinstance(rows, RowFiles) and section.where is not None:
         raise JobError(
             f"{rows.place}: files are predicted in this process, not on workers; leave the options of the cluster out, "

@@ -18,13 +18,15 @@ if TYPE_CHECKING:
     from distkern.storage import RowFiles
 
 
-def open_features(model: Any, places: Sequence[str], reading: Mapping[str, Any]) -> Any:
+def open_features(model: Any, place: str, places: Sequence[str], reading: Mapping[str, Any]) -> Any:
     """Open the rows to predict.
 
     Parameters
     ----------
     model : fitted estimator
         Its columns are taken from files by name, where both have names.
+    place : str
+        Place of the model, for messages.
     places : sequence of str
         A dataset store, a plain zarr array, or files, folders of files and patterns.
     reading : mapping
@@ -43,23 +45,31 @@ def open_features(model: Any, places: Sequence[str], reading: Mapping[str, Any])
     """
     from distkern.storage import RowFiles, open_array, open_dataset, store_kind
 
+    from ..job.data_section import require_columns_of
+
     kind = store_kind(places[0])
     rows: Any
     if len(places) > 1 or kind in ("file", "directory") or (kind == "missing" and glob.has_magic(places[0])):
         names = getattr(model, "feature_names_in_", None)
         rows = RowFiles(places, model.n_features_in_, None if names is None else list(map(str, names)), **reading)
-        count, place = rows.n_features, rows.place
+        count, what = rows.n_features, rows.place
     else:
+        what = places[0]
         if reading:
             option = next(iter(reading)).replace("_", "-")
             raise JobError(
-                f"--{option} says how files are read, and {places[0]} is none: leave it out", kind="unused-option"
+                f"--{option} says how files are read, and {what} is none: leave it out", kind="unused-option"
             )
-        rows, place = (open_array if kind == "zarr-array" else open_dataset)(places[0]), places[0]
-        count = rows.shape[-1] if kind == "zarr-array" and rows.ndim == 2 else getattr(rows, "n_features", None)
-    if count is not None and count != model.n_features_in_:
+        if kind != "zarr-array":
+            rows = open_dataset(what)
+            require_columns_of(model, rows, what, place)
+            return rows
+        rows = open_array(what)
+        # The estimator refuses an array of another dimension.
+        count = rows.shape[1] if rows.ndim == 2 else model.n_features_in_
+    if count != model.n_features_in_:
         raise DataError(
-            f"{place} has {count} features, the model was trained on {model.n_features_in_}", kind="feature-count"
+            f"{what} has {count} features, the model {place} has {model.n_features_in_}", kind="feature-count"
         )
     return rows
 

@@ -60,7 +60,7 @@ def test_predictions_are_those_of_the_model(rows: pd.DataFrame, call: Call, form
     from distkern import load_model
 
     model = load_model("m.model")
-    X = rows[["a", "b", "c"]].to_numpy()
+    X = rows[["a", "b", "c"]]
     done = call("predict", "m.model", *places(rows, form), "--out", "p.csv", "--proba")
     assert done.code == 0, done.err
     assert "120" in done.out
@@ -78,7 +78,10 @@ def test_rows_without_targets_become_a_store(rows: pd.DataFrame, call: Call) -> 
     for out in ("p.csv", "p.parquet", "p.zarr"):
         assert call("predict", "m.model", "new.zarr", "--out", out).code == 0
     assert pd.read_parquet("p.parquet").prediction.tolist() == pd.read_csv("p.csv").prediction.tolist()
-    refused = [call("evaluate", "m.model", "new.zarr"), call("train", "j.toml", "--overwrite", "--set", "data.train=new.zarr")]
+    refused = [
+        call("evaluate", "m.model", "new.zarr"),
+        call("train", "j.toml", "--overwrite", "--set", "data.train=new.zarr"),
+    ]
     refused.append(call("train", "j.toml", "--overwrite", "--set", "data.test=new.zarr"))
     for done in refused:
         assert done.code == 3

@@ -107,12 +107,11 @@ def test_weights_are_those_of_the_training(tmp_path: Path, form: str) -> None:
     np.testing.assert_array_equal(dataset.targets(), Y)
     dataset.verify()
     settings = {"sigma": 3.0, "max_centers": 2, "stop": None}
+    X3 = TABLE[:, [0, 1, 3]]
     ours = dk.OROLSRegressor(**settings).fit(dataset)
-    np.testing.assert_allclose(
-        ours.predict(X3 := TABLE[:, [0, 1, 3]]), dk.OROLSRegressor(**settings).fit(X3, Y, W).predict(X3)
-    )
+    np.testing.assert_allclose(ours.predict(dataset), dk.OROLSRegressor(**settings).fit(X3, Y, W).predict(X3))
     given = dk.OROLSRegressor(**settings).fit(dataset, sample_weight=np.ones(4))
-    np.testing.assert_allclose(given.predict(X3), dk.OROLSRegressor(**settings).fit(X3, Y).predict(X3))
+    np.testing.assert_allclose(given.predict(dataset), dk.OROLSRegressor(**settings).fit(X3, Y).predict(X3))
 
 
 def test_weights_that_cannot_be(tmp_path: Path) -> None:

@@ -16,14 +16,11 @@ from ..io.destinations import check_place
 from .cleaning import POLICIES, Cleaner
 from .files import FORMATS, found_files, open_table
 from .row_files import RowFiles
-from .table import InputTable, Reading
+from .table import Reading, require_storable
 
 __all__ = ["FORMATS", "RowFiles", "ingest"]
 
 logger = logging.getLogger(__name__)
-
-MAX_FEATURES = 2**21
-"""Most columns of X; a row of that many takes 16 MiB."""
 
 
 def ingest(
@@ -122,7 +119,7 @@ def ingest(
         index_base=None if index_base == "auto" else index_base,
     )
     table = open_table(files, reading, format)
-    require_storable(table, ", ".join(map(str, files)))
+    require_storable(table.n_features, ", ".join(map(str, files)))
     cleaner = Cleaner(table, missing)
     if chunk_rows is None:
         row_bytes = table.n_features * cleaner.dtype.itemsize
@@ -146,13 +143,3 @@ def ingest(
     if cleaner.values_filled:
         logger.warning("%d missing values were replaced by the column mean", cleaner.values_filled)
     return open_dataset(out)
-
-
-def require_storable(table: InputTable, place: str) -> None:
-    """Refuse more than `MAX_FEATURES` features: `DataError` ``too-many-features``."""
-    if table.n_features > MAX_FEATURES:
-        raise DataError(
-            f"{place}: rows are stored dense and have {table.n_features} features, "
-            f"and {MAX_FEATURES} are the most: leave features out, or number those of a sparse file anew",
-            kind="too-many-features",
-        )

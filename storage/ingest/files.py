@@ -91,7 +91,9 @@ def _expanded(path: str | os.PathLike[str]) -> list[Path]:
 
 def _files_in(folder: Path) -> list[Path]:
     if identify(folder) != "directory":
-        raise DataError(f"{folder} is {appearance(folder)}, no folder of files: name files", kind="not-a-file")
+        raise DataError(
+            f"{folder} is {appearance(folder)}, not a file or a folder of files: name files", kind="not-a-file"
+        )
     inside = [entry for entry in folder.iterdir() if not entry.name.startswith(("_", "."))]
     folders = sorted(entry.name for entry in inside if entry.is_dir())
     if folders:

@@ -116,7 +116,9 @@ class NumpyTable:
                 if other is not None:
                     check_rows_agree(shape[0], other.header.shape[0] if other.header.shape else 0, other.name)
         counts = [X.header.shape[0] for X, *_ in parts]
-        full = some_rows([X.path for X, *_ in parts], counts, f"has no rows ({first.name}: {first.header.shape})")
+        full = some_rows(
+            [X.path for X, *_ in parts], counts, f"has no rows ({first.name} is empty, of shape {first.header.shape})"
+        )
         self._parts = [part for part in parts if part[0].path in full]
         self._targets, self._weight = list(targets), weight
         self._aside = [*targets, *(() if weight is None else (weight,))]

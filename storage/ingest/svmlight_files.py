@@ -17,7 +17,7 @@ from sklearn.datasets import load_svmlight_file
 from distkern.errors import DataError
 
 from .streams import STREAM_FAILURES, open_stream
-from .table import BATCH_BYTES, Batch, Reading, some_rows, unreadable
+from .table import BATCH_BYTES, Batch, Reading, require_storable, some_rows, unreadable
 
 __all__ = ["SvmlightTable"]
 
@@ -83,6 +83,7 @@ class SvmlightTable:
                     f"features were expected; check --features and --index-base",
                     kind="feature-count",
                 )
+        require_storable(self.n_features, ", ".join(map(str, paths)))
         self.names: tuple[str, ...] | None = tuple(map(str, range(self._first, self._first + self.n_features)))
         self.dtype: np.dtype[Any] = np.dtype(np.float64)
 

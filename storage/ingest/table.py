@@ -22,11 +22,15 @@ __all__ = [
     "InputTable",
     "Reading",
     "choose_columns",
+    "require_storable",
     "some_rows",
     "unreadable",
 ]
 
 logger = logging.getLogger(__name__)
+
+MAX_FEATURES = 2**21
+"""Most columns of X; a row of that many takes 16 MiB."""
 
 BATCH_BYTES = 4 * 1024 * 1024
 """Approximate bytes of the features in one batch."""
@@ -177,8 +181,8 @@ def choose_columns(
             )
     features = tuple(name for name in wanted if name not in chosen)
     if not features:
-        beside = f" besides {_listed(sorted(chosen))}" if chosen else " that is no index"
-        raise DataError(f"{path} has no column{beside}: features are needed", kind="zero-features")
+        beside = f"besides the target {reading.target[0]!r}" if reading.target else "that is no index"
+        raise DataError(f"{path} has no column {beside}: features are needed", kind="zero-features")
     return ChosenColumns(features, reading.target, reading.weight)
 
 
@@ -218,6 +222,16 @@ def some_rows(paths: Sequence[Path], rows: Sequence[int], why: str) -> list[Path
     if len(full) < len(paths):
         logger.info("%d of %d files have no rows and were passed over", len(paths) - len(full), len(paths))
     return full
+
+
+def require_storable(n_features: int, place: str) -> None:
+    """Refuse more than `MAX_FEATURES` features of the files at a place: `DataError` ``too-many-features``."""
+    if n_features > MAX_FEATURES:
+        raise DataError(
+            f"{place}: rows are stored dense and have {n_features} features, "
+            f"and {MAX_FEATURES} are the most: leave features out, or number those of a sparse file anew",
+            kind="too-many-features",
+        )
 
 
 def unreadable(path: Path, why: object) -> DataError:

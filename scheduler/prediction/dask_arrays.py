@@ -22,6 +22,7 @@ from distkern.storage import (
     check_rows_agree,
     check_weights,
     numeric_dtype,
+    plain_array,
     read_patiently,
     require_extent,
     require_finite,
@@ -75,8 +76,9 @@ class DaskArraySource:
         self.feature_dtype = numeric_dtype(np.dtype(X.dtype), "X")
         self._policy = RetryPolicy.default()
         self._X = X.rechunk({1: -1})
-        self._y = y if is_dask_array(y) else np.asarray(y)
-        self._weights = weights if weights is None or is_dask_array(weights) else np.asarray(weights)
+        self._y = y if is_dask_array(y) else plain_array(y, "y")
+        in_memory = weights is not None and not is_dask_array(weights)
+        self._weights = plain_array(weights, "sample_weight") if in_memory else weights
         self.n_rows, self.n_features = (int(size) for size in X.shape)
         require_extent(self.n_rows, self.n_features)
         if self._y.ndim not in (1, 2):

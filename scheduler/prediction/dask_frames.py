@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from distkern.errors import DataError
+from distkern.redaction import displayed_cause, redact
 
 
 def is_dask_frame(value: Any) -> bool:
@@ -35,7 +37,7 @@ def partition_lengths(**values: Any) -> dict[str, list[int] | None]:
     Raises
     ------
     DataError
-        ``not-numeric``, as for `frame_array`, before anything is computed.
+        ``not-numeric``, as for `frame_array`, before anything is computed; ``unreadable``.
     """
     lengths: dict[str, list[int] | None] = dict.fromkeys(values)
     frames = {name: value for name, value in values.items() if is_dask_frame(value) or is_dask_series(value)}
@@ -47,7 +49,13 @@ def partition_lengths(**values: Any) -> dict[str, list[int] | None]:
         if is_dask_frame(value):
             _common_dtype(value, name)
     parts = {name: _partitions(value) for name, value in frames.items()}
-    found = iter(dask.compute(*(dask.delayed(len)(part) for name in parts for part in parts[name])))
+    try:
+        found = iter(dask.compute(*(dask.delayed(len)(part) for name in parts for part in parts[name])))
+    except (ArithmeticError, LookupError, TypeError, ValueError) as cause:
+        raise DataError(
+            f"{' and '.join(frames)} cannot be computed: {type(cause).__name__}: {redact(str(cause))}",
+            kind="unreadable",
+        ) from displayed_cause(cause)
     return lengths | {name: [int(next(found)) for _ in parts[name]] for name in parts}
 
 
@@ -73,7 +81,8 @@ def frame_array(frame: Any, what: str, lengths: Sequence[int] | None = None) -> 
         ``not-numeric``, with the name of the first column without numbers.
     """
     dtype = _common_dtype(frame, what)
-    return _array(frame, numbers_of, dtype, (len(frame.columns),), lengths)
+    convert = partial(numbers_of, what=what, names=list(frame.columns))
+    return _array(frame, convert, dtype, (len(frame.columns),), lengths)
 
 
 def series_array(series: Any, lengths: Sequence[int]) -> Any:
@@ -91,21 +100,22 @@ def series_array(series: Any, lengths: Sequence[int]) -> Any:
     dask.array.Array, shape (n_rows,)
     """
     dtype = series.dtype if isinstance(series.dtype, np.dtype) else np.dtype(object)
-    return _array(series, values_of, dtype, (), lengths)
+    return _array(series, np.asarray, dtype, (), lengths)
 
 
-def numbers_of(part: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the numbers of a partition, shape (n, d)."""
+def numbers_of(part: Any, what: str, names: list[Any]) -> NDArray[Any]:
+    """Return the numbers of a partition, shape (n, d); refuse other columns than the `names` of the frame."""
+    found = list(getattr(part, "columns", ()))
+    if found != names:
+        raise DataError(
+            f"a partition of {what}, a dask frame, has the columns {found}, but the frame declares {names}: give the "
+            "right meta where it is made, for example to map_partitions",
+            kind="shape-mismatch",
+        )
+    dtype = _common_dtype(part, what)
     if dtype.kind == "f":
         return np.ascontiguousarray(part.to_numpy(dtype=dtype, na_value=np.nan))
     return np.ascontiguousarray(part.to_numpy(dtype=dtype))
-
-
-def values_of(part: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the values of a partition, shape (n,); numbers that may be missing as floats."""
-    if dtype.kind == "O" and getattr(part.dtype, "kind", "O") in "iuf":
-        return np.asarray(part.to_numpy(dtype=np.float64, na_value=np.nan))
-    return np.asarray(part)
 
 
 def _array(frame: Any, convert: Any, dtype: np.dtype[Any], tail: tuple[int, ...], lengths: Sequence[int] | None) -> Any:
@@ -114,7 +124,7 @@ def _array(frame: Any, convert: Any, dtype: np.dtype[Any], tail: tuple[int, ...]
 
     parts = _partitions(frame)
     pieces = [
-        da.from_delayed(dask.delayed(convert)(part, dtype), shape=(length, *tail), dtype=dtype)
+        da.from_delayed(dask.delayed(convert)(part), shape=(length, *tail), dtype=dtype)
         for part, length in zip(parts, [float("nan")] * len(parts) if lengths is None else lengths, strict=True)
         if length != 0
     ]

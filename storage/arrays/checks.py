@@ -36,10 +36,9 @@ def numeric_dtype(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:
     """
     if dtype.kind == "b":
         return np.dtype(np.uint8)
-    if dtype.kind in "iu" or dtype.newbyteorder("=") in (np.dtype(np.float32), np.dtype(np.float64)):
-        return dtype.newbyteorder("=")
-    if dtype.kind == "f":
-        return np.dtype(np.float64)
+    if dtype.kind in "iuf":
+        native = dtype.newbyteorder("=")
+        return native if dtype.kind != "f" or native in (np.float32, np.float64) else np.dtype(np.float64)
     if dtype.kind == "c":
         raise DataError(
             f"{what} has dtype {dtype}. Complex data not supported: give real and imaginary parts as columns",
@@ -86,7 +85,9 @@ def _numbers(array: NDArray[Any], what: str, first_row: int, column: str | None 
     return array.astype(numeric_dtype(array.dtype, what if column is None else f"{column} of {what}"), copy=False)
 
 
-def require_finite(values: NDArray[Any], what: str, first_row: int = 0, names: Sequence[str] | None = None) -> None:
+def require_finite(
+    values: NDArray[Any], what: str, first_row: int = 0, names: Sequence[str] | None = None, first_column: int = 0
+) -> None:
     """Refuse NaN and infinity; the error names row and column of the first.
 
     Parameters
@@ -99,6 +100,8 @@ def require_finite(values: NDArray[Any], what: str, first_row: int = 0, names: S
         Row number of ``values[0]`` in the whole data, from 0.
     names : sequence of str, optional
         Column names.
+    first_column : int, default 0
+        Number of the first column in the whole data, from 0.
 
     Raises
     ------
@@ -116,7 +119,7 @@ def require_finite(values: NDArray[Any], what: str, first_row: int = 0, names: S
     position = np.unravel_index(int(np.argmax(bad)), values.shape)
     place = f"row {first_row + int(position[0])} (counted from 0)"
     if values.ndim > 1:
-        place += f", {column_name(int(position[1]), names)}"
+        place += f", {column_name(first_column + int(position[1]), names)}"
     value = "NaN" if np.isnan(values[position]) else str(values[position])
     raise DataError(
         f"{what} holds {value} in {place}: every value must be finite, so fill it in or leave the "

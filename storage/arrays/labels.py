@@ -86,7 +86,7 @@ def plain_labels(y: Any, first_row: int = 0) -> NDArray[Any]:
 
 
 def _native(array: NDArray[Any]) -> NDArray[Any]:
-    if array.dtype.kind == "f":
+    if array.dtype.kind not in "Ubiu":
         return to_numeric(array, "y")
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 

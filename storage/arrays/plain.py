@@ -66,9 +66,10 @@ def plain_array(values: Any, what: str, first_row: int = 0, first_column: int = 
     """
     values = _computed(values, what)
     if isinstance(values, (list, tuple)) and any(isinstance(part, np.ma.MaskedArray) for part in values):
+        _require_no_mask(np.array([part is np.ma.masked for part in values]), what, first_row, first_column)
         values = np.ma.array(values)
     if isinstance(values, np.ma.MaskedArray):
-        _require_no_mask(values, what, first_row, first_column)
+        _require_no_mask(np.ma.getmaskarray(values), what, first_row, first_column)
         values = values.data
     if hasattr(values, "nnz") or hasattr(values, "todense"):
         raise DataTypeError(
@@ -100,8 +101,7 @@ def _computed(values: Any, what: str) -> Any:
     return values
 
 
-def _require_no_mask(values: Any, what: str, first_row: int, first_column: int) -> None:
-    mask = np.ma.getmaskarray(values)
+def _require_no_mask(mask: NDArray[Any], what: str, first_row: int, first_column: int) -> None:
     if mask.dtype.names is not None or not mask.any():
         return
     position = np.unravel_index(int(np.argmax(mask)), mask.shape)
@@ -117,7 +117,12 @@ def _require_no_mask(values: Any, what: str, first_row: int, first_column: int) 
 
 def _as_array(values: Any, what: str) -> NDArray[Any]:
     try:
-        return np.asarray(values)
+        array = np.asarray(values)
+        # numpy makes texts of numbers and missing values beside texts.
+        if array.dtype.kind in "US" and isinstance(values, (list, tuple)):
+            objects = np.asarray(values, dtype=object)
+            return array if all(isinstance(value, (str, bytes)) for value in objects.flat) else objects
+        return array
     except TypeError:
         return _as_objects(values, what)
     except ValueError as cause:
@@ -173,7 +178,9 @@ def require_numbers(values: NDArray[Any], what: str, first_row: int = 0, column:
         ``not-numeric``: an entry is no real number.
     """
     flat = values.ravel().tolist()
-    if not all(issubclass(kind, NUMBERS) for kind in set(map(type, flat))):
+    kinds = set(map(type, flat))
+    # numpy counts durations among the integers.
+    if np.timedelta64 in kinds or not all(issubclass(kind, NUMBERS) for kind in kinds):
         flat = [_number(value, values, index, what, first_row, column) for index, value in enumerate(flat)]
     try:
         return np.array(flat, dtype=np.float64).reshape(values.shape)

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from distkern.scheduler import frame_array, is_dask_array, is_dask_frame, is_dask_series, series_array
-from distkern.storage import Dataset, names_of
+from distkern.scheduler.prediction.dask_blocks import checked_blocks
+from distkern.storage import Dataset, names_of, numeric_dtype
 
 from ...errors import DataError
 
@@ -40,7 +41,7 @@ class OpenedRows:
             yield
 
 
-def open_rows(X: Any, lengths: Sequence[int] | None = None) -> OpenedRows:
+def open_rows(X: Any, lengths: Sequence[int] | None = None, *, finite: bool = True) -> OpenedRows:
     """Open rows of features.
 
     Parameters
@@ -49,6 +50,8 @@ def open_rows(X: Any, lengths: Sequence[int] | None = None) -> OpenedRows:
         Rows in any container.
     lengths : sequence of int, optional
         Number of rows of each partition of a dask DataFrame; unknown by default.
+    finite : bool, default True
+        Whether blocks of dask arrays refuse NaN; a training does so when it reads a block.
 
     Raises
     ------
@@ -63,21 +66,34 @@ def open_rows(X: Any, lengths: Sequence[int] | None = None) -> OpenedRows:
                 f"X is a DataArray with the dimensions {X.dims}: it must have two, rows and features",
                 kind="shape-mismatch",
             )
-        return OpenedRows(_data(X), names_of(X), lambda values: _wrapped(X, values))
+        array = _checked(_data(X), "X", finite=finite)
+        return OpenedRows(array, names_of(X), lambda values: _wrapped(X, values))
     if is_dask_frame(X):
-        return OpenedRows(frame_array(X, "X", lengths), names_of(X))
-    return OpenedRows(X, names_of(X) if isinstance(X, Dataset) else None)
+        array = frame_array(X, "X", lengths)
+        return OpenedRows(_checked(array, "X", finite=finite), names_of(X))
+    return OpenedRows(_checked(X, "X", finite=finite), names_of(X) if isinstance(X, Dataset) else None)
 
 
-def open_column(values: Any, lengths: Sequence[int] | None) -> Any:
-    """Open targets or weights; `lengths` are the numbers of rows of the partitions of a dask Series or DataFrame."""
+def open_column(values: Any, what: str, lengths: Sequence[int] | None) -> Any:
+    """Open targets or weights, named `what` in messages.
+
+    `lengths` are the numbers of rows of the partitions of a dask Series or DataFrame.
+    """
     if is_xarray(values, "DataArray"):
-        return _data(values)
-    if is_dask_series(values):
-        return series_array(values, lengths)
-    if is_dask_frame(values):
-        return frame_array(values, "y", lengths)
-    return values
+        values = _data(values)
+    elif is_dask_series(values):
+        values = series_array(values, lengths)
+    elif is_dask_frame(values):
+        values = frame_array(values, what, lengths)
+    return _checked(values, what)
+
+
+def _checked(values: Any, what: str, *, finite: bool = False) -> Any:
+    if not is_dask_array(values):
+        return values
+    if what == "X":
+        numeric_dtype(np.dtype(values.dtype), what)
+    return checked_blocks(values, what, finite=finite)
 
 
 def targets_with(X: Any, y: Any) -> Any:

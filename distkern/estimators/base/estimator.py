@@ -44,6 +44,9 @@ from distkern.storage import (
     Dataset,
     ZarrRows,
     as_source,
+    as_targets,
+    check_rows_agree,
+    check_weights,
     in_memory,
     is_zarr_array,
     memory_array,
@@ -219,12 +222,12 @@ class BlockEstimator(BaseEstimator, ABC):
         require_same_rows(X, y, "y")
         require_same_rows(X, sample_weight, "sample_weight")
         lengths = partition_lengths(X=X, y=y, sample_weight=sample_weight)
-        y = open_column(y, lengths["y"])
-        rows = open_rows(X, lengths["X"])
+        y = open_column(y, "y", lengths["y"])
+        rows = open_rows(X, lengths["X"], finite=False)
         if more:
             self._require_names(rows)
+        weights = open_column(sample_weight, "sample_weight", lengths["sample_weight"])
         with rows.checked():
-            weights = open_column(sample_weight, lengths["sample_weight"])
             source = self._source_of(rows.X, y, weights, least_rows, more=more)
         if rows.names is not None and not more:
             self.feature_names_in_ = np.array(rows.names, dtype=object)
@@ -369,6 +372,25 @@ class BlockEstimator(BaseEstimator, ABC):
             logger.info("the client is %s: predicting in this process", client.status)
             return None
         return client
+
+    def _scored(self, X: Any, y: Any, sample_weight: Any) -> tuple[NDArray[Any], NDArray[Any], Array | None]:
+        """Return predictions in memory, the targets beside them, and the weights if there are any."""
+        check_is_fitted(self)
+        if isinstance(X, Dataset) and y is None:
+            y = X.targets()
+        y = targets_with(X, y)
+        if y is None:
+            raise DataError("y is missing: give the targets of the rows of X", kind="target")
+        require_same_rows(X, y, "y")
+        require_same_rows(X, sample_weight, "sample_weight")
+        lengths = partition_lengths(y=y, sample_weight=sample_weight)
+        targets = as_targets(open_column(y, "y", lengths["y"]))
+        predicted = as_targets(self.predict(X))
+        check_rows_agree(len(predicted), len(targets) if targets.ndim else 0)
+        if sample_weight is None:
+            return predicted, targets, None
+        weights = open_column(sample_weight, "sample_weight", lengths["sample_weight"])
+        return predicted, targets, check_weights(weights, len(predicted))
 
     @abstractmethod
     def _predictions(self) -> OutputFunction[NDArray[Any]]:

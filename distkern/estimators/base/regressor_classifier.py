@@ -77,6 +77,38 @@ class BlockRegressor(RegressorMixin, BlockEstimator):
         columns = None if self._is_flat() else self._n_targets()
         return self._evaluate(X, self._predictions(), columns, np.dtype(np.float64))
 
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return R squared of the predictions, the mean over the targets.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
+            Rows.
+        y : array-like, optional
+            Their targets, in any container that `fit` takes; those of a dataset by default.
+        sample_weight : array-like, shape (n_rows,), optional
+            Row weights.
+
+        Returns
+        -------
+        float
+            At most 1.
+
+        Raises
+        ------
+        DataError
+            The rows, targets or weights cannot be used.
+        """
+        from sklearn.metrics import r2_score
+
+        predicted, y, weights = self._scored(X, y, sample_weight)
+        truth = self._numbers_of(y)
+        if truth.size != predicted.size:
+            raise DataError(
+                f"y has shape {truth.shape}, but the model has {self._n_targets()} targets", kind="shape-mismatch"
+            )
+        return float(r2_score(truth.reshape(predicted.shape), predicted, sample_weight=weights))
+
     def _predictions(self) -> OutputFunction[NDArray[Any]]:
         return outputs.only_target if self._is_flat() else outputs.all_targets
 
@@ -101,7 +133,7 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
         self, X: Any, y: Any, sample_weight: NDArray[Any] | None, least_rows: int, *, more: bool
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         X = validate_rows(self, X, y, fitting=True, more=more, least_rows=least_rows)
-        y = as_targets(y)
+        lazy, y = hasattr(y, "__dask_graph__"), as_targets(y)
         check_rows_agree(len(X), len(y) if y.ndim else 0)
         if y.ndim == 2 and y.shape[1] == 1:
             warnings.warn(
@@ -123,7 +155,7 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
         classes = np.unique(present if len(present) else labels)
         # Rows of weight zero count as absent, and so does a class of such rows only.
         codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-        return X, codes, classes.astype(object) if y.dtype == object else classes
+        return X, codes, classes.astype(object) if y.dtype == object and not lazy else classes
 
     def _note_targets(self, source: BlockSource) -> None:
         if source.target_shape not in ((), (1,)):
@@ -166,6 +198,39 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
         classes = self._labels()
         dtype = np.array(classes.tolist()).dtype if classes.dtype == object else classes.dtype
         return self._evaluate(X, self._predictions(), None, dtype)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the share of rows whose label is predicted.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
+            Rows.
+        y : array-like, optional
+            Their labels, in any container that `fit` takes; those of a dataset by default.
+        sample_weight : array-like, shape (n_rows,), optional
+            Row weights.
+
+        Returns
+        -------
+        float
+            From 0 to 1.
+
+        Raises
+        ------
+        DataError
+            The rows, labels or weights cannot be used.
+        """
+        predicted, y, weights = self._scored(X, y, sample_weight)
+        truth, predicted = flat_labels(plain_labels(y)), plain_labels(predicted)
+        require_finite(truth, "y")
+        if (truth.dtype.kind == "U") != (predicted.dtype.kind == "U"):
+            raise DataError(
+                f"y holds labels of dtype {truth.dtype}, but the model predicts {predicted.dtype}: use the labels "
+                "of the training",
+                kind="mixed-labels",
+            )
+        return float(np.average(truth == predicted, weights=weights))
 
     def predict_proba(self, X: Any) -> Any:
         """Estimate class probabilities.

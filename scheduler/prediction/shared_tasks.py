@@ -76,13 +76,11 @@ class LazyBlocks:
         """Return the graph of all blocks, with what several of them need computed."""
         if self._graph is not None:
             return self._graph
-        import dask
+        from dask.highlevelgraph import HighLevelGraph
 
-        tasks: dict[Any, Any] = {}
-        # Without fusion a task that two arrays need stays one task.
-        with dask.config.set({"optimization.fuse.active": False}):
-            for array in dask.optimize(*self._arrays.values()):
-                tasks.update(array.__dask_graph__())
+        # dask's own optimisation would fuse a task that two arrays need into a task of each.
+        merged = HighLevelGraph.merge(*(array.__dask_graph__() for array in self._arrays.values()))
+        tasks = dict(merged.cull({key for keys in self._keys.values() for key in keys}))
         graph = _Graph(tasks)
         outputs = [
             [keys[block] for keys in self._keys.values()] for block in range(len(next(iter(self._keys.values()))))

@@ -67,3 +67,7 @@ def test_certain_pairs_couple_to_finite_probabilities() -> None:
 def test_the_graph_eliminates_as_the_list_does(seed: int, n_classes: int) -> None:
     decisions = np.random.default_rng(seed).standard_normal((20, n_classes, n_classes))
     np.testing.assert_array_equal(dag_decision(decisions), [eliminated(row) for row in decisions])
+
+
+def test_a_decision_of_zero_is_a_win_of_the_first_class() -> None:
+    np.testing.assert_array_equal(dag_decision(np.zeros((2, 4, 4))), [0, 0])

@@ -35,6 +35,8 @@ _BLOCK_BYTES = 4 * 1024 * 1024
 _HEADER_LINES = 10_000
 _HEADER_CHARACTERS = 64 * 1024 * 1024
 _NULLS = ["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "-NaN", "null", "NULL", "None", "?"]
+_MAYBE_TRUTHS = {"true", "false", *map(str.lower, _NULLS)}
+"""First values, in lower case, of columns that may hold the words True and False."""
 _FAILURES = (pa.ArrowException, *STREAM_FAILURES)
 _CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -151,7 +153,10 @@ class CsvTable:
     def _word_columns(self, file: int) -> list[str]:
         """Return the features that are words for true and false in the first block."""
         for block in self._blocks_as_text(file):
-            text = {name: _holes_as_null(block.column(name)) for name in self._columns.features}
+            if not block.num_rows:
+                return []
+            firsts = ((name, (block.column(name)[0].as_py() or "").strip().lower()) for name in self._columns.features)
+            text = {name: _holes_as_null(block.column(name)) for name, first in firsts if first in _MAYBE_TRUTHS}
             return [
                 name for name, values in text.items() if not _casts(values, pa.float64()) and _casts(values, pa.bool_())
             ]

@@ -115,7 +115,7 @@ class SvmlightTable:
                 )
 
     def _require_known_base(self, first: int | None, highest: int) -> None:
-        """Say from where features are counted, if the files leave it open."""
+        """Warn if the files leave open from where features are counted."""
         if first is None and self._first == 1 and highest < self.n_features:
             logger.warning(
                 "no file has a feature 0 or %d: the features are counted from 1; say --index-base 0 if they are not",

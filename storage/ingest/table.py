@@ -77,7 +77,7 @@ class InputTable(Protocol):
 
 @dataclass(frozen=True)
 class Reading:
-    """What is read of files, and how; options that a format does not have are refused before."""
+    """Columns that are read of files, and how; options that a format does not have are refused before."""
 
     target: tuple[str, ...] = ()
     """Names of the target columns or keys, default ()."""

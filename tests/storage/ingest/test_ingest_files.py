@@ -1,4 +1,4 @@
-"""What all formats share: rows without targets, weights, several targets, folders, patterns, empty files, names."""
+"""Options that all formats share: no targets, weights, several targets, folders, patterns, empty files, names."""
 
 import bz2
 import gzip

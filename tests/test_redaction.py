@@ -12,8 +12,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from distkern import redaction
 from distkern.errors import DataError, JobError, StoreError
-from distkern.redaction import displayed_cause, redact, redact_values
+from distkern.redaction import conceal, displayed_cause, redact, redact_values
 from distkern.storage import RunDirectory, open_arrays, open_dataset
 
 SECRET = "wJalr/XUtn+FEMI"
@@ -138,3 +139,10 @@ def test_the_command_line(tmp_path: Path, capfd: Any) -> None:
         shown = capfd.readouterr()
         assert SECRET not in shown.out + shown.err, arguments
         assert "bucket" in shown.err or "none" in shown.err or "job.toml" in shown.err or "nonsense" in shown.err
+
+
+def test_a_concealed_text_that_begins_another_leaves_no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "_concealed", set())
+    for secret in ("open", "opensesame", "opensesame-2"):
+        conceal(secret)
+    assert redact("key opensesame-2 and opensesame") == "key *** and ***"

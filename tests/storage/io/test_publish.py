@@ -53,6 +53,21 @@ def test_failed_overwrite_keeps_the_old(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_a_swap_that_fails_puts_the_old_one_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(tmp_path / "store", "old")
+    rename = Path.rename
+
+    def refuse(source: Path, target: Path) -> Path:
+        if ".partial-" in source.name:
+            raise OSError("no rename of a new store")
+        return rename(source, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises((OSError, StoreError)):
+        publish(tmp_path / "store", "new", overwrite=True)
+    assert (tmp_path / "store" / "mark").read_text() == "old"
+
+
 def test_overwrite_replaces_and_clears_up(tmp_path: Path) -> None:
     publish(tmp_path / "store", "old")
     publish(tmp_path / "store", "new", overwrite=True)

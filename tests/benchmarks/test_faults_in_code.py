@@ -10,7 +10,7 @@ import click
 import pytest
 
 from benchmarks.faults_in_code import campaign, selection
-from benchmarks.faults_in_code.faults import Fault, copy_tree, load, planted, require_matching
+from benchmarks.faults_in_code.faults import ROOT, Fault, copy_tree, load, planted, require_matching
 
 CODE = "def half(x):\n    return x / 2\n"
 FAULT = Fault("half-of-it", "mathematics", "code.py", "sign", "x / 2", "-x / 2", ("tests",))
@@ -92,7 +92,8 @@ def test_the_tests_of_a_file_are_in_the_folder_that_mirrors_it(tmp_path: Path) -
     assert selection.mirrored("distkern/kernels/base.py", tmp_path) == "tests"
 
 
-def test_every_fault_has_a_name_of_its_own() -> None:
+def test_every_fault_fits_the_code_and_has_a_name_of_its_own() -> None:
+    require_matching(load(), ROOT)
     names = [fault.id for fault in load()]
     assert len(names) >= 84
     assert len(set(names)) == len(names)

@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import socket
-import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from typing import Any
 from distkern.errors import ClusterError, JobError
 
 from .worker_queries import silence_worker_logs, workers_of
-from .worker_settings import WorkerSize, hold_memory, worker_settings
+from .worker_settings import WorkerSize, hold_memory, provide_home, worker_settings
 
 logger = logging.getLogger(__name__)
 
@@ -51,17 +50,6 @@ def default_worker_wait() -> float:
     import dask
 
     return float(dask.utils.parse_timedelta(dask.config.get(WORKER_WAIT_KEY, WORKER_WAIT_SECONDS)))
-
-
-def current_client() -> Any | None:
-    """Return the dask client that is current in this process, None if there is none; never imports dask."""
-    module = sys.modules.get("distributed")
-    if module is None:
-        return None
-    try:
-        return module.default_client()
-    except ValueError:
-        return None
 
 
 def dashboard_address(client: Any) -> str | None:
@@ -348,6 +336,7 @@ def local_client(
     import dask
     from distributed import Client, LocalCluster
 
+    provide_home()
     security = None if tls is None else tls.security()
     with dask.config.set({**worker_settings(), GIVE_UP_KEY: NEVER_GIVE_UP}):
         try:

@@ -13,6 +13,7 @@ from distkern.errors import ClusterError
 
 from ..planning.limits import WorkerFacts
 from ..runtime.processes import peak_rss
+from .client_choice import require_usable
 
 SCHEDULER_SECONDS = 60.0
 """Most time for the scheduler's list of workers."""
@@ -44,9 +45,10 @@ def workers_of(client: Any) -> dict[str, Any]:
 
     Raises
     ------
-    ClusterError
-        ``no-scheduler``: the scheduler does not answer.
+    JobError, ClusterError
+        As `require_usable`; ``no-scheduler``: the scheduler does not answer.
     """
+    require_usable(client)
     question = None
     try:
         question = asyncio.run_coroutine_threadsafe(client.scheduler.identity(n_workers=-1), client.loop.asyncio_loop)
@@ -59,6 +61,26 @@ def workers_of(client: Any) -> dict[str, Any]:
             kind="no-scheduler",
         ) from error
     return workers
+
+
+def require_requested_workers(client: Any) -> None:
+    """Refuse a cluster without workers that starts them for waiting tasks only: a training waits for workers first.
+
+    Raises
+    ------
+    ClusterError
+        ``no-workers``: it was made so by ``adapt(minimum=0)``, and has requested none.
+    """
+    cluster = client.cluster
+    adaptive = getattr(cluster, "_adaptive", None)
+    if adaptive is None or adaptive.minimum > 0 or getattr(adaptive, "state", "running") == "stopped":
+        return
+    if not getattr(cluster, "plan", ()):
+        raise ClusterError(
+            "the cluster has no workers, and adapts to waiting tasks with minimum=0, but a training assigns its rows "
+            "to workers before it starts tasks: call cluster.adapt(minimum=n) or cluster.scale(n) first",
+            kind="no-workers",
+        )
 
 
 def peak_of_workers(client: Any, workers: list[str] | None = None) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ..planning.plan import BASELINE
@@ -21,6 +23,9 @@ would pause a worker for ever, and dask's threshold of malloc makes temporary ar
 
 SLACK = 128 << 20
 """Bytes beyond the plan: stacks and arenas that are reserved and never used."""
+
+NO_HOME = "/nonexistent"
+"""Home directory of users that have none, as of the user nobody."""
 
 PROFILE_SETTINGS: dict[str, Any] = {} if sys.version_info >= (3, 12) else {"distributed.worker.profile.enabled": False}
 """No statistical profile before Python 3.12: there a garbage collection while another thread's frames are sampled can
@@ -53,6 +58,17 @@ class WorkerSize:
 def worker_settings() -> dict[str, Any]:
     """Return dask's settings for workers that distkern starts."""
     return {**WORKER_SETTINGS, **PROFILE_SETTINGS}
+
+
+def provide_home() -> None:
+    """Name a home directory for this process and its workers where the user has none: dask's dashboard looks for one.
+
+    Containers may run under a number that is no user of the system, without the variable HOME.
+    """
+    try:
+        Path.home()
+    except RuntimeError:
+        os.environ["HOME"] = NO_HOME
 
 
 def inherited_settings() -> dict[str, str]:

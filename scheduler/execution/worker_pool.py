@@ -26,7 +26,7 @@ from ..clusters.futures import submit
 from ..clusters.liveness import Liveness, ping_through
 from ..clusters.placement import blocks_of, place, reassign
 from ..clusters.worker_events import WorkerWatch
-from ..clusters.worker_queries import workers_of
+from ..clusters.worker_queries import require_requested_workers, workers_of
 from ..runtime.environment import AskFacts, Difference, Facts, difference, process_facts
 
 MAX_DEATHS = 3
@@ -244,6 +244,8 @@ class Workforce:
         """Wait for usable workers and return them."""
         self.look()
         if not self.usable() and not self._unanswered():
+            if not self._status:
+                require_requested_workers(self._client)
             self._events.emit(WorkersAwaited(seconds=self._worker_wait, unusable=tuple(self._unusable())))
         deadline = monotonic() + self._worker_wait
         while not self.usable():
@@ -251,8 +253,8 @@ class Workforce:
                 unusable = ", ".join(f"{worker} {why}" for worker, why in self._unusable().items())
                 raise ClusterError(
                     f"no worker was usable within {self._worker_wait:g} s ({unusable or 'the cluster has none'}): "
-                    "start workers and train again, or wait longer ([cluster] wait, distkern.worker-wait in dask's "
-                    "configuration)",
+                    "start workers (an adaptive cluster needs a minimum of them) and train again, or wait longer "
+                    "([cluster] wait, distkern.worker-wait in dask's configuration)",
                     kind="no-workers",
                 )
             self._pause()

@@ -27,10 +27,16 @@ from distkern.storage import (
     require_extent,
     require_finite,
 )
+from distkern.storage.arrays.lazy import current_client
 
+from ..clusters.futures import submit
 from ..runtime.threads import follow_worker
 from .local import OutputFunction, evaluate
+from .on_workers import hold_model
 from .shared_tasks import LazyBlocks
+
+LARGE_MODEL_BYTES = 8_000_000
+"""Least bytes of a model that lazy predictions send to the cluster once; dask warns of graphs above 10 MB."""
 
 
 def is_dask_array(value: Any) -> bool:
@@ -205,7 +211,8 @@ def map_rows(
     Parameters
     ----------
     model : KernelModel
-        The model. It has its own key in the graph, so a worker gets it once.
+        The model. It has its own key in the graph, so a worker gets it once; a large one is sent to the cluster of the
+        current client now, instead of with every computation.
     X : dask.array.Array, shape (n_rows, d)
         Rows.
     finish : callable
@@ -221,9 +228,16 @@ def map_rows(
         A lazy array with the row chunks of `X`.
     """
     import dask
+    from dask.delayed import Delayed
 
     X = _whole_rows(X)
-    held = dask.delayed(model, name=f"kernel-model-{uuid.uuid4().hex}", traverse=False)
+    client = current_client()
+    large = model.centers.nbytes + model.coef.nbytes >= LARGE_MODEL_BYTES
+    if large and client is not None and client.status == "running":
+        future = submit(client, "kernel-model", hold_model, model)
+        held = Delayed(future.key, {future.key: future})
+    else:
+        held = dask.delayed(model, name=f"kernel-model-{uuid.uuid4().hex}", traverse=False)
     if columns is None:
         meta = np.empty(0, dtype=dtype)
         return X.map_blocks(predict_rows, held, finish, dtype=dtype, drop_axis=1, meta=meta)

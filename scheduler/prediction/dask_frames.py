@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from distkern.errors import DataError
 from distkern.redaction import displayed_cause, redact
+from distkern.storage.arrays.lazy import compute_options
 
 
 def is_dask_frame(value: Any) -> bool:
@@ -49,8 +50,10 @@ def partition_lengths(**values: Any) -> dict[str, list[int] | None]:
         if is_dask_frame(value):
             _common_dtype(value, name)
     parts = {name: _partitions(value) for name, value in frames.items()}
+    sizes = [dask.delayed(len)(part) for name in parts for part in parts[name]]
+    options = compute_options(*sizes)
     try:
-        found = iter(dask.compute(*(dask.delayed(len)(part) for name in parts for part in parts[name])))
+        found = iter(dask.compute(*sizes, **options))
     except (ArithmeticError, LookupError, TypeError, ValueError) as cause:
         raise DataError(
             f"{' and '.join(frames)} cannot be computed: {type(cause).__name__}: {redact(str(cause))}",

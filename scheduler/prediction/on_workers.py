@@ -39,9 +39,9 @@ class BlockTask(Generic[T]):
     """Source of blocks for workers; None where the rows are sent with the task."""
 
 
-def hold_model(task: BlockTask[T]) -> BlockTask[T]:
-    """Return the shared part as a result on a worker, which dask can compute again."""
-    return task
+def hold_model(held: T) -> T:
+    """Return a model, or the shared part of tasks, as a result on a worker, which dask can compute again."""
+    return held
 
 
 def read_rows(task: BlockTask[T], block: int) -> NDArray[Any]:

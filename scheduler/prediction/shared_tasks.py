@@ -15,6 +15,7 @@ from graphlib import TopologicalSorter
 from typing import Any
 
 from distkern.errors import LazyRowsWarning
+from distkern.storage.arrays.lazy import compute_options
 
 SHARED_BYTES = 64 << 20
 """Most bytes of results that are kept for all blocks."""
@@ -52,6 +53,8 @@ class LazyBlocks:
         self._arrays = dict(arrays)
         self._keys = dict(keys)
         self._most_bytes = most_bytes
+        # Blocks are computed on other threads, too, while the thread of the caller waits for them.
+        self._options = compute_options(*arrays.values())
         self._lock = threading.Lock()
         self._graph: _Graph | None = None
         self._kept: dict[Any, Any] = {}
@@ -63,7 +66,7 @@ class LazyBlocks:
         """Compute the chunks of one block, those of all named arrays in one call."""
         with self._lock:
             graph = self._prepared()
-        return _computed([self._keys[name][block] for name in names], graph, self._kept)
+        return _computed([self._keys[name][block] for name in names], graph, self._kept, self._options)
 
     def related(self, first: str, second: str) -> bool:
         """Return whether the chunks of two arrays have tasks in common, so that one call for both is cheaper."""
@@ -94,7 +97,7 @@ class LazyBlocks:
             # The other results of a layer are taken to be as large as its first; layers are tried together, as they
             # often have the same source.
             probes = {name: keys[0] for name, keys in layers.items()}
-            found, sizes = _persisted(list(probes.values()), graph, self._kept)
+            found, sizes = _persisted(list(probes.values()), graph, self._kept, self._options)
             accepted = []
             for name in sorted(probes, key=lambda name: sizes[probes[name]] * len(layers[name])):
                 nbytes = sizes[probes[name]] * len(layers[name])
@@ -106,7 +109,7 @@ class LazyBlocks:
             self._kept |= {probes[name]: found[probes[name]] for name in accepted}
             rest = [key for name in accepted for key in layers[name][1:]]
             if rest:
-                self._kept |= _persisted(rest, graph, self._kept)[0]
+                self._kept |= _persisted(rest, graph, self._kept, self._options)[0]
         if inline:
             self._warn(graph.times(outputs, self._kept), len(outputs))
         self._graph = graph
@@ -224,21 +227,25 @@ def _delayed(keys: Sequence[Any], graph: _Graph, kept: Mapping[Any, Any]) -> lis
     return [Delayed(key, tasks) for key in keys]
 
 
-def _computed(keys: Sequence[Any], graph: _Graph, kept: Mapping[Any, Any]) -> tuple[Any, ...]:
+def _computed(
+    keys: Sequence[Any], graph: _Graph, kept: Mapping[Any, Any], options: Mapping[str, Any]
+) -> tuple[Any, ...]:
     import dask
 
-    values: tuple[Any, ...] = dask.compute(*_delayed(keys, graph, kept), optimize_graph=False)
+    values: tuple[Any, ...] = dask.compute(*_delayed(keys, graph, kept), optimize_graph=False, **options)
     return values
 
 
-def _persisted(keys: Sequence[Any], graph: _Graph, kept: Mapping[Any, Any]) -> tuple[dict[Any, Any], dict[Any, int]]:
+def _persisted(
+    keys: Sequence[Any], graph: _Graph, kept: Mapping[Any, Any], options: Mapping[str, Any]
+) -> tuple[dict[Any, Any], dict[Any, int]]:
     """Compute results and leave them where dask keeps them; return their places in a graph, and their bytes."""
     import dask
     from dask._task_spec import DataNode
     from dask.sizeof import sizeof
 
-    held = dask.persist(*_delayed(keys, graph, kept), optimize_graph=False)
-    sizes = dask.compute(*(dask.delayed(sizeof)(value) for value in held))
+    held = dask.persist(*_delayed(keys, graph, kept), optimize_graph=False, **options)
+    sizes = dask.compute(*(dask.delayed(sizeof)(value) for value in held), **options)
     places = {}
     for key, one in zip(keys, held, strict=True):
         value = dict(one.__dask_graph__())[key]

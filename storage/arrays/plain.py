@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from distkern.errors import DataError, DataTypeError
 
+from .lazy import compute_options
+
 __all__ = ["column_name", "frame_columns", "is_missing", "plain_array", "require_numbers", "stack_columns"]
 
 NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
@@ -90,7 +92,7 @@ def _computed(values: Any, what: str) -> Any:
     if not hasattr(values, "__dask_graph__"):
         return values
     declared = getattr(values, "shape", ())
-    values = values.compute()
+    values = values.compute(**compute_options(values))
     found = getattr(values, "shape", ())
     if len(declared) != len(found) or any(type(a) is int and a != b for a, b in zip(declared, found, strict=True)):
         raise DataError(

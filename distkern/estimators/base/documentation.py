@@ -99,8 +99,8 @@ PARAMETERS = {
             Where the rows of Q live when a dask client is used.""",
     "client": """
         distributed.Client, optional
-            Cluster to train on. Without one, training on zarr and dask input uses the current client, if there is any;
-            other input is trained on in this process.""",
+            Cluster to train on. Without one, training on zarr and dask input uses the current client, if there is any
+            that this thread can wait for; other input is trained on in this process.""",
     "memory_limit": """
         int or str, optional
             Memory that each process with rows may take beside the interpreter's own, in bytes or as in "2GiB"; larger

@@ -7,7 +7,6 @@ an underscore. A client and callbacks, which cannot be copied or pickled, are sh
 from __future__ import annotations
 
 import hashlib
-import logging
 import pickle
 import uuid
 from abc import ABC, abstractmethod
@@ -26,13 +25,15 @@ from distkern.scheduler import (
     Plan,
     WorkerFacts,
     Workload,
-    current_client,
     evaluate,
     evaluate_batches,
+    found_client,
     is_dask_array,
     map_rows,
+    outside_pool,
     partition_lengths,
     predict_blocks,
+    predicting_client,
     row_chunks,
     worker_facts,
 )
@@ -60,9 +61,7 @@ from ...models.kernel_model import KernelModel
 from ...probability.calibration import AnyCalibration
 from .containers import OpenedRows, open_column, open_rows, require_same_rows, targets_with
 from .inputs import validate_rows
-from .parameter_checks import bytes_of, check_parameters
-
-logger = logging.getLogger(__name__)
+from .parameter_checks import CONSTRAINTS, bytes_of, check_parameters
 
 BY_REFERENCE = ("client", "callbacks")
 
@@ -178,21 +177,34 @@ class BlockEstimator(BaseEstimator, ABC):
         Raises
         ------
         JobError
-            A parameter is wrong.
+            A parameter is wrong, or the client is asynchronous in this thread.
         DataError
             The data cannot be trained on.
+        ClusterError
+            The client is closed, or its cluster has no usable workers.
         """
         self._check_parameters()
-        with self._shapes_kept():
-            self._train(*self._rows_to_train(X, y, sample_weight))
+        with self._rows_to_train(X, y, sample_weight) as (source, client):
+            self._train(source, client)
         return self
 
     @contextmanager
-    def _shapes_kept(self) -> Iterator[None]:
-        """Restore, after an error, the attributes that are set before a training: the last model is still there."""
+    def _rows_to_train(
+        self, X: Any, y: Any, sample_weight: Any, least_rows: int = 2, *, more: bool = False
+    ) -> Iterator[tuple[BlockSource, Any]]:
+        """Yield the blocks of what `fit` was given, and the client to train on, if any.
+
+        With `more` (default False) the rows follow those that the model was trained on, at least `least_rows` (2).
+        After an error, attributes that are set before a training are restored: the last model is still there.
+        """
         before = {name: getattr(self, name) for name in _SHAPES if hasattr(self, name)}
         try:
-            yield
+            with outside_pool(self.client):
+                source = self._source(X, y, sample_weight, least_rows, more=more)
+                self._note_targets(source)
+                # Arrays in memory go to workers only where a client was given.
+                given = self.client is not None or isinstance(source, ArraySource)
+                yield source, self.client if given else found_client()
         except BaseException:
             for name in _SHAPES:
                 if name in before:
@@ -200,21 +212,6 @@ class BlockEstimator(BaseEstimator, ABC):
                 elif hasattr(self, name):
                     delattr(self, name)
             raise
-
-    def _rows_to_train(
-        self, X: Any, y: Any, sample_weight: Any, least_rows: int = 2, *, more: bool = False
-    ) -> tuple[BlockSource, Any]:
-        """Return the blocks of what `fit` was given, and the client to train on, if any.
-
-        With `more` (default False) the rows follow those that the model was trained on, at least `least_rows` (2).
-        """
-        source = self._source(X, y, sample_weight, least_rows, more=more)
-        self._note_targets(source)
-        return source, self._client_for(source)
-
-    def _client_for(self, source: BlockSource) -> Any:
-        """Return the client to train on; arrays in memory go to workers only where one was given."""
-        return current_client() if self.client is None and not isinstance(source, ArraySource) else self.client
 
     def _source(self, X: Any, y: Any, sample_weight: Any, least_rows: int, *, more: bool) -> BlockSource:
         """Turn whatever `fit` was given into blocks."""
@@ -357,21 +354,16 @@ class BlockEstimator(BaseEstimator, ABC):
         """Predict a zarr array or a dataset block by block."""
         self._check_width(_stored_rows(X).shape)
         source = X.source(self._names()) if isinstance(X, Dataset) else ZarrRows(X)
-        client = self._running_client()
+        CONSTRAINTS["client"].check("client", self.client)
+        client = predicting_client(self.client)
         if client is None:
             yield from predict_blocks(model, source, finish)
-        else:
-            # Only a user with a client has dask.
-            from distkern.scheduler import predict_on_workers
+            return
+        # Only a user with a client has dask.
+        from distkern.scheduler import predict_on_workers
 
+        with outside_pool(client):
             yield from predict_on_workers(client, model, source, finish)
-
-    def _running_client(self) -> Any:
-        client = current_client() if self.client is None else self.client
-        if client is not None and client.status != "running":
-            logger.info("the client is %s: predicting in this process", client.status)
-            return None
-        return client
 
     def _scored(self, X: Any, y: Any, sample_weight: Any) -> tuple[NDArray[Any], NDArray[Any], Array | None]:
         """Return predictions in memory, the targets beside them, and the weights if there are any."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from distkern.scheduler.clusters.client_choice import require_usable
 from distkern.storage import RunDirectory
 
 from ...errors import JobError
@@ -133,7 +134,11 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "callbacks": Constraint("a list of functions that take an event", _functions).or_none(),
     "candidates": whole(1),
     "center_rows": Constraint("a sequence of different row numbers", _different_numbers).or_none(),
-    "client": Constraint("a distributed.Client, or None", lambda value: hasattr(value, "scheduler_info")).or_none(),
+    "client": Constraint(
+        "a distributed.Client, such as Client(address) or cluster.get_client(), or None",
+        # A cluster has scheduler_info, too.
+        lambda value: hasattr(value, "scheduler_info") and hasattr(value, "submit"),
+    ).or_none(),
     "criterion": one_of("error-reduction", "residual", "loo-error"),
     "dtype": one_of(*DTYPES),
     "epsilon": FROM_ZERO,
@@ -188,6 +193,8 @@ def check_parameters(estimator: Any) -> None:
     for name, value in parameters.items():
         if name in constraints:
             constraints[name].check(name, value)
+    if parameters.get("client") is not None:
+        require_usable(estimator.client)
     if "kernel" in parameters:
         make_kernel(estimator.kernel, 1.0)
 

@@ -155,8 +155,7 @@ class WidrowHoffClassifier(LinearClassifier):
         self._check_parameters()
         fresh = not hasattr(self, "_model")
         known = _all_classes(classes, None if fresh else self._labels())
-        with self._shapes_kept():
-            source, client = self._rows_to_train(X, y, sample_weight, more=not fresh)
+        with self._rows_to_train(X, y, sample_weight, more=not fresh) as (source, client):
             self._continue(source, client, known, fresh)
         return self
 

@@ -139,8 +139,10 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
         limit: TimeLimit,
     ) -> SearchResult:
         """Cross-validate the settings of `trials` on the rows that `fit` would take."""
-        source, client = self._rows_to_train(X, y, sample_weight)
-        with published(client, f"search for {type(self).__name__}") as shown:
+        with (
+            self._rows_to_train(X, y, sample_weight) as (source, client),
+            published(client, f"search for {type(self).__name__}") as shown,
+        ):
             found = search_settings(
                 [trial.training_job() for trial in trials],
                 n_folds,

@@ -146,9 +146,8 @@ class KernelRecursiveLeastSquares(BlockEstimator):
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any, classes: Any) -> None:
         self._check_parameters()
         before = self._restored_recursion()
-        with self._shapes_kept():
-            # A stream may come row by row; `fit` needs two rows.
-            source, client = self._rows_to_train(X, y, sample_weight, 1, more=before is not None)
+        # A stream may come row by row; `fit` needs two rows.
+        with self._rows_to_train(X, y, sample_weight, 1, more=before is not None) as (source, client):
             self._continue(source, client, before, classes)
 
     def _continue(self, source: BlockSource, client: Any, before: Recursion | None, classes: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,7 @@ from distkern.scheduler.clusters.clients import (
     default_worker_wait,
 )
 from distkern.scheduler.clusters.worker_queries import SILENCE_SECONDS, silence_worker_logs
+from distkern.scheduler.clusters.worker_settings import provide_home
 from distkern.scheduler.execution.dask_executor import DaskExecutor
 from tests.scheduler.faults import Trouble, expected, run, source, wait_for
 from tests.scheduler.trainings import assert_same_bits, make_job
@@ -182,3 +184,25 @@ def test_a_scheduler_that_is_gone_is_named(threads: Any) -> None:
         executor._staff.look()
     assert error.value.kind == "no-scheduler"
     executor.close()
+
+
+@pytest.mark.slow
+def test_a_user_without_a_home_directory_starts_a_cluster() -> None:
+    code = """
+import os, pwd
+def unknown(number):
+    raise KeyError(number)
+pwd.getpwuid = unknown
+from distkern.scheduler import local_client
+with local_client(0) as client:
+    print(client.status, os.environ["HOME"])
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "HOME"}
+    found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["running", "/nonexistent"]
+
+
+def test_a_home_directory_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    provide_home()
+    assert os.environ["HOME"] == "/home/somebody"

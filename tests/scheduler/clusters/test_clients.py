@@ -202,7 +202,7 @@ with local_client(0) as client:
     assert found.stdout.split() == ["running", "/nonexistent"]
 
 
-def test_a_home_directory_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_home_directory_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/somebody")
     provide_home()
     assert os.environ["HOME"] == "/home/somebody"

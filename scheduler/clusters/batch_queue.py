@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from distkern.errors import ClusterError
 
 from .clients import TlsFiles, require_address, required
-from .worker_settings import WorkerSize, hold_memory, inherited_settings, provide_home, worker_settings
+from .worker_settings import WorkerSize, hold_memory, inherited_settings, provide_user_folder, worker_settings
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ def queue_client(
     from distributed import Client
 
     require_address(host)
-    provide_home()
+    provide_user_folder()
     system = QUEUE_SYSTEMS[kind]
     jobqueue = required("dask_jobqueue", kind=kind, extra="jobqueue")
     named = {

@@ -21,7 +21,7 @@ from typing import Any
 from distkern.errors import ClusterError, JobError
 
 from .worker_queries import silence_worker_logs, workers_of
-from .worker_settings import WorkerSize, hold_memory, provide_home, worker_settings
+from .worker_settings import WorkerSize, hold_memory, provide_user_folder, worker_settings
 
 logger = logging.getLogger(__name__)
 
@@ -336,7 +336,7 @@ def local_client(
     import dask
     from distributed import Client, LocalCluster
 
-    provide_home()
+    provide_user_folder()
     security = None if tls is None else tls.security()
     with dask.config.set({**worker_settings(), GIVE_UP_KEY: NEVER_GIVE_UP}):
         try:

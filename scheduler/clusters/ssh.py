@@ -10,7 +10,7 @@ from typing import Any
 from distkern.errors import ClusterError
 
 from .clients import TlsFiles, require_address, required
-from .worker_settings import WorkerSize, hold_memory, provide_home, worker_settings
+from .worker_settings import WorkerSize, hold_memory, provide_user_folder, worker_settings
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def ssh_client(
     """
     asyncssh = required("asyncssh", kind="ssh", extra="ssh")
     require_address(host)
-    provide_home()
+    provide_user_folder()
     import dask
     from distributed import Client, Scheduler, SpecCluster
     from distributed.deploy.ssh import Worker

@@ -24,7 +24,7 @@ would pause a worker for ever, and dask's threshold of malloc makes temporary ar
 SLACK = 128 << 20
 """Bytes beyond the plan: stacks and arenas that are reserved and never used."""
 
-NO_HOME = "/nonexistent"
+ABSENT_FOLDER = "/nonexistent"
 """Home directory of users that have none, as of the user nobody."""
 
 PROFILE_SETTINGS: dict[str, Any] = {} if sys.version_info >= (3, 12) else {"distributed.worker.profile.enabled": False}
@@ -60,15 +60,15 @@ def worker_settings() -> dict[str, Any]:
     return {**WORKER_SETTINGS, **PROFILE_SETTINGS}
 
 
-def provide_home() -> None:
-    """Name a home directory for this process and its workers where the user has none: dask's dashboard looks for one.
+def provide_user_folder() -> None:
+    """Set HOME for this process and its workers where the user has no such directory: dask's dashboard looks for one.
 
     Containers may run under a number that is no user of the system, without the variable HOME.
     """
     try:
         Path.home()
     except RuntimeError:
-        os.environ["HOME"] = NO_HOME
+        os.environ["HOME"] = ABSENT_FOLDER
 
 
 def inherited_settings() -> dict[str, str]:

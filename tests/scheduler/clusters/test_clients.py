@@ -28,7 +28,7 @@ from distkern.scheduler.clusters.clients import (
     default_worker_wait,
 )
 from distkern.scheduler.clusters.worker_queries import SILENCE_SECONDS, silence_worker_logs
-from distkern.scheduler.clusters.worker_settings import provide_home
+from distkern.scheduler.clusters.worker_settings import provide_user_folder
 from distkern.scheduler.execution.dask_executor import DaskExecutor
 from tests.scheduler.faults import Trouble, expected, run, source, wait_for
 from tests.scheduler.trainings import assert_same_bits, make_job
@@ -177,17 +177,17 @@ def test_a_local_cluster_goes_on_restarting_its_workers(threads: Any, before: st
         assert dask.config.get(GIVE_UP_KEY) == after
 
 
-def test_a_scheduler_that_is_gone_is_named(threads: Any) -> None:
+def test_a_client_that_is_closed_in_a_training_is_named(threads: Any) -> None:
     executor = DaskExecutor(threads, source(), EventBus())
     threads.close()
-    with pytest.raises(ClusterError, match="scheduler does not answer") as error:
+    with pytest.raises(ClusterError, match="the dask client is closed") as error:
         executor._staff.look()
-    assert error.value.kind == "no-scheduler"
+    assert error.value.kind == "client-closed"
     executor.close()
 
 
 @pytest.mark.slow
-def test_a_user_without_a_home_directory_starts_a_cluster() -> None:
+def test_a_cluster_starts_for_a_user_without_HOME() -> None:
     code = """
 import os, pwd
 def unknown(number):
@@ -204,5 +204,5 @@ with local_client(0) as client:
 
 def test_the_home_directory_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/somebody")
-    provide_home()
+    provide_user_folder()
     assert os.environ["HOME"] == "/home/somebody"

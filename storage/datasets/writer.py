@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -24,6 +22,7 @@ from ..io.destinations import publish_place
 from ..io.formats import ATTRIBUTE
 from ..io.json_files import MAX_JSON_BYTES, dump_json
 from ..io.remote_folders import RemoteFolder
+from ..io.staged_writer import StagedWriter
 from ..io.trust import trusted
 from .dataset import DATASET_VERSION, Dataset, open_dataset
 
@@ -32,7 +31,7 @@ __all__ = ["DatasetWriter", "write_dataset"]
 _RECORDED = "y-recorded"
 
 
-class DatasetWriter:
+class DatasetWriter(StagedWriter):
     """Context manager that writes rows piece by piece; the dataset appears when it is complete, or not at all.
 
     ::
@@ -86,7 +85,7 @@ class DatasetWriter:
         self._names = None if feature_names is None else [str(name) for name in feature_names]
         self._targets = TargetRecorder(task)
         self._published = publish_place(path, overwrite, DataError, "dataset", self._needed_bytes)
-        self._stack = ExitStack()
+        super().__init__()
         self._X: ChunkAppender | None = None
         self._y: ChunkAppender | None = None
         self._weights: ChunkAppender | None = None
@@ -98,18 +97,6 @@ class DatasetWriter:
         self._group = zarr.open_group(where, mode="w", zarr_format=3)
         self._describe({"complete": False})
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is not None:
-            self._stack.__exit__(kind, error, trace)
-            return
-        with self._stack:
-            self._finish()
 
     @property
     def rows_written(self) -> int:

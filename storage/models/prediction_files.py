@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
-from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +16,7 @@ from distkern.errors import DataError
 
 from ..io.destinations import check_place
 from ..io.publish import check_destination, publish_file
+from ..io.staged_writer import StagedWriter
 from ..io.urls import is_url, local_place
 from .predictions import PredictionWriter, require_shapes
 
@@ -76,7 +75,7 @@ def open_predictions(
     return (PredictionFileWriter if is_file else PredictionWriter)(path, n_rows, **options)
 
 
-class PredictionFileWriter:
+class PredictionFileWriter(StagedWriter):
     """Context manager that writes predictions in row order to a CSV or Parquet file.
 
     The file appears when it is complete, or not at all. It has the column ``prediction`` (``prediction_0`` and so on
@@ -127,7 +126,7 @@ class PredictionFileWriter:
         if probability and class_labels is not None:
             self._names += [f"probability_{label}" for label in class_labels.tolist()]
         self._published = publish_file(local_place(path), overwrite, DataError, _is_prediction_file)
-        self._stack = ExitStack()
+        super().__init__()
         self._held: list[Any] = []
         self._written = 0
 
@@ -137,7 +136,7 @@ class PredictionFileWriter:
         import pyarrow.parquet
 
         aside = self._stack.enter_context(self._published)
-        columns = [self._column(np.empty(0, self._dtype))] * len(self._names[: max(1, *self._tail, 1)])
+        columns = [self._column(np.empty(0, self._dtype))] * (self._tail or (1,))[0]
         columns += [pa.array(np.empty(0))] * (self._classes or 0)
         schema = pa.table(columns, names=self._names).schema
         # A stream of Python, as its errors have the number of the system's error.
@@ -152,20 +151,6 @@ class PredictionFileWriter:
             self._writer = self._stack.enter_context(pa.parquet.ParquetWriter(sink, schema))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is not None:
-            self._stack.__exit__(kind, error, trace)
-            return
-        with self._stack:
-            self._flush()
-            if self._written != self._n_rows:
-                raise DataError(f"{self._written} rows were predicted, not {self._n_rows}", kind="shape-mismatch")
-
     def append(self, prediction: Any, probability: Any = None) -> None:
         """Add the predictions of the next rows, as `PredictionWriter.append`; `probability` is optional there."""
         import pyarrow as pa
@@ -176,6 +161,11 @@ class PredictionFileWriter:
         self._held.append(pa.table(columns, names=self._names))
         if sum(table.nbytes for table in self._held) >= _FLUSH_BYTES:
             self._flush()
+
+    def _finish(self) -> None:
+        self._flush()
+        if self._written != self._n_rows:
+            raise DataError(f"{self._written} rows were predicted, not {self._n_rows}", kind="shape-mismatch")
 
     def _flush(self) -> None:
         import pyarrow as pa

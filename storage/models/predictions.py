@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +21,7 @@ from ..arrays.labels import CODE_DTYPE
 from ..io.destinations import publish_place
 from ..io.formats import ATTRIBUTE, appearance, has_kind, identify, require_version, store_attributes
 from ..io.remote_folders import RemoteFolder
+from ..io.staged_writer import StagedWriter
 from ..io.trust import inside, labels_of, trusted
 from ..io.urls import is_url, open_store, place_of
 
@@ -71,7 +70,7 @@ def require_shapes(
     return values, shares
 
 
-class PredictionWriter:
+class PredictionWriter(StagedWriter):
     """Context manager that writes predictions in row order; the store appears when it is complete, or not at all.
 
     The store is a zarr group with an array ``prediction`` and, on request, ``probability``. Class labels are stored as
@@ -119,7 +118,7 @@ class PredictionWriter:
         self._tail = () if n_targets is None else (n_targets,)
         self._with_probability = probability
         self._published = publish_place(path, overwrite, DataError, "predictions", self._needed_bytes)
-        self._stack = ExitStack()
+        super().__init__()
 
     def __enter__(self) -> Self:
         place = self._stack.enter_context(self._published)
@@ -132,18 +131,6 @@ class PredictionWriter:
             self._probability = self._appender("probability", (len(self._labels),), self._dtype)
         self._describe(False)
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is not None:
-            self._stack.__exit__(kind, error, trace)
-            return
-        with self._stack:
-            self._finish()
 
     def append(self, prediction: Any, probability: Any = None) -> None:
         """Add the predictions of the next rows.

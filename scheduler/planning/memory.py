@@ -28,6 +28,7 @@ TERM_ADVICE = {
     "columns": "factors='workers', or fewer candidates",
     "workspaces": "fewer max_centers, fewer candidates, or fewer threads a worker",
     "refit": "fewer max_centers, fewer threads a worker, or smaller chunks of X",
+    "lazy_results": "dask arrays that are persisted, or rows written to zarr",
     "driver": "fewer max_centers, or fewer candidates",
 }
 """Settings to change, by the largest term."""
@@ -127,6 +128,8 @@ def plan_memory(
         # Kernel columns for factors in the driver: as computed or used, and as sent.
         "columns": 2 * work.memberships * n_rows * settings.batch * item * columns_sent,
         "refit": refit,
+        # dask keeps them in the driver's process, or on the workers of its current client.
+        "lazy_results": work.lazy_results,
         "driver": work.n_problems * driver_bytes(settings, work.row_bytes) if is_driver else 0,
     }
     matrices = {

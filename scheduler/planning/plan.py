@@ -181,7 +181,10 @@ class Plan:
         advice: str,
     ) -> Plan:
         """Plan a method by passes: a driver, and workers, which with `together` are threads of the driver's process."""
-        own = {f"driver_{name}": size for name, size in driver.items()}
+        # dask keeps them in the driver's process, or on the workers of its current client.
+        lazy = {"lazy_results": work.lazy_results} if work.lazy_results else {}
+        own = {**{f"driver_{name}": size for name, size in driver.items()}, **lazy}
+        worker = {**worker, **lazy}
         terms = {**own, **worker}
         here = Memory(terms if together else own, limit, advice)
         processes = (here,) if together else (Memory(worker, limit, advice, "a worker"), here)

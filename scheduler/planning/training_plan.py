@@ -106,7 +106,7 @@ def plan_training(
     # The blocks of a worker are a few whole subtrees; their sums wait for those of the other workers.
     waiting = min(senders, FAN_IN) * min(2 * work.n_blocks.bit_length(), -(-work.n_blocks // senders)) + 3
     driver = work.n_problems * driver_bytes(settings, work.row_bytes) + final_driver
-    apart = BASELINE + driver + answer_bytes(work, settings, rows, waiting)
+    apart = BASELINE + driver + answer_bytes(work, settings, rows, waiting) + work.lazy_results
     refitted = norm_refit * _norm_refit_bytes(settings, work)
     processes = [memory] if features is None else [memory, features]
     if refitted and here:

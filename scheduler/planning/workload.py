@@ -16,6 +16,8 @@ from ..runtime.read_ahead import blocks_ahead, is_remote
 UNKNOWN_CLASSES = 10
 """Assumed number of classes of a plan, where it is known only after the rows are read."""
 
+_NOT_SHOWN = ("remote", "inline", "lazy_results")
+
 
 def problem_counts(multiclass: str, n_targets: int) -> tuple[int, int]:
     """Return the number of problems of a training, and of those that each row takes part in."""
@@ -51,6 +53,8 @@ class Workload:
     """Whether reads wait on a network, and therefore run ahead."""
     inline: bool = False
     """Whether the rows are arrays in memory, and a pass over them reads nothing."""
+    lazy_results: int = 0
+    """Most bytes of results that lazily computed rows keep for all blocks."""
 
     @classmethod
     def known(
@@ -84,6 +88,7 @@ class Workload:
             memberships=n_problems if memberships is None else memberships,
             remote=is_remote(source),
             inline=source.inline,
+            lazy_results=getattr(source, "lazy_results", 0),
         )
 
     @classmethod
@@ -130,7 +135,7 @@ class Workload:
 
     def record(self) -> dict[str, int]:
         """Return the shapes as plain numbers."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("remote", "inline")}
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _NOT_SHOWN}
 
     def read_ahead(self, limit: int | None) -> int:
         """Return the number of blocks that reads run ahead in a process that may take `limit` bytes."""

@@ -107,6 +107,11 @@ class DaskArraySource:
         self._blocks = _lazy_blocks({name: array for name, array in arrays.items() if is_dask_array(array)})
         self._beside: dict[tuple[str, int], Any] = {}
 
+    @property
+    def lazy_results(self) -> int:
+        """Most bytes of results that are kept for all blocks."""
+        return self._blocks.most_kept()
+
     def read_features(self, block: int) -> NDArray[Any]:
         """Return the rows of X of one block, shape (rows, n_features)."""
         values = self._read(self._X, block, "X").astype(self.feature_dtype, copy=False)

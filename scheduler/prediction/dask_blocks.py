@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from distkern.errors import DataError, DataTypeError
 from distkern.storage import plain_array, require_finite
+from distkern.storage.arrays.conventions import decoded
 
 
 def checked_blocks(array: Any, what: str, *, finite: bool = False) -> Any:
@@ -32,12 +33,13 @@ def checked_blocks(array: Any, what: str, *, finite: bool = False) -> Any:
     Returns
     -------
     dask.array.Array
-        Lazy, with the same chunks and dtype. A block that is not as declared raises `DataError` when it is computed:
-        ``shape-mismatch``, ``dtype-mismatch``, ``not-finite``, or what
+        Lazy, with the same chunks and dtype; packed numbers of zarr arrays are decoded. A block that is not as declared
+        raises `DataError` when it is computed: ``shape-mismatch``, ``dtype-mismatch``, ``not-finite``, or what
         `plain_array` raises for masked entries and sparse blocks.
     """
     if array.ndim == 0:
         return array
+    array = decoded(array, what)
     declared = np.dtype(array.dtype)
     dtype = np.dtype(object) if declared.itemsize == 0 else declared  # text of a width that is not declared
     meta = np.empty((0,) * array.ndim, dtype=dtype)

@@ -29,7 +29,7 @@ _SEVERAL = -1
 class LazyBlocks:
     """Blocks of dask arrays.
 
-    The graphs are looked at when the first block is read; so is what several blocks need computed then.
+    What several blocks need is computed when the first block is read.
 
     Parameters
     ----------
@@ -57,6 +57,7 @@ class LazyBlocks:
         self._options = compute_options(*arrays.values())
         self._lock = threading.Lock()
         self._graph: _Graph | None = None
+        self._ready = False
         self._kept: dict[Any, Any] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -75,19 +76,31 @@ class LazyBlocks:
         own, other = (set(graph.needed(self._keys[name][:1], self._kept)) for name in (first, second))
         return not (own & other) <= graph.plain | self._kept.keys()
 
+    def most_kept(self) -> int:
+        """Return the most bytes of results that are kept, without a computation: none where blocks share no task."""
+        with self._lock:
+            return self._most_bytes if self._whole().shared(self._outputs(), self._kept, set()) or self._kept else 0
+
+    def _outputs(self) -> list[list[Any]]:
+        """Return the keys of each block."""
+        return [list(keys) for keys in zip(*self._keys.values(), strict=True)]
+
+    def _whole(self) -> _Graph:
+        """Return the graph of all blocks."""
+        if self._graph is None:
+            from dask.highlevelgraph import HighLevelGraph
+
+            # dask's own optimisation would fuse a task that two arrays need into a task of each.
+            merged = HighLevelGraph.merge(*(array.__dask_graph__() for array in self._arrays.values()))
+            self._graph = _Graph(dict(merged.cull({key for keys in self._keys.values() for key in keys})))
+        return self._graph
+
     def _prepared(self) -> _Graph:
         """Return the graph of all blocks, with what several of them need computed."""
-        if self._graph is not None:
-            return self._graph
-        from dask.highlevelgraph import HighLevelGraph
-
-        # dask's own optimisation would fuse a task that two arrays need into a task of each.
-        merged = HighLevelGraph.merge(*(array.__dask_graph__() for array in self._arrays.values()))
-        tasks = dict(merged.cull({key for keys in self._keys.values() for key in keys}))
-        graph = _Graph(tasks)
-        outputs = [
-            [keys[block] for keys in self._keys.values()] for block in range(len(next(iter(self._keys.values()))))
-        ]
+        graph = self._whole()
+        if self._ready:
+            return graph
+        outputs = self._outputs()
         inline: set[Any] = set()
         room = self._most_bytes
         while shared := graph.shared(outputs, self._kept, inline):
@@ -112,7 +125,7 @@ class LazyBlocks:
                 self._kept |= _persisted(rest, graph, self._kept, self._options)[0]
         if inline:
             self._warn(graph.times(outputs, self._kept), len(outputs))
-        self._graph = graph
+        self._ready = True
         return graph
 
     def _warn(self, times: int, n_blocks: int) -> None:

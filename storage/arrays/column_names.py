@@ -23,6 +23,8 @@ def names_of(rows: Any) -> list[str] | None:
     ------
     DataTypeError
         ``feature-names``: only some of the names are texts.
+    DataError
+        ``feature-names``: two columns have the same name.
     """
     names = _found(rows)
     texts = sum(isinstance(name, str) for name in names)
@@ -33,7 +35,15 @@ def names_of(rows: Any) -> list[str] | None:
             "all columns by texts, or none",
             kind="feature-names",
         )
-    return [str(name) for name in names] if texts else None
+    if not texts:
+        return None
+    name, count = Counter(names).most_common(1)[0]
+    if count > 1:
+        raise DataError(
+            f"X has {count} columns with the name {name!r}: give each column its own name, or none",
+            kind="feature-names",
+        )
+    return [str(name) for name in names]
 
 
 def _found(rows: Any) -> list[Any]:

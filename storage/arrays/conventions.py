@@ -20,9 +20,13 @@ from numpy.typing import NDArray
 
 from distkern.errors import DataError
 
-__all__ = ["Packing", "packing_of", "value_dtype"]
+__all__ = ["Packing", "decoded", "packing_of", "value_dtype"]
 
 _PACKED = ("scale_factor", "add_offset", "missing_value", "_Unsigned")
+
+_READS = {"array", "from-zarr", "blocks", "concatenate", "getitem", "rechunk-merge", "rechunk-split", "reshape"}
+_READS |= {"stack", "transpose"}
+"""Names that dask gives to tasks which read arrays and move their numbers."""
 
 _SINCE = re.compile(r"\S+\s+since\s+\S")
 
@@ -54,6 +58,41 @@ class Packing:
         for fill in self.fills:
             values[stored == fill] = np.nan
         return values
+
+
+def decoded(lazy: Any, what: str) -> Any:
+    """Return a dask array with the values of a zarr array, where its tasks only read stored numbers; else as it is.
+
+    Parameters
+    ----------
+    lazy : dask.array.Array
+        Array, for example of ``dask.array.from_zarr``.
+    what : str
+        Name of the array for the message.
+
+    Raises
+    ------
+    DataError
+        As `packing_of`; ``attribute``: the array joins arrays of different attributes.
+    """
+    layers = getattr(lazy.__dask_graph__(), "layers", {})
+    stored = [name for name in layers if str(name).startswith("original-")]
+    kinds = [str(name).rsplit("-", 1)[0] for name in layers.keys() - set(stored)]
+    if not stored or not _READS.issuperset(kinds):
+        return lazy
+    arrays = [value for name in stored for value in layers[name].values() if isinstance(value, zarr.Array)]
+    rules = {packing_of(array, what) for array in arrays}
+    if not rules - {None}:
+        return lazy
+    if len(rules) > 1 or len(arrays) < kinds.count("array") + kinds.count("from-zarr"):
+        raise DataError(
+            f"{what} joins arrays that xarray stores with different attributes (such as scale_factor): read them with "
+            "xarray.open_zarr",
+            kind="attribute",
+        )
+    (rule,) = rules
+    assert rule is not None
+    return lazy.map_blocks(rule.decode, dtype=rule.dtype, meta=np.empty((0,) * lazy.ndim, rule.dtype))
 
 
 def value_dtype(array: zarr.Array[Any], what: str) -> np.dtype[Any]:

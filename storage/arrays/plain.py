@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from distkern.errors import DataError, DataTypeError
 
+from .conventions import decoded
 from .lazy import compute_options
 
 __all__ = ["column_name", "frame_columns", "is_missing", "plain_array", "require_numbers", "stack_columns"]
@@ -91,6 +92,8 @@ def _computed(values: Any, what: str) -> Any:
         values = values.data
     if not hasattr(values, "__dask_graph__"):
         return values
+    if hasattr(values, "map_blocks"):
+        values = decoded(values, what)
     declared = getattr(values, "shape", ())
     values = values.compute(**compute_options(values))
     found = getattr(values, "shape", ())

@@ -376,12 +376,12 @@ class BlockEstimator(BaseEstimator, ABC):
         require_same_rows(X, y, "y")
         require_same_rows(X, sample_weight, "sample_weight")
         lengths = partition_lengths(y=y, sample_weight=sample_weight)
-        targets = as_targets(open_column(y, "y", lengths["y"]))
+        targets = as_targets(in_memory(open_column(y, "y", lengths["y"]), "y"))
         predicted = as_targets(self.predict(X))
         check_rows_agree(len(predicted), len(targets) if targets.ndim else 0)
         if sample_weight is None:
             return predicted, targets, None
-        weights = open_column(sample_weight, "sample_weight", lengths["sample_weight"])
+        weights = in_memory(open_column(sample_weight, "sample_weight", lengths["sample_weight"]), "sample_weight")
         return predicted, targets, check_weights(weights, len(predicted))
 
     @abstractmethod

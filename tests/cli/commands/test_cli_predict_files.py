@@ -136,3 +136,56 @@ def test_a_job_with_weights(rows: pd.DataFrame, call: Call) -> None:
     done = call("train", "j.toml", "--overwrite", "--set", "data.weight=short.zarr")
     assert done.code == 3
     assert "50" in done.err
+
+
+def svmlight(name: str, X: np.ndarray, first: int) -> None:
+    """Write rows, with the sign of the second column as label and features counted from `first`; zeros are left out."""
+    lines = (
+        " ".join([str(int(row[1] > 0)), *(f"{place}:{value!r}" for place, value in enumerate(row, first) if value)])
+        for row in X.tolist()
+    )
+    Path(name).write_text("\n".join(lines) + "\n")
+
+
+def test_svmlight_files_of_one_problem_have_the_same_columns(here: Path, call: Call) -> None:
+    """The files of a problem may not use the first or last feature, which must not shift the columns."""
+    from distkern import load_model
+
+    X = np.random.default_rng(0).normal(size=(90, 5))
+    svmlight("train.svm", X[:60], 1)
+    svmlight("narrow.svm", X[60:] * [1, 1, 1, 1, 0], 1)
+    svmlight("shifted.svm", X[60:], 0)
+    (here / "j.toml").write_text('[data]\ntrain = "train.zarr"\n[model]\nmax_centers = 10\n[output]\nmodel = "m"\n')
+    assert call("ingest", "train.svm", "--out", "train.zarr").code == 0
+    assert call("train", "j.toml").code == 0
+
+    def predicted(rows: np.ndarray) -> list[int]:
+        model = load_model("m")
+        return list(model.predict(pd.DataFrame(rows, columns=model.feature_names_in_)))
+
+    def labels(*arguments: str) -> list[int]:
+        done = call("predict", "m", *arguments, "--out", "p.csv", "--overwrite")
+        assert done.code == 0, done.err
+        return list(pd.read_csv("p.csv").prediction)
+
+    # The names of the features are their numbers: a store with other columns is refused.
+    for name, options, part in (
+        ("narrow", (), "lacks the column '5'"),
+        ("shifted", (), "lacks the column '5' of the model m and has the column '0'"),
+        ("shifted", ("--features", 6), "has the column '0'"),
+    ):
+        assert call("ingest", f"{name}.svm", "--out", "t.zarr", "--overwrite", *options).code == 0
+        done = call("evaluate", "m", "t.zarr")
+        assert done.code == 3
+        assert part in done.err
+    # The width, given to ingest or known from the model, makes them fit.
+    assert call("ingest", "narrow.svm", "--features", 5, "--out", "narrow.zarr").code == 0
+    expected = predicted(X[60:] * [1, 1, 1, 1, 0])
+    assert labels("narrow.zarr") == labels("narrow.svm") == expected
+    # The problem counts from 0, but the training file does not use feature 0.
+    assert call("ingest", "train.svm", "--index-base", 0, "--out", "train.zarr", "--overwrite").code == 0
+    assert call("train", "j.toml", "--overwrite").code == 0
+    svmlight("zero.svm", np.c_[np.ones(30), X[60:]], 0)
+    assert call("ingest", "zero.svm", "--out", "zero.zarr").code == 0
+    expected = predicted(np.c_[np.ones(30), X[60:]])
+    assert labels("zero.zarr") == labels("zero.svm") == expected

@@ -163,6 +163,22 @@ def test_xarray_on_zarr_is_read_chunk_by_chunk(tmp_path: Path) -> None:
     assert not lazy["X"].variable._in_memory
 
 
+def test_packed_arrays_of_xarray_are_decoded_wherever_they_are_given(tmp_path: Path) -> None:
+    X, y = regression(60)
+    path = str(tmp_path / "s.zarr")
+    data = xr.Dataset({"X": (("row", "f"), X), "y": ("row", y), "w": ("row", np.arange(60.0))})
+    packed = {"dtype": "int16", "scale_factor": 0.01, "add_offset": 4.0, "_FillValue": -32768}
+    data.to_zarr(path, encoding=dict.fromkeys("Xyw", packed), consolidated=False)
+    Z, z, w = (zarr.open_array(f"{path}/{name}", mode="r") for name in "Xyw")
+    read = xr.open_zarr(path, consolidated=False)
+    wanted = dk.OROLSRegressor(max_centers=5, sigma=1.0).fit(read.X, read.y, sample_weight=read.w)
+    score = wanted.score(read.X, read.y, sample_weight=read.w)
+    for rows, targets, weights in ((Z, z, w), (X, z, w), tuple(map(da.from_zarr, (Z, z, w))), (Z, da.from_zarr(z), w)):
+        model = dk.OROLSRegressor(max_centers=5, sigma=1.0).fit(rows, targets, sample_weight=weights)
+        assert model.score(rows, targets, sample_weight=weights) == pytest.approx(score, abs=1e-3)
+        assert_array_equal(np.asarray(wanted.predict(da.from_zarr(Z))), wanted.predict(Z))
+
+
 def test_rows_in_memory_with_targets_elsewhere() -> None:
     X, y = classes(200)
     table = dd.from_pandas(frame(X).assign(target=y, w=1.0 + y), npartitions=3)

@@ -3,13 +3,14 @@
 import collections
 import threading
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from distkern import GridSearch, KRLSRegressor, LazyRowsWarning, OROLSRegressor
-from distkern.scheduler import DaskArraySource
-from distkern.scheduler.prediction.shared_tasks import LazyBlocks
+from distkern import FisherDiscriminant, GridSearch, KRLSRegressor, LazyRowsWarning, LSSVMRegressor, OROLSRegressor
+from distkern.scheduler import DaskArraySource, WorkerFacts
+from distkern.scheduler.prediction.shared_tasks import SHARED_BYTES, LazyBlocks
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -70,6 +71,30 @@ def test_each_chunk_is_computed_once_a_pass_and_once_before(name, related):
     parts = [part for _, part, _ in model.iter_predictions(rows)]
     assert counted.most() <= 1 + before
     np.testing.assert_array_equal(np.concatenate(parts), model.predict(rows.compute()))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sources_know_whether_results_are_kept(name):
+    chunks, build, _ = CASES[name]
+    counted = Counted(chunks)
+    source = DaskArraySource(build(counted.array), Y)
+    for _ in range(2):
+        assert source.lazy_results == (0 if name == "plain" else SHARED_BYTES)
+        assert bool(counted.counts) is (_ == 1)
+        source.read_features(0)
+
+
+@pytest.mark.parametrize("estimator", [OROLSRegressor, KRLSRegressor, LSSVMRegressor, FisherDiscriminant])
+@pytest.mark.parametrize("facts", [None, WorkerFacts(2, 1, None, True), WorkerFacts(2, 1, None, False)])
+def test_plans_count_the_results_that_are_kept(estimator, facts):
+    model = estimator()
+    work = model.shapes(DaskArraySource(_scaled(Counted(ROWS).array), Y))
+    with_results, without = (model.plan(replace(work, lazy_results=size), facts) for size in (SHARED_BYTES, 0))
+    assert work.lazy_results == SHARED_BYTES == with_results.terms["lazy_results"]
+    assert with_results.driver_peak - without.driver_peak == SHARED_BYTES
+    assert [process.fixed - SHARED_BYTES for process in with_results.processes] == [
+        process.fixed for process in without.processes
+    ]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -39,6 +39,18 @@ def test_names_of_several_types_are_refused() -> None:
     assert caught.value.kind == "feature-names"
 
 
+def test_two_columns_of_one_name_are_refused() -> None:
+    xr = pytest.importorskip("xarray")
+    dd = pytest.importorskip("dask.dataframe")
+    names = ["a", "b", "a"]
+    frame = pd.DataFrame(ROWS, columns=names)
+    for rows in (frame, dd.from_pandas(frame, npartitions=2), xr.DataArray(ROWS, coords={"f": names}, dims=("r", "f"))):
+        with pytest.raises(dk.DataError, match="2 columns with the name 'a'") as caught:
+            names_of(rows)
+        assert caught.value.kind == "feature-names"
+    assert names_of(pd.DataFrame(ROWS, columns=[0, 1, 0])) is None
+
+
 @pytest.mark.parametrize(
     ("names", "known", "any_order", "said"),
     [

@@ -8,9 +8,9 @@ import pytest
 import zarr
 
 from distkern.errors import DataError
-from distkern.storage import ZarrRows, ZarrSource, as_source, in_memory, write_dataset
+from distkern.storage import ZarrRows, ZarrSource, as_source, in_memory, plain_array, write_dataset
 from distkern.storage.arrays.chunks import read_slab
-from distkern.storage.arrays.conventions import packing_of, value_dtype
+from distkern.storage.arrays.conventions import decoded, packing_of, value_dtype
 
 xr = pytest.importorskip("xarray")
 
@@ -171,3 +171,58 @@ def test_the_codecs_of_newer_zarr_are_read():
     )
     array[:] = ROWS
     np.testing.assert_allclose(read_slab(ZarrRows(array).X, 0, 6, "X"), ROWS)
+
+
+def test_numbers_that_newer_zarr_casts_are_read():
+    import zarr.codecs
+
+    if not hasattr(zarr.codecs, "CastValue"):
+        pytest.skip("this zarr has no cast_value")
+    pytest.importorskip("cast_value_rs", reason="zarr casts with it")
+    array = zarr.create_array(
+        zarr.storage.MemoryStore(), shape=(6, 2), dtype="f8", filters=[zarr.codecs.CastValue(data_type="float32")]
+    )
+    array[:] = ROWS
+    np.testing.assert_array_equal(read_slab(ZarrRows(array).X, 0, 6, "X"), ROWS)
+
+
+READ = {
+    "as it is": lambda rows: rows,
+    "in other chunks": lambda rows: rows.rechunk((4, 1)),
+    "some rows": lambda rows: rows[1:5],
+    "joined": lambda rows: np.concatenate([rows, rows[:, :1]], axis=1),
+    "columns": lambda rows: np.stack([rows[:, 1], rows[:, 0]], axis=1),
+}
+
+
+@pytest.mark.parametrize("how", READ)
+@pytest.mark.parametrize(
+    "form", ["packed", "packed, a hole", "integers, a number for NaN", "unsigned, packed", "plain"]
+)
+def test_dask_arrays_that_read_zarr_are_decoded(tmp_path, how, form):
+    da = pytest.importorskip("dask.array")
+    values, encoding, attrs = FORMS[form]
+    data = xr.Dataset({"X": (("row", "feature"), values, attrs)})
+    data.to_zarr(tmp_path / "s.zarr", encoding={"X": encoding | {"chunks": (4, 2)}}, consolidated=False)
+    wanted = READ[how](xr.open_zarr(tmp_path / "s.zarr", consolidated=False).X.data).compute()
+    array = zarr.open_array(tmp_path / "s.zarr/X", mode="r")
+    for rows in (da.from_zarr(array), da.from_array(array, chunks=(3, 2))):
+        found = decoded(READ[how](rows), "X")
+        assert found.dtype == value_dtype(array, "X")
+        np.testing.assert_array_equal(found.compute(), wanted)
+        np.testing.assert_array_equal(plain_array(READ[how](rows), "X"), wanted)
+
+
+def test_dask_arrays_that_are_computed_from_zarr_are_left_alone():
+    da = pytest.importorskip("dask.array")
+    array = _array({"scale_factor": 0.5})
+    rows = da.from_zarr(array)
+    for made in (rows * 0.5, rows.astype(float), rows.map_blocks(lambda block: block), da.ones((6, 2)), rows.persist()):
+        assert decoded(made, "X") is made
+    other = da.from_zarr(_array({"scale_factor": 0.1}))
+    for joined in (da.concatenate([rows, other]), da.concatenate([rows, da.from_array(ROWS.astype("i2"))])):
+        with pytest.raises(DataError, match="different attributes") as caught:
+            decoded(joined, "X")
+        assert caught.value.kind == "attribute"
+    with pytest.raises(DataError, match="units"):
+        decoded(da.from_zarr(_array({"units": "days since 2020-01-01"})), "X")

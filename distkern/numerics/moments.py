@@ -109,6 +109,10 @@ class Moments:
             m2 = np.where((m2 == 0.0) & (delta != 0.0), _SMALLEST, m2)
             return Moments(count, self.mean + delta * share, m2)
 
+    def scaled(self, factor: float) -> Moments:
+        """Return the moments of the same rows with weights times `factor`, above 0."""
+        return Moments(self.count * factor, self.mean, self.m2 * factor)
+
     def variance(self) -> Array:
         """Return the population variance of each column, shape (n_features,); zeros without rows."""
         if self.count == 0.0:

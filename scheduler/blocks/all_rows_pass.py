@@ -58,7 +58,7 @@ def accumulate(block: Block, message: Accumulate, take: Callable[[int], BlockRow
         require_unchanged(source, number, block.checksum, checksum)
     assert features is not None
     answer = Answer(bytes_read=nbytes, report=report)
-    roots = None if weights is None else np.sqrt(weights.astype(np.float64))
+    roots = None if weights is None else np.sqrt(weights * begin.weight_scale)
     encoding = LabelEncoding.of(source, begin.classes)
     codes = encoding.codes(targets)
     sums = [

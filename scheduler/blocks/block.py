@@ -236,6 +236,9 @@ class Block:
         """Allocate the arrays of every problem and set E = Y, Q = 1 (both times the root weights)."""
         self.begin = message
         self._all_rows = None
+        if message.weight_scale != 1.0 and self.data.weights is not None and self.data.roots is not None:
+            self.data.weights[: self._n_fit] *= message.weight_scale
+            np.sqrt(self.data.weights, out=self.data.roots)
         encoding = LabelEncoding.of(self.source, message.classes)
         codes = encoding.codes(self._targets)
         self.views = [

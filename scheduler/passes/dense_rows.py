@@ -118,7 +118,7 @@ def gather_rows(tasks: BlockTasks, job: SpaceJob) -> DenseRows:
         raw=raw,
         features=data.scaling.apply(raw, np.dtype(np.float64)),
         targets=np.concatenate([data.encoding.columns(block.targets) for block in blocks]),
-        weights=np.concatenate(weights).astype(np.float64),
+        weights=np.concatenate(weights) * data.weight_scale,
         classes=data.encoding.classes,
         kernel=data.kernel,
         scaling=data.scaling,

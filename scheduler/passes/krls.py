@@ -32,7 +32,15 @@ from ..planning.plan import Plan, largest
 from ..protocol.answers import Labels, LoadAnswer
 from ..protocol.messages import Load
 from ..rows.block_reading import require_unchanged
-from ..rows.data_checks import MEDIAN_SAMPLE, DataSummary, SpaceJob, check_statistics, distinct_labels, report_reads
+from ..rows.data_checks import (
+    MEDIAN_SAMPLE,
+    DataSummary,
+    SpaceJob,
+    check_statistics,
+    distinct_labels,
+    report_reads,
+    weight_scale,
+)
 from ..rows.numeric_ranges import feature_names, overflow, warn_about_scales
 from ..runtime.threads import single_threaded_blas
 from ..runtime.tree_reducer import TreeReducer
@@ -303,7 +311,7 @@ class _Training:
         """Check the dictionary and the statistics, and return the dictionary."""
         job, dictionary = self._job, self._dictionary
         if self._loaded is not None and self._before is None:
-            check_statistics(self._loaded, self._source, job)
+            check_statistics(self._loaded.scaled(weight_scale(self._loaded)), self._source, job)
             assert dictionary is not None
             warn_about_scales(self._loaded.features, dictionary.scaling, dictionary.kernel, feature_names(self._source))
         if dictionary is None:

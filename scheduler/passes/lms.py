@@ -33,6 +33,8 @@ class LMSSetup:
     """Scaling of the features."""
     rule: LMSRule
     """Length of the steps."""
+    weight_scale: float = 1.0
+    """Factor on the row weights."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def take_steps(block: BlockRows, progress: LMSProgress, setup: LMSSetup, number:
         A row has a label that is not among the classes.
     """
     assert block.features is not None
-    weights = np.ones(len(block.rows)) if block.weights is None else block.weights.astype(np.float64)
+    weights = np.ones(len(block.rows)) if block.weights is None else block.weights * setup.weight_scale
     X = setup.scaling.apply(block.features, np.dtype(np.float64))
     # Rows of weight 0 keep their place, and may have a label that is not among the classes.
     where = np.minimum(np.searchsorted(setup.labels, block.targets), len(setup.labels) - 1)

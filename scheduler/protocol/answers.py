@@ -7,7 +7,7 @@ hold the names of these classes and fields, so they must not change.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -129,6 +129,8 @@ class LoadAnswer:
     """The same of all rows with a positive weight, where the other fields are of a selection sample."""
     folds: list[LoadAnswer] = field(default_factory=list)
     """The same of the training rows of every fold, for cross-validation."""
+    weight_roots: float = 0.0
+    """Sum of the square roots of the row weights of the training rows; 0 in records of version 0.1."""
 
     def merge(self, other: LoadAnswer) -> LoadAnswer:
         """Merge the statistics of disjoint sets of rows."""
@@ -143,6 +145,21 @@ class LoadAnswer:
             checksums=self.checksums | other.checksums,
             all_rows=_merged(self.all_rows, other.all_rows),
             folds=[a.merge(b) for a, b in zip(self.folds, other.folds, strict=True)],
+            weight_roots=self.weight_roots + other.weight_roots,
+        )
+
+    def scaled(self, factor: float) -> LoadAnswer:
+        """Return the statistics of the same rows with weights times `factor`; the sample keeps its own."""
+        if factor == 1.0:
+            return self
+        return replace(
+            self,
+            features=self.features.scaled(factor),
+            targets=None if self.targets is None else self.targets.scaled(factor),
+            labels=None if self.labels is None else Labels(self.labels.values, self.labels.weights * factor),
+            all_rows=None if self.all_rows is None else self.all_rows.scaled(factor),
+            folds=[fold.scaled(factor) for fold in self.folds],
+            weight_roots=self.weight_roots * factor**0.5,
         )
 
 

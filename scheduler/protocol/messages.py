@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,8 @@ class Begin:
     """Whether column 0 of Q is ones; zeros otherwise."""
     judged: bool = False
     """Whether rows keep the shares for counting leave-one-out errors."""
+    weight_scale: float = field(default=1.0, metadata={"hashed_unless": 1.0})
+    """Factor on the row weights, see `distkern.scheduler.rows.data_checks.weight_scale`."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +241,7 @@ class Step:
     @property
     def name(self) -> str:
         """Return the name of the tasks of this step on the dashboard."""
-        for field, name in (
+        for part, name in (
             ("columns", "kernel-columns"),
             ("form", "form-panel"),
             ("append", "append-panel"),
@@ -247,7 +249,7 @@ class Step:
             ("project", "project-candidates"),
             ("judge", "judge-candidates"),
         ):
-            if any(getattr(p, field, None) is not None for p in self.problems):
+            if any(getattr(p, part, None) is not None for p in self.problems):
                 return name
         return "residual-argmax"
 
@@ -360,9 +362,12 @@ def _pieces(value: Any) -> Iterator[bytes]:
         yield f"kernel {value.name} {sorted(value.parameters().items())!r}".encode()
     elif is_dataclass(value) and not isinstance(value, type):
         yield type(value).__qualname__.encode()
-        for field in fields(value):
-            yield field.name.encode()
-            yield from _pieces(getattr(value, field.name))
+        for part in fields(value):
+            content = getattr(value, part.name)
+            # Digests of messages without a later field stay those of version 0.1.
+            if "hashed_unless" not in part.metadata or content != part.metadata["hashed_unless"]:
+                yield part.name.encode()
+                yield from _pieces(content)
     elif isinstance(value, np.ndarray):
         array = np.ascontiguousarray(value)
         yield f"array {array.dtype.str} {array.shape}".encode()

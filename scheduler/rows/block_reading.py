@@ -214,6 +214,7 @@ def row_statistics(
         n_fit=len(rows) if weights is None else int(np.count_nonzero(weights > 0)),
         n_held=n_held,
         bytes_read=bytes_read,
+        weight_roots=float(len(rows)) if weights is None else float(np.sqrt(weights).sum()),
     )
 
 

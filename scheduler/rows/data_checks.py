@@ -23,7 +23,7 @@ from distkern.storage.arrays.source import BlockSource
 
 from ..protocol.answers import LoadAnswer
 from .label_encoding import LabelEncoding
-from .numeric_ranges import check_ranges, feature_names, warn_about_scales
+from .numeric_ranges import SMALLEST_WEIGHT, check_ranges, feature_names, warn_about_scales
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +73,8 @@ class DataSummary:
     """From raw features to kernel space."""
     kernel: Kernel
     """Kernel with its width."""
+    weight_scale: float
+    """Factor on the row weights, which the statistics contain."""
 
     @classmethod
     def of(
@@ -108,13 +110,42 @@ class DataSummary:
             The rows cannot be trained on.
         """
         report_reads(report, source, events or EventBus())
+        scale = weight_scale(loaded)
+        loaded = loaded.scaled(scale)
         check_statistics(loaded if classes is None else replace(loaded, labels=None), source, job)
         encoding = encoding_of(loaded, source, job) if classes is None else LabelEncoding.of(source, classes)
-        return cls(loaded, encoding, *fit_kernel_space(loaded, job))
+        return cls(loaded, encoding, *fit_kernel_space(loaded, job), scale)
 
     def warn_about_scales(self, source: BlockSource) -> None:
         """Warn where one feature dominates the distances, or a centre reaches no other row."""
         warn_about_scales(self.loaded.features, self.scaling, self.kernel, feature_names(source))
+
+
+def weight_scale(loaded: LoadAnswer) -> float:
+    """Return the factor by which small row weights are multiplied, at least 1.
+
+    A weight counts as repeated rows, but weights may also be shares, as of boosting, whose sum says nothing of the
+    number of rows. Weights r count as (sum sqrt(r))^2 / sum r rows, the number of n equal ones whatever their size, if
+    their own sum is lower. Weights of at least 1, zeros and ones, and weights of mean 1 or more stay as they are.
+
+    Parameters
+    ----------
+    loaded : LoadAnswer
+        Statistics of all training rows.
+
+    Raises
+    ------
+    DataError
+        ``underflow``: weighted sums of squares would underflow.
+    """
+    total = loaded.features.count
+    if 0.0 < total < SMALLEST_WEIGHT:
+        raise DataError(
+            f"the row weights sum to {total:g}, and {SMALLEST_WEIGHT:g} is the least: multiply sample_weight by a "
+            "common factor",
+            kind="underflow",
+        )
+    return max(1.0, (loaded.weight_roots / total) ** 2) if total else 1.0
 
 
 def report_reads(report: ReadReport, source: BlockSource, events: EventBus) -> None:
@@ -149,8 +180,8 @@ def check_statistics(loaded: LoadAnswer, source: BlockSource, job: SpaceJob) -> 
         )
     if weight_sum <= 2:
         raise DataError(
-            f"the row weights sum to {weight_sum:g}; the formulas count weights as rows and need a sum above 2: "
-            "scale sample_weight so that an ordinary row counts 1, or give more rows",
+            f"the row weights count as {weight_sum:g} rows, because few rows have nearly all the weight, and the first "
+            "centre already leaves no degree of freedom: more than 2 are needed; give more even weights, or more rows",
             kind="weight-sum",
         )
 

@@ -35,6 +35,9 @@ LARGEST_TARGET = {"float64": 1e140, "float32": 1e30}
 LARGEST_WEIGHT = 1e100
 """Largest sum of row weights."""
 
+SMALLEST_WEIGHT = 1e-100
+"""Smallest sum of row weights: weighted squares do not underflow."""
+
 SCALE_RATIO = 1e3
 """Largest ratio of standard deviations of features without a warning."""
 
@@ -72,8 +75,8 @@ def check_ranges(loaded: LoadAnswer, dtype: str, *, standardize: bool, names: Se
     """
     if not loaded.features.count <= LARGEST_WEIGHT:
         raise DataError(
-            f"the row weights sum to {loaded.features.count:g}, and {LARGEST_WEIGHT:g} is the most: scale "
-            "sample_weight so that an ordinary row counts 1",
+            f"the row weights sum to {loaded.features.count:g}, and {LARGEST_WEIGHT:g} is the most: "
+            "multiply sample_weight by a common factor",
             kind="overflow",
         )
     for moments, name in ((loaded.features, partial(column_name, names=names)), (loaded.targets, _target_name)):

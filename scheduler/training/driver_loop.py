@@ -134,6 +134,8 @@ class TrainingResult:
     reason: StopReason
     summary: dict[str, Any]
     """Counts of the run: rows, rounds, exchanges, kernel columns, bytes, seconds."""
+    weight_scale: float = 1.0
+    """Factor on the row weights."""
 
 
 @single_threaded_blas()
@@ -184,7 +186,7 @@ def train(
     settings = job.selection(loaded.n_fit)
     posed = pose(job.multiclass, settings, loaded, encoding, data.kernel, intercept=job.intercept)
     n_targets = len(encoding.means(loaded))
-    begin = begin_of(job, data.scaling, encoding.classes, posed)
+    begin = begin_of(job, data, posed)
     events.emit(
         RunStarted(
             run_id=run_id,
@@ -250,6 +252,7 @@ def train(
             "bytes_read": bytes_read,
             "seconds": seconds,
         },
+        weight_scale=data.weight_scale,
     )
 
 
@@ -277,19 +280,21 @@ def load_rows(
     loaded = answer.load
     assert loaded is not None
     data = DataSummary.of(loaded.all_rows or loaded, answer.report, source, job, events=events)
-    if loaded.all_rows is not None:
-        check_sample(loaded, load.selection_rows)
+    if loaded.all_rows is None:
+        return data.loaded, data
+    loaded = loaded.scaled(data.weight_scale)
+    check_sample(loaded, load.selection_rows)
     return loaded, data
 
 
-def begin_of(job: TrainingJob, scaling: FeatureScaling, classes: NDArray[Any] | None, posed: Sequence[Posed]) -> Begin:
+def begin_of(job: TrainingJob, data: DataSummary, posed: Sequence[Posed]) -> Begin:
     """Return the message that starts problems of common widths with the settings of a job."""
     settings = posed[0].settings
     return Begin(
-        scaling=scaling,
+        scaling=data.scaling,
         dtype=job.dtype,
         epsilon=job.epsilon,
-        classes=classes,
+        classes=data.encoding.classes,
         problems=tuple(p.problem for p in posed),
         columns=1 + max(p.settings.max_centers for p in posed),
         pool=settings.pool,
@@ -297,6 +302,7 @@ def begin_of(job: TrainingJob, scaling: FeatureScaling, classes: NDArray[Any] | 
         batch=settings.batch,
         intercept=job.intercept,
         judged=job.criterion == "loo-error",
+        weight_scale=data.weight_scale,
     )
 
 

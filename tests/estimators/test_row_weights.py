@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pytest
+import zarr
+from sklearn.ensemble import AdaBoostClassifier
 
 import distkern as dk
+from distkern.estimators import ESTIMATORS
+from distkern.scheduler.protocol.messages import Load
+from distkern.scheduler.rows.block_reading import row_statistics
+from distkern.scheduler.rows.data_checks import weight_scale
 from tests.estimators.fits import ALL, assert_equal_models, classes, data_for, regression
+from tests.markers import name_of
 
 PARAMETERS: dict[str, Any] = {"max_centers": 12, "stop": None, "candidates": 1000}
 
@@ -120,3 +128,117 @@ def test_drawn_candidates_follow_the_weights() -> None:
         ).fit(X, y, weights)
         shares.append((model.center_indices_ >= 400).mean())
     assert 0.65 < np.mean(shares) < 0.98
+
+
+def factor(weights: Any) -> float:
+    statistics = row_statistics(
+        Load(False, 0, 0, 0.0), np.arange(len(weights)), np.empty((len(weights), 0)), np.zeros(len(weights)), weights
+    )
+    return weight_scale(statistics)
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        ([1.0, 1.0, 1.0], 1.0),
+        ([0.0, 1.0, 0.0], 1.0),
+        ([1.0, 2.0, 3.0], 1.0),
+        ([0.0, 1.0, 4.0], 1.0),
+        ([0.5, 1.5], 1.0),
+        ([0.25, 0.25, 0.0], 4.0),
+        ([1e-50, 1e-50], 1e50),
+        ([1.0, 1e-16], 1.0),
+        ([0.04, 0.16], 9.0),
+    ],
+)
+def test_small_weights_are_multiplied_by_a_factor(weights: Any, expected: float) -> None:
+    assert factor(np.array(weights)) == pytest.approx(expected, rel=1e-7)
+
+
+def small_weights(n: int) -> Any:
+    """Return shares whose sum is 1; some rows are absent."""
+    weights = np.random.default_rng(1).exponential(size=n)
+    weights[::9] = 0.0
+    return weights / weights.sum()
+
+
+# Of the linear classifiers only this one has a step for each row, and no invariant solution.
+@pytest.mark.parametrize("cls", [cls for cls in ESTIMATORS if cls.__module__.split(".")[-2] != "linear"])
+def test_the_scale_of_small_weights_is_ignored(cls: Any) -> None:
+    X, y = data_for(cls, 90)
+    weights = small_weights(90)
+    plain, tiny, scaled = (cls(sigma=1.0).fit(X, y, weights * by) for by in (1.0, 1e-9, factor(weights)))
+    for other in (tiny, scaled):
+        np.testing.assert_allclose(outputs(other, X), outputs(plain, X), rtol=1e-5, atol=1e-6)
+
+
+def test_the_steps_of_widrow_hoff_have_the_scale_of_rows() -> None:
+    X, y = classes(90)
+    weights = small_weights(90)
+    plain, scaled = (dk.WidrowHoffClassifier().fit(X, y, weights * by) for by in (1e-9, factor(weights)))
+    np.testing.assert_allclose(plain.coef_, scaled.coef_)
+
+
+SMALL: dict[str, dict[str, Any]] = {
+    "shared": {},
+    "one-vs-one": {"multiclass": "one-vs-one"},
+    "look-ahead": {"criterion": "residual"},
+    "leave-one-out": {"criterion": "loo-error", "max_centers": 8},
+    "validation": {"stop": "validation"},
+    "sample": {"selection_rows": 60},
+    "driver": {"factors": "driver"},
+    "widths": {"sigma": "cv", "folds": 2},
+}
+
+
+@pytest.mark.parametrize("variant", SMALL)
+def test_small_weights_in_every_variant(variant: str) -> None:
+    X, y = classes(150)
+    weights = small_weights(150)
+    parameters = {**PARAMETERS, "sigma": 1.0, "stop": "gcv", **SMALL[variant]}
+    # The roots of powers of four round nothing.
+    plain, tiny = (dk.OROLSClassifier(**parameters).fit(X, y, weights * by) for by in (1.0, 4.0**-20))
+    assert_equal_models(plain, tiny)
+    np.testing.assert_array_equal(outputs(plain, X), outputs(tiny, X))
+
+
+def test_small_weights_of_every_container(tmp_path: Any) -> None:
+    X, y = regression(90)
+    weights = small_weights(90)
+    dataset = dk.write_dataset(tmp_path / "rows.zarr", X, y, sample_weight=weights)
+    column = zarr.array(weights, chunks=90)
+    parameters = {**PARAMETERS, "sigma": 1.0}
+    expected = dk.OROLSRegressor(**parameters).fit(X, y, weights)
+    for rows in (
+        (dataset,),
+        (zarr.array(X), zarr.array(y), column),
+        (da.asarray(X), da.asarray(y), da.asarray(weights)),
+    ):
+        assert_equal_models(dk.OROLSRegressor(**parameters).fit(*rows), expected)
+
+
+def test_a_run_with_small_weights_resumes(tmp_path: Any) -> None:
+    X, y = regression(90)
+    parameters: dict[str, Any] = {**PARAMETERS, "sigma": 1.0, "run_dir": tmp_path / "run", "panel": 2}
+    short = dk.OROLSRegressor(**parameters, max_seconds=1e-9).fit(X, y, small_weights(90))
+    resumed = dk.OROLSRegressor(**parameters).fit(X, y, small_weights(90))
+    assert short.n_centers_ < resumed.n_centers_
+    assert_equal_models(resumed, dk.OROLSRegressor(**{**parameters, "run_dir": None}).fit(X, y, small_weights(90)))
+
+
+@pytest.mark.parametrize(
+    "weak",
+    [
+        dk.OROLSClassifier(max_centers=3, sigma=1.0),
+        dk.NPDClassifier(max_centers=3, sigma=1.0),
+        dk.LSSVMClassifier(gamma=0.01, sigma=1.0),
+        dk.KRLSClassifier(nu=0.7, sigma=1.0),
+        dk.KernelFisherDiscriminant(regularization=10.0, sigma=3.0),
+    ],
+    ids=name_of,
+)
+def test_boosting_improves_a_weak_classifier(weak: Any) -> None:
+    X, y = regression(120)
+    boosted = AdaBoostClassifier(weak, n_estimators=5, random_state=0).fit(X, y > 0)
+    assert len(boosted.estimators_) > 1
+    assert boosted.score(X, y > 0) > weak.fit(X, y > 0).score(X, y > 0)

@@ -15,6 +15,7 @@ from distkern.scheduler.passes.fit import Fit
 from distkern.scheduler.passes.linear_plan import keeps_rows
 from distkern.scheduler.passes.lms import LMSSetup, run_lms
 from distkern.scheduler.prediction.local import OutputFunction
+from distkern.scheduler.rows.data_checks import weight_scale
 from distkern.storage import BlockSource
 
 from ...arrays import Array
@@ -96,7 +97,7 @@ class WidrowHoffClassifier(LinearClassifier):
     def _solve(self, fit: Fit, statistics: Statistics, scaling: FeatureScaling) -> Solution:
         self._begin(statistics, scaling)
         targets = class_targets(len(statistics.labels), float(self.margin))
-        setup = LMSSetup(statistics.labels, targets, scaling, self._rule())
+        setup = LMSSetup(statistics.labels, targets, scaling, self._rule(), weight_scale(statistics.loaded))
         start = np.zeros((fit.tasks.source.n_features + 1, targets.shape[1]))
         fit.rounds = int(self.passes)
         state = self._take_steps(fit, setup, start, statistics.reads, keep=keeps_rows(fit.plan))

@@ -248,7 +248,8 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
         self.classes_ = result.classes
         assert result.class_weights is not None
         self._set_class_weights(result.class_weights)
-        self._sample = draw_rows(source, result.classes, self.class_prior_, seed=int(self.random_state), client=client)
+        sample = draw_rows(source, result.classes, self.class_prior_, seed=int(self.random_state), client=client)
+        self._sample = replace(sample, weights=sample.weights * result.weight_scale)
         for name, added in (("passes", 1), ("bytes_read", self._sample.bytes_read)):
             self.summary_[name] += added
 

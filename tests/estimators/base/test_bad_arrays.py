@@ -160,7 +160,10 @@ WEIGHTS: dict[str, Bad] = {
     "two columns of weights": Bad(lambda: (X, Y, np.ones((N, 2))), "shape-mismatch", ("sample_weight has shape",)),
     "weight for one row": Bad(lambda: (X, Y, np.eye(N)[3]), "too-few-rows", ("1 of 24 rows can train",)),
     "no weight at all": Bad(lambda: (X, Y, np.zeros(N)), "too-few-rows", ("sample_weight is zero",)),
-    "weights that sum to little": Bad(lambda: (X, Y, np.full(N, 1e-9)), "weight-sum", ("2.4e-08", "above 2")),
+    "weights that sum to little": Bad(lambda: (X, Y, np.full(N, 1e-200)), "underflow", ("2.4e-199", "1e-100")),
+    "weight for hardly more than one row": Bad(
+        lambda: (X, Y, put(np.full(N, 1e-9), 3, 1.0)), "weight-sum", ("count as 1.001", "more than 2")
+    ),
     "weights that sum to too much": Bad(lambda: (X, Y, np.full(N, 1e200)), "overflow", ("sample_weight", "1e+100")),
     "words as weights": Bad(lambda: (X, Y, np.full(N, "heavy")), "not-numeric", ("sample_weight",)),
     "complex weights": Bad(lambda: (X, Y, np.ones(N) + 1j), "not-numeric", ("sample_weight", "complex")),

@@ -219,7 +219,7 @@ def test_the_smallest_data(n: int) -> None:
     ("X", "weights", "kind"),
     [
         (np.arange(2.0)[:, None], None, "too-few-rows"),
-        (np.arange(9.0)[:, None], np.full(9, 0.2), "weight-sum"),
+        (np.arange(9.0)[:, None], np.where(np.arange(9) > 0, 1e-9, 1.0), "weight-sum"),
         (np.arange(9.0)[:, None], np.zeros(9), "too-few-rows"),
         (np.arange(9.0)[:, None], np.eye(9)[3], "too-few-rows"),
         (np.ones((9, 2)), None, "constant-features"),

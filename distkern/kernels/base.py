@@ -78,6 +78,38 @@ class Kernel(ABC):
     def diagonal(self, X: FloatArray) -> FloatArray:
         """Compute k(x, x) for every row of `X`, shape (n_rows, n_features); the result is (n_rows,)."""
 
+    def gradients(self, X: FloatArray, C: FloatArray, A: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the gradients of f_t(x) = sum_j A_jt k(x, c_j) with respect to x.
+
+        Where k(x, c) has no gradient in x, as that of "laplacian" at x = c, the centre adds nothing.
+
+        Parameters
+        ----------
+        X : array, shape (n_rows, n_features)
+            Rows, float32 or float64.
+        C : array, shape (n_centers, n_features)
+            Centres, of the same dtype as `X`.
+        A : array, shape (n_centers, n_targets)
+            Weights; they are converted to the dtype of `X`.
+        out : array, shape (n_targets, n_rows, n_features), optional
+            Array for the result, of the dtype of `X`; a new array by default.
+
+        Returns
+        -------
+        array, shape (n_targets, n_rows, n_features)
+            `out`, or the new array.
+
+        Raises
+        ------
+        JobError
+            The kernel defines no gradients.
+        """
+        raise JobError(
+            f"the kernel {self.name!r} has no gradients: define gradients in {type(self).__name__}, or use a kernel of "
+            "distkern",
+            kind="invalid-parameter",
+        )
+
     def parameters(self) -> dict[str, float | int]:
         """Return the parameters by name, for `kernel_from_parameters`: the dataclass fields."""
         kernel: Any = self
@@ -94,6 +126,13 @@ def inner_products(X: FloatArray, C: FloatArray, out: FloatArray | None) -> Floa
     if np.may_share_memory(X, C):
         C = C.copy()
     return np.asarray(np.matmul(X, C.T, out=out))
+
+
+def inverse_of(width: float, dtype: np.dtype[Any]) -> Any:
+    """Return 1 / width within the range of a dtype, as a number of that dtype."""
+    limits = np.finfo(dtype)
+    with np.errstate(over="ignore"):
+        return dtype.type(min(max(float(np.float64(1.0) / width), float(limits.tiny)), float(limits.max)))
 
 
 def squared_norms(X: FloatArray) -> FloatArray:

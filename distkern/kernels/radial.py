@@ -14,7 +14,18 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import PART_SIZE, FloatArray, Kernel, inner_products, invalid, raise_to_power, set_float, squared_norms
+from .base import (
+    PART_SIZE,
+    FloatArray,
+    Kernel,
+    inner_products,
+    invalid,
+    inverse_of,
+    raise_to_power,
+    set_float,
+    squared_norms,
+)
+from .gradients import Pairs, gradient_sums
 
 CLOSE = 2.0**-10
 """Pairs with |x - c|^2 below this times |x|^2 + |c|^2 are computed from differences. The distance of any other pair has
@@ -35,12 +46,18 @@ class Radial(Kernel):
     def profile(self, ratios: FloatArray, n_features: int) -> None:
         """Replace distances over the width, of any shape, by kernel values; an infinite distance gives 0."""
 
+    @abstractmethod
+    def slope(self, ratios: FloatArray, n_features: int) -> None:
+        """Replace distances a over the width, of any shape, by p'(a) / a, where p is the profile.
+
+        It is 0 where it has no limit, as at a cusp, and at an infinite distance.
+        """
+
     def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Compute the kernel between rows and centres; see `Kernel.block`."""
-        limits = np.finfo(X.dtype)
         with np.errstate(over="ignore", invalid="ignore"):
             # Distances, not their squares, are scaled: the square of a width may overflow or underflow.
-            scale = X.dtype.type(min(max(float(np.float64(1.0) / self.width), float(limits.tiny)), float(limits.max)))
+            scale = inverse_of(self.width, X.dtype)
             K = inner_products(X, C, out)
             row_norms, center_norms = squared_norms(X), squared_norms(C)
             step = max(1, PART_SIZE // max(1, K.shape[1]))
@@ -51,12 +68,23 @@ class Radial(Kernel):
                 distances *= scale
                 self.profile(distances, X.shape[1])
                 np.minimum(distances, 1.0, out=distances)
-        # A point whose squared norm overflows is far from all other points: its kernel values are 0.
-        for norms, side in ((row_norms, K), (center_norms, K.T)):
-            overflowed = norms > limits.max / 2
-            if overflowed.any():
-                side[overflowed] = 0.0
+        _clear_overflowed(K, row_norms, center_norms)
         return K
+
+    def gradients(self, X: FloatArray, C: FloatArray, A: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the gradients of weighted sums of kernels; see `Kernel.gradients`."""
+        row_norms, center_norms, scale = squared_norms(X), squared_norms(C), inverse_of(self.width, X.dtype)
+
+        def slopes(part: slice, S: FloatArray) -> Pairs:
+            inner_products(X[part], C, S)
+            close = _to_distances(S, X[part], C, row_norms[part], center_norms)
+            S *= scale
+            self.slope(S, X.shape[1])
+            _clear_overflowed(S, row_norms[part], center_norms)
+            return close
+
+        with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
+            return gradient_sums(slopes, X, C, A, out, scale, scale)
 
     def diagonal(self, X: FloatArray) -> FloatArray:
         """Return ones: k(x, x) = 1."""
@@ -90,6 +118,12 @@ class Laplacian(Radial):
         """Compute exp(-a); see `Radial.profile`."""
         np.negative(ratios, out=ratios)
         np.exp(ratios, out=ratios)
+
+    def slope(self, ratios: FloatArray, n_features: int) -> None:
+        """Compute -exp(-a) / a; see `Radial.slope`."""
+        values = -np.exp(-ratios)
+        values /= ratios
+        _to_finite(values, ratios)
 
 
 @dataclass(frozen=True)
@@ -136,6 +170,17 @@ class Matern(Radial):
             ratios += square
         ratios += kind(1.0)
         ratios *= decay
+
+    def slope(self, ratios: FloatArray, n_features: int) -> None:
+        """Compute -3 exp(-a), or -5/3 (1 + a) exp(-a), where a is the scaled ratio; see `Radial.slope`."""
+        kind = ratios.dtype.type
+        ratios *= kind(np.sqrt(2.0 * self.smoothness))
+        np.minimum(ratios, kind(1000.0), out=ratios)
+        decay = np.exp(-ratios)
+        if self.smoothness == 2.5:
+            ratios += kind(1.0)
+            decay *= ratios
+        np.multiply(decay, kind(-3.0 if self.smoothness == 1.5 else -5.0 / 3.0), out=ratios)
 
 
 @dataclass(frozen=True)
@@ -191,6 +236,26 @@ class Wendland(Radial):
         raise_to_power(ratios, n_features // 2 + 2 * self.smoothness + 1)
         ratios *= factor
 
+    def slope(self, ratios: FloatArray, n_features: int) -> None:
+        """Compute p'(r) / r; see `Radial.slope`."""
+        kind = ratios.dtype.type
+        if self.smoothness == 0:
+            power = n_features // 2 + 1
+            values = np.where(ratios < 1.0, kind(-power), kind(0.0))
+            if power > 1:
+                rest = np.maximum(kind(1.0) - ratios, kind(0.0))
+                raise_to_power(rest, power - 1)
+                values *= rest
+            values /= ratios
+            _to_finite(values, ratios)
+            return
+        # The derivative is -r times the profile of one smoothness less and two features more (Wendland 1995), times
+        # what makes it equal at zero: the coefficient of r^2 in (1 - r)^power (1 + first r + second r^2 + ...).
+        second, first = (0.0, *wendland_factor(n_features, self.smoothness))[-3:-1]
+        power = n_features // 2 + 2 * self.smoothness + 1
+        Wendland(self.radius, self.smoothness - 1).profile(ratios, n_features + 2)
+        ratios *= kind(2.0 * (power * (power - 1) / 2 - power * first + second))
+
 
 def wendland_factor(n_features: int, smoothness: int) -> tuple[float, ...]:
     """Return the coefficients, highest power first, of the factor of (1 - r)^(l + smoothness) that is 1 at r = 0."""
@@ -206,8 +271,8 @@ def wendland_factor(n_features: int, smoothness: int) -> tuple[float, ...]:
 
 def _to_distances(
     products: FloatArray, X: FloatArray, C: FloatArray, row_norms: FloatArray, center_norms: FloatArray
-) -> None:
-    """Turn inner products, shape (n, m), into distances, in place."""
+) -> Pairs:
+    """Turn inner products, shape (n, m), into distances, in place; return the pairs that are close."""
     kind = products.dtype.type
     sums = row_norms[:, np.newaxis] + center_norms
     products *= kind(-2.0)
@@ -219,6 +284,21 @@ def _to_distances(
         found = _squared_differences(X, C, rows, centers)
         products[rows, centers] = found
     np.sqrt(products, out=products)
+    return rows, centers
+
+
+def _clear_overflowed(values: FloatArray, row_norms: FloatArray, center_norms: FloatArray) -> None:
+    """Set values to 0 where a squared norm overflows: such a point is far from all other points."""
+    for norms, side in ((row_norms, values), (center_norms, values.T)):
+        overflowed = norms > np.finfo(values.dtype).max / 2
+        if overflowed.any():
+            side[overflowed] = 0.0
+
+
+def _to_finite(values: FloatArray, out: FloatArray) -> None:
+    """Write values into `out`, and 0 for those that are not finite."""
+    out.fill(0.0)
+    np.copyto(out, values, where=np.isfinite(values))
 
 
 def _squared_differences(X: FloatArray, C: FloatArray, rows: NDArray[np.intp], centers: NDArray[np.intp]) -> FloatArray:

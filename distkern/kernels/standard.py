@@ -18,7 +18,18 @@ import numpy.typing as npt
 
 from ..errors import JobError
 from ..text import did_you_mean
-from .base import PART_SIZE, FloatArray, Kernel, inner_products, invalid, raise_to_power, set_float, squared_norms
+from .base import (
+    PART_SIZE,
+    FloatArray,
+    Kernel,
+    inner_products,
+    invalid,
+    inverse_of,
+    raise_to_power,
+    set_float,
+    squared_norms,
+)
+from .gradients import gradient_sums, target_arrays
 from .radial import Laplacian, Matern, Wendland
 
 WITH_SIGMA = ("gaussian", "laplacian", "matern")
@@ -47,6 +58,11 @@ class Gaussian(Kernel):
     def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Compute the kernel between rows and centres; see `Kernel.block`."""
         return _gaussian(X, C, _precisions(self.sigma, X.dtype), out)
+
+    def gradients(self, X: FloatArray, C: FloatArray, A: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the gradients of weighted sums of kernels; see `Kernel.gradients`."""
+        inverse = inverse_of(self.sigma, X.dtype)
+        return _gaussian_gradients(X, C, A, _precisions(self.sigma, X.dtype), out, -inverse, inverse)
 
     def diagonal(self, X: FloatArray) -> FloatArray:
         """Return ones: k(x, x) = 1."""
@@ -97,6 +113,12 @@ class Gaussians(Kernel):
         """Compute the kernel between centres and rows; see `Kernel.columns`."""
         assert len(C) == len(self.sigma), f"{len(C)} centres and {len(self.sigma)} widths"
         return _gaussian(C, X, _precisions(self.sigma, X.dtype)[:, np.newaxis], out)
+
+    def gradients(self, X: FloatArray, C: FloatArray, A: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the gradients of weighted sums of kernels; see `Kernel.gradients`."""
+        assert len(C) == len(self.sigma), f"{len(C)} centres and {len(self.sigma)} widths"
+        precisions = _precisions(self.sigma, X.dtype)
+        return _gaussian_gradients(X, C, -precisions[:, np.newaxis] * A.astype(X.dtype), precisions, out)
 
     def diagonal(self, X: FloatArray) -> FloatArray:
         """Return ones: k(x, x) = 1 for any width."""
@@ -151,6 +173,18 @@ class Polynomial(Kernel):
         raise_to_power(values, self.degree)
         return values
 
+    def gradients(self, X: FloatArray, C: FloatArray, A: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the gradients of weighted sums of kernels; see `Kernel.gradients`."""
+        if self.degree == 1:
+            return Linear().gradients(X, C, A, out)
+
+        def slopes(part: slice, S: FloatArray) -> None:
+            inner_products(X[part], C, S)
+            S += S.dtype.type(self.offset)
+            raise_to_power(S, self.degree - 1)
+
+        return gradient_sums(slopes, X, C, A, out, self.degree, differences=False)
+
 
 @dataclass(frozen=True)
 class Sigmoid(Kernel):
@@ -184,6 +218,16 @@ class Sigmoid(Kernel):
         """Compute k(x, x) for every row; see `Kernel.diagonal`."""
         return self._squash(squared_norms(X))
 
+    def gradients(self, X: FloatArray, C: FloatArray, A: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the gradients of weighted sums of kernels; see `Kernel.gradients`."""
+
+        def slopes(part: slice, S: FloatArray) -> None:
+            self._squash(inner_products(X[part], C, S))
+            S *= S
+            np.subtract(1.0, S, out=S)
+
+        return gradient_sums(slopes, X, C, A, out, self.kappa, differences=False)
+
     def _squash(self, values: FloatArray) -> FloatArray:
         values *= values.dtype.type(self.kappa)
         values += values.dtype.type(self.theta)
@@ -203,6 +247,12 @@ class Linear(Kernel):
     def diagonal(self, X: FloatArray) -> FloatArray:
         """Compute k(x, x) for every row; see `Kernel.diagonal`."""
         return squared_norms(X)
+
+    def gradients(self, X: FloatArray, C: FloatArray, A: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the gradients of weighted sums of kernels; see `Kernel.gradients`."""
+        A, out = target_arrays(X, C, A, out)
+        out[:] = (A.T @ C)[:, np.newaxis]
+        return out
 
 
 _KINDS = (Gaussian, Laplacian, Matern, Wendland, Polynomial, Sigmoid, Linear)
@@ -346,3 +396,15 @@ def _gaussian(X: FloatArray, C: FloatArray, precisions: Any, out: FloatArray | N
         if not np.isfinite(norms).all():
             part[~np.isfinite(norms)] = 0.0
     return K
+
+
+def _gaussian_gradients(
+    X: FloatArray, C: FloatArray, A: FloatArray, precisions: Any, out: FloatArray | None, *factors: float
+) -> FloatArray:
+    """Return the sums of A_jt k(x, c_j) (x - c_j) times the factors, with the kernel of `_gaussian`."""
+
+    def slopes(part: slice, S: FloatArray) -> None:
+        _gaussian(X[part], C, precisions, S)
+
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return gradient_sums(slopes, X, C, A, out, *factors)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from distkern.errors import DataError
 
-from .plain import column_name, frame_columns, plain_array, require_numbers, stack_columns
+from .plain import column_name, computed, frame_columns, plain_array, require_numbers, stack_columns
 
 __all__ = [
     "check_rows_agree",
@@ -68,6 +68,7 @@ def to_numeric(values: Any, what: str, first_row: int = 0) -> NDArray[Any]:
         ``not-numeric``: the values are no real numbers, named by column in a frame, by row and column in an array of
         objects; ``not-finite``: an entry is missing or masked; ``shape-mismatch``: the rows have different lengths.
     """
+    values = computed(values, what)  # a lazy frame once, not once for each column
     columns = None if isinstance(values, np.ndarray) else frame_columns(values)
     if columns is None:
         return _numbers(plain_array(values, what, first_row), what, first_row)

@@ -19,7 +19,7 @@ from distkern.errors import DataError, DataTypeError
 from .conventions import decoded
 from .lazy import compute_options
 
-__all__ = ["column_name", "frame_columns", "is_missing", "plain_array", "require_numbers", "stack_columns"]
+__all__ = ["column_name", "computed", "frame_columns", "is_missing", "plain_array", "require_numbers", "stack_columns"]
 
 NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
 
@@ -67,7 +67,7 @@ def plain_array(values: Any, what: str, first_row: int = 0, first_column: int = 
     DataTypeError
         ``invalid-input``: the values are sparse, or no array can be made of them.
     """
-    values = _computed(values, what)
+    values = computed(values, what)
     if isinstance(values, (list, tuple)) and any(isinstance(part, np.ma.MaskedArray) for part in values):
         _require_no_mask(np.array([part is np.ma.masked for part in values]), what, first_row, first_column)
         values = np.ma.array(values)
@@ -86,7 +86,7 @@ def plain_array(values: Any, what: str, first_row: int = 0, first_column: int = 
     return _as_array(values, what)
 
 
-def _computed(values: Any, what: str) -> Any:
+def computed(values: Any, what: str) -> Any:
     """Return the values of a lazy collection, and the array of an xarray object; others as they are."""
     if any(kind.__name__ == "DataArray" for kind in type(values).__mro__):
         values = values.data

@@ -117,8 +117,7 @@ def possible(container: str, kind: str) -> bool:
 
 def accepted(entry: str, container: str, kind: str) -> bool:
     """Return whether the numbers are used: what is declared as objects in a lazy container may be anything."""
-    declared_only = kind == "objects" and "dask" in container
-    return kind in VALUES and not (declared_only and not (entry == "write_dataset" and container != "dask frame"))
+    return kind in VALUES and not (kind == "objects" and "dask" in container and entry != "write_dataset")
 
 
 @cache

@@ -109,6 +109,23 @@ def test_class_of_one_row_is_kept(tmp_path: Path) -> None:
     assert dataset.class_counts == (99, 1)
 
 
+def test_a_lazy_frame_is_computed_once(tmp_path: Path) -> None:
+    dask = pytest.importorskip("dask")
+    frames = pytest.importorskip("dask.dataframe")
+    calls: list[int] = []
+
+    def part(number: int) -> pd.DataFrame:
+        calls.append(number)
+        return pd.DataFrame(X[number : number + 50], columns=list("abc"))
+
+    lazy = frames.from_delayed([dask.delayed(part)(number) for number in (0, 50)], meta=part(0), verify_meta=False)
+    calls.clear()
+    dataset = write_dataset(tmp_path / "d", lazy, Y)
+    assert sorted(calls) == [0, 50]
+    assert dataset.feature_names == ("a", "b", "c")
+    np.testing.assert_array_equal(dataset.X[:], X)
+
+
 @pytest.mark.parametrize("targets", [1, 3])
 def test_several_targets(tmp_path: Path, targets: int) -> None:
     y = RNG.normal(size=(100, targets)).astype(np.float32)

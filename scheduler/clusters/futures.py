@@ -20,14 +20,25 @@ IN_FLIGHT_PER_THREAD = 2
 """Tasks in flight for each thread of the workers: one that runs, one that waits."""
 
 
-def submit(client: Any, name: str, function: Callable[..., Any], *arguments: Any, worker: str | None = None) -> Any:
-    """Submit a task that the dashboard shows as `name`, for one worker only if its address is given."""
+def submit(
+    client: Any,
+    name: str,
+    function: Callable[..., Any],
+    *arguments: Any,
+    worker: str | None = None,
+    key: str | None = None,
+) -> Any:
+    """Submit a task that the dashboard shows as `name`, under a key of its own unless it has one.
+
+    With an address it is for that worker only.
+    """
     import dask  # the client has already imported it; training in one process does not
 
     pinned = {} if worker is None else {"workers": [worker], "allow_other_workers": False}
     # A message or a block of rows has some MB; dask's warning about large graphs does not apply.
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
-        return client.submit(function, *arguments, key=f"{name}-{uuid.uuid4().hex}", pure=False, **pinned)
+        key = key or f"{name}-{uuid.uuid4().hex}"
+        return client.submit(function, *arguments, key=key, pure=False, **pinned)
 
 
 def most_in_flight(client: Any) -> int:

@@ -27,12 +27,9 @@ from distkern.storage import (
     require_extent,
     require_finite,
 )
-from distkern.storage.arrays.lazy import current_client
 
-from ..clusters.futures import submit
 from ..runtime.threads import follow_worker
 from .local import OutputFunction, evaluate
-from .on_workers import hold_model
 from .shared_tasks import LazyBlocks
 
 LARGE_MODEL_BYTES = 8_000_000
@@ -216,8 +213,8 @@ def map_rows(
     Parameters
     ----------
     model : KernelModel
-        The model. It has its own key in the graph, so a worker gets it once; a large one is sent to the cluster of the
-        current client now, instead of with every computation.
+        The model. It has its own key in the graph, so a worker gets it once; a large one is sent once to the cluster
+        that is current, instead of with every computation.
     X : dask.array.Array, shape (n_rows, d)
         Rows.
     finish : callable
@@ -233,14 +230,12 @@ def map_rows(
         A lazy array with the row chunks of `X`.
     """
     import dask
-    from dask.delayed import Delayed
 
     X = _whole_rows(X)
-    client = current_client()
-    large = model.centers.nbytes + model.coef.nbytes >= LARGE_MODEL_BYTES
-    if large and client is not None and client.status == "running":
-        future = submit(client, "kernel-model", hold_model, model)
-        held = Delayed(future.key, {future.key: future})
+    if model.centers.nbytes + model.coef.nbytes >= LARGE_MODEL_BYTES:
+        from .held_model import HeldModel
+
+        held: Any = HeldModel(model).delayed()
     else:
         held = dask.delayed(model, name=f"kernel-model-{uuid.uuid4().hex}", traverse=False)
     if columns is None:

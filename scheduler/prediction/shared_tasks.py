@@ -254,7 +254,6 @@ def _persisted(
 ) -> tuple[dict[Any, Any], dict[Any, int]]:
     """Compute results and leave them where dask keeps them; return their places in a graph, and their bytes."""
     import dask
-    from dask._task_spec import DataNode
     from dask.sizeof import sizeof
 
     held = dask.persist(*_delayed(keys, graph, kept), optimize_graph=False, **options)
@@ -262,6 +261,8 @@ def _persisted(
     places = {}
     for key, one in zip(keys, held, strict=True):
         value = dict(one.__dask_graph__())[key]
-        # A future of a cluster stands for itself; a value could be taken for a task.
-        places[key] = value if hasattr(value, "client") else DataNode(key, value)
+        if not hasattr(value, "client"):
+            # A future of a cluster stands for itself; a value could be taken for a task, unless dask makes the node.
+            value = dict(dask.delayed(value, name=key, traverse=False).__dask_graph__())[key]
+        places[key] = value
     return places, dict(zip(keys, map(int, sizes), strict=True))

@@ -247,6 +247,10 @@ def test_a_cluster_that_adapts_from_no_worker_is_refused_at_once() -> None:
         adaptive.stop()
 
 
+def futures_in(lazy: Any) -> list[Any]:
+    return [task for task in dict(lazy.__dask_graph__()).values() if type(task).__name__ == "Future"]
+
+
 def test_a_large_model_of_a_lazy_prediction_is_sent_once(
     in_process_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,10 +266,19 @@ def test_a_large_model_of_a_lazy_prediction_is_sent_once(
     ):
         warnings.simplefilter("error")
         lazy = model.predict(rows)
-        held = [task for task in dict(lazy.__dask_graph__()).values() if type(task).__name__ == "Future"]
-        assert len(held) == 1
+        (held,) = futures_in(lazy)
         np.testing.assert_array_equal(lazy.compute(), expected)
         np.testing.assert_array_equal((2 * lazy).compute(), 2 * expected)
+        assert futures_in(lazy) == [held]
+        # A restart of the cluster cancels what clients hold; the model is then sent again.
+        in_process_client.cancel([held])
+        np.testing.assert_array_equal(lazy.compute(), expected)
+        # So it is on the cluster of another client, and without a client it is in the graph.
+        with Client(in_process_client.cluster) as another:
+            np.testing.assert_array_equal(lazy.compute(), expected)
+            assert [future.client for future in futures_in(lazy)] == [another]
+    assert futures_in(lazy) == []
+    np.testing.assert_array_equal(lazy.compute(scheduler="threads"), expected)
 
 
 def test_nothing_is_logged_where_no_client_is_current(folder: Path, caplog: pytest.LogCaptureFixture) -> None:

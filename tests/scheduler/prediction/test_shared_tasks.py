@@ -158,6 +158,19 @@ def test_shared_results_that_are_too_large_are_not_kept_and_warned_of(monkeypatc
     assert not warned or ("persist()" in str(caught[0].message) and f"up to {N_BLOCKS} times" in str(caught[0].message))
 
 
+@pytest.mark.parametrize("value", [(len, "abc"), ["abc"], {"a": 3}, "abc"])
+def test_a_kept_result_that_looks_like_a_task_stays_a_value(value):
+    kept = dask.delayed(lambda: value, traverse=False)()
+
+    def add(block, found):
+        assert found == value
+        return block + 1
+
+    rows = da.from_array(X, chunks=ROWS).map_blocks(add, kept, dtype=float)
+    source = DaskArraySource(rows, Y)
+    np.testing.assert_array_equal(source.read_features(3), X[300:400] + 1)
+
+
 def test_chunks_without_rows_are_passed_over():
     rows = da.concatenate([da.from_array(X[:100], chunks=50), da.empty((0, 3)), da.from_array(X[100:160], chunks=60)])
     source = DaskArraySource(_scaled(rows), da.from_array(Y[:160], chunks=160))

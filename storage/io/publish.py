@@ -14,7 +14,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from time import time
 
@@ -96,14 +96,13 @@ def _require_writable(path: str | os.PathLike[str], absolute: Path, error: type[
         raise error(f"{path} cannot be written ({cause}): name another place", kind="not-writable") from cause
 
 
-@contextmanager
 def publish_directory(
     path: str | os.PathLike[str],
     overwrite: bool,
     error: type[DistkernError],
     replaceable: Callable[[Path], bool],
     needed: Callable[[], int | None] = lambda: None,
-) -> Iterator[Path]:
+) -> AbstractContextManager[Path]:
     """Yield an empty sibling directory; rename it to `path` if the body succeeds, and remove it otherwise.
 
     Parameters
@@ -119,31 +118,65 @@ def publish_directory(
     Raises
     ------
     DistkernError
-        Of class `error`: those of `check_destination`; ``not-writable`` where the directory cannot be made;
-        ``disk-full`` where the body or the rename runs out of space.
+        Of class `error`: those of `check_destination`; ``not-writable`` where the directory cannot be made or renamed;
+        ``disk-full`` where the body or the rename runs out of space. Other errors of the body pass.
     """
+    return _published(Path.mkdir, path, overwrite, error, replaceable, needed)
+
+
+def publish_file(
+    path: str | os.PathLike[str],
+    overwrite: bool,
+    error: type[DistkernError],
+    replaceable: Callable[[Path], bool],
+    needed: Callable[[], int | None] = lambda: None,
+) -> AbstractContextManager[Path]:
+    """Yield the path of an empty sibling file, as `publish_directory` yields a directory; `needed` is optional."""
+    return _published(Path.touch, path, overwrite, error, replaceable, needed)
+
+
+@contextmanager
+def _published(
+    make: Callable[[Path], None],
+    path: str | os.PathLike[str],
+    overwrite: bool,
+    error: type[DistkernError],
+    replaceable: Callable[[Path], bool],
+    needed: Callable[[], int | None],
+) -> Iterator[Path]:
     final = check_destination(path, overwrite, error, replaceable)
     partial = final.with_name(f".{final.name}.partial-{secrets.token_hex(4)}")
+    lock = None
     try:
-        final.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(final)
-        partial.mkdir()
-        lock = _locked(partial)
-    except OSError as cause:
-        raise error(f"cannot write {path}: {cause.strerror}", kind="not-writable") from cause
-    try:
+        with _writing(path, error):
+            final.parent.mkdir(parents=True, exist_ok=True)
+            _remove_abandoned(final)
+            make(partial)
+            lock = _locked(partial)
         yield partial
-        _sync_tree(partial)
-        check_destination(path, overwrite, error, replaceable)
-        _swap_in(partial, final)
+        with _writing(path, error):
+            _sync(partial)
+            check_destination(path, overwrite, error, replaceable)
+            _swap_in(partial, final)
     except OSError as cause:
         if isinstance(cause, DistkernError) or not is_disk_full(cause):
             raise
         raise disk_full(error, path, final.parent, cause, needed(), written=_size(partial)) from cause
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        _remove(partial)
         if lock is not None:
             os.close(lock)
+
+
+@contextmanager
+def _writing(path: str | os.PathLike[str], error: type[DistkernError]) -> Iterator[None]:
+    """Raise errors of the system as ``not-writable``, but for that of a full disk."""
+    try:
+        yield
+    except OSError as cause:
+        if isinstance(cause, DistkernError) or is_disk_full(cause):
+            raise
+        raise error(f"cannot write {path}: {cause.strerror or cause}", kind="not-writable") from cause
 
 
 @contextmanager
@@ -162,49 +195,8 @@ def publish_text(
     texts: list[str] = []
     yield texts
     content = "".join(texts).encode()
-    with publish_file(path, overwrite, error, replaceable, lambda: len(content)) as aside:
+    with publish_file(path, overwrite, error, replaceable, lambda: len(content)) as aside, _writing(path, error):
         aside.write_bytes(content)
-
-
-@contextmanager
-def publish_file(
-    path: str | os.PathLike[str],
-    overwrite: bool,
-    error: type[DistkernError],
-    replaceable: Callable[[Path], bool],
-    needed: Callable[[], int | None] = lambda: None,
-) -> Iterator[Path]:
-    """Yield the path of an empty sibling file; rename it to `path` if the body succeeds, and remove it otherwise.
-
-    Missing parent directories are made. The parameters are those of `publish_directory`, `needed` with the same
-    default; errors are those of `check_destination`, which runs first, ``not-writable`` and ``disk-full``.
-    """
-    final = check_destination(path, overwrite, error, replaceable)
-    aside = final.with_name(f".{final.name}.partial-{secrets.token_hex(4)}")
-    lock = None
-    try:
-        final.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(final)
-        aside.touch()
-        lock = _locked(aside)
-        yield aside
-        sync_file(aside)
-        check_destination(path, overwrite, error, replaceable)
-        os.replace(aside, final)
-        sync_folder(final.parent)
-    except OSError as cause:
-        if isinstance(cause, DistkernError):
-            raise
-        if is_disk_full(cause):
-            size = needed()
-            written = aside.stat().st_size if size is None and aside.exists() else 0
-            raise disk_full(error, path, final.parent, cause, size, written=written) from cause
-        raise error(f"cannot write {path}: {cause.strerror or cause}", kind="not-writable") from cause
-    finally:
-        with suppress(OSError):
-            aside.unlink(missing_ok=True)
-        if lock is not None:
-            os.close(lock)
 
 
 def is_disk_full(cause: OSError) -> bool:
@@ -253,13 +245,22 @@ def disk_full(
     )
 
 
-def _size(folder: Path) -> int:
+def _size(place: Path) -> int:
+    """Return the bytes on the disk of a file, or of the files in a directory."""
     total = 0
-    for root, _, names in os.walk(folder):
-        for name in names:
-            with suppress(OSError):
-                total += os.stat(os.path.join(root, name)).st_blocks * 512
+    for file in (place, *place.rglob("*")):
+        with suppress(OSError):
+            total += file.stat().st_blocks * 512 if file.is_file() else 0
     return total
+
+
+def _remove(place: Path) -> None:
+    """Remove a file or a directory as far as it is there."""
+    if place.is_dir():
+        shutil.rmtree(place, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            place.unlink()
 
 
 def sync_file(path: Path) -> None:
@@ -296,23 +297,19 @@ def _remove_abandoned(final: Path) -> None:
                 continue
             lock = _locked(sibling)
             if lock is not None:
-                if sibling.is_dir():
-                    shutil.rmtree(sibling, ignore_errors=True)
-                else:
-                    sibling.unlink()
+                _remove(sibling)
                 os.close(lock)
 
 
-def _sync_tree(root: Path) -> None:
-    for folder, _, names in os.walk(root):
-        for name in names:
-            sync_file(Path(folder, name))
-        sync_folder(Path(folder))
+def _sync(place: Path) -> None:
+    """Sync a file, or a directory with all that is in it."""
+    for inner in (*place.rglob("*"), place):
+        sync_file(inner)
 
 
 def _swap_in(partial: Path, final: Path) -> None:
-    if not os.path.lexists(final):
-        partial.rename(final)
+    if not (partial.is_dir() and os.path.lexists(final)):
+        partial.replace(final)
         sync_folder(final.parent)
         return
     # Two renames: at every moment either the old or the new content exists in full.

@@ -1,10 +1,12 @@
+import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from distkern.errors import DataError, StoreError
-from distkern.storage.io.publish import check_destination, publish_directory, publish_text
+from distkern.storage.io.publish import check_destination, publish_directory, publish_file, publish_text
 from tests.file_limits import largest_file
 
 
@@ -151,6 +153,23 @@ def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no space") as caught:
         fill()
     assert caught.value.kind == "disk-full"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("publishing", [publish_directory, publish_file])
+def test_an_error_of_the_body_is_not_one_of_the_destination(
+    tmp_path: Path, publishing: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The body reads too: its errors pass, and those of the last steps are named by the destination."""
+    with pytest.raises(PermissionError, match="rows"), publishing(tmp_path / "a", False, DataError, is_marked):
+        raise PermissionError(errno.EACCES, "rows cannot be read")
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.EIO, "broken disk")))
+    with (
+        pytest.raises(DataError, match=r"a: broken disk") as caught,
+        publishing(tmp_path / "a", False, DataError, is_mine),
+    ):
+        pass
+    assert caught.value.kind == "not-writable"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -131,7 +131,7 @@ def publish_file(
     replaceable: Callable[[Path], bool],
     needed: Callable[[], int | None] = lambda: None,
 ) -> AbstractContextManager[Path]:
-    """Yield the path of an empty sibling file, as `publish_directory` yields a directory; `needed` is optional."""
+    """Yield the path of an empty sibling file, as `publish_directory` a directory; `needed` has its default."""
     return _published(Path.touch, path, overwrite, error, replaceable, needed)
 
 

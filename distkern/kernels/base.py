@@ -110,7 +110,7 @@ class Kernel(ABC):
             kind="invalid-parameter",
         )
 
-    def parameters(self) -> dict[str, float | int]:
+    def parameters(self) -> dict[str, float | int | str]:
         """Return the parameters by name, for `kernel_from_parameters`: the dataclass fields."""
         kernel: Any = self
         if not dataclasses.is_dataclass(kernel):

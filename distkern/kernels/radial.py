@@ -25,6 +25,7 @@ from .base import (
     set_float,
     squared_norms,
 )
+from .city_block import city_block_gradients, city_block_values
 from .gradients import Pairs, gradient_sums
 
 CLOSE = 2.0**-10
@@ -93,12 +94,18 @@ class Radial(Kernel):
 
 @dataclass(frozen=True)
 class Laplacian(Radial):
-    """The kernel exp(-|x - c| / sigma) with the Euclidean distance: continuous, not differentiable at zero.
+    """The kernel exp(-(|x - c| / sigma)^exponent) of the Euclidean distance, or of the sum of absolute differences.
+
+    "laplacian" is the kernel of the Euclidean distance. scikit-learn's ``laplacian_kernel`` is that of the sum of
+    absolute differences, a product of kernels of one feature each: here ``Laplacian(sigma, norm="l1")``, by name
+    "laplacian-l1", with ``sigma = 1 / gamma``. The kernel is continuous and has a cusp at x = c, unless the exponent
+    is above 1.
 
     Raises
     ------
     JobError
-        `sigma` is not a finite number above 0.
+        `sigma` is not a finite number above 0, `norm` is neither "l2" nor "l1", or `exponent` is not above 0 and at
+        most 2 ("l2") or 1 ("l1"): beyond that the kernel is not positive definite.
     """
 
     name: ClassVar[str] = "laplacian"
@@ -106,24 +113,66 @@ class Laplacian(Radial):
     sigma: float
     """Width, in units of the features."""
 
+    norm: str = "l2"
+    """The Euclidean distance, "l2", or the sum of absolute differences, "l1"; default "l2"."""
+
+    exponent: float = 1.0
+    """Power of the distance over the width, default 1.0. With "l2", 2 is the Gaussian of sigma / sqrt(2)."""
+
     def __post_init__(self) -> None:
         set_float(self, "sigma", above_zero=True)
+        if not isinstance(self.norm, str) or self.norm not in ("l1", "l2"):
+            raise invalid(self.name, "norm", self.norm, "'l2' or 'l1'")
+        object.__setattr__(self, "norm", str(self.norm))
+        set_float(self, "exponent", above_zero=True)
+        limit = 1 if self.norm == "l1" else 2
+        if self.exponent > limit:
+            raise invalid(self.name, "exponent", self.exponent, f"at most {limit} with norm {self.norm!r}")
 
     @property
     def width(self) -> float:
         """`sigma`."""
         return self.sigma
 
+    def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the kernel between rows and centres; see `Kernel.block`."""
+        if self.norm == "l1":
+            return city_block_values(self.profile, self.sigma, X, C, out)
+        return super().block(X, C, out)
+
+    def gradients(self, X: FloatArray, C: FloatArray, A: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the gradients of weighted sums of kernels; see `Kernel.gradients`."""
+        if self.norm == "l1":
+            return city_block_gradients(self._differentiate, self.sigma, X, C, A, out)
+        return super().gradients(X, C, A, out)
+
+    def parameters(self) -> dict[str, float | int | str]:
+        """Return the parameters by name, for `kernel_from_parameters`: `norm` and `exponent` where they are set."""
+        # Runs and models of version 0.1 know sigma only, and the hash of a run's messages covers these parameters.
+        defaults = {"norm": "l2", "exponent": 1.0}
+        return {name: value for name, value in super().parameters().items() if defaults.get(name) != value}
+
     def profile(self, ratios: FloatArray, n_features: int) -> None:
-        """Compute exp(-a); see `Radial.profile`."""
+        """Compute exp(-a^exponent); see `Radial.profile`."""
+        if self.exponent != 1.0:
+            np.power(ratios, ratios.dtype.type(self.exponent), out=ratios)
         np.negative(ratios, out=ratios)
         np.exp(ratios, out=ratios)
 
     def slope(self, ratios: FloatArray, n_features: int) -> None:
-        """Compute -exp(-a) / a; see `Radial.slope`."""
-        values = -np.exp(-ratios)
-        values /= ratios
-        _to_finite(values, ratios)
+        """Compute the derivative of the profile over a; see `Radial.slope`."""
+        distances = ratios.copy()
+        self._differentiate(ratios, n_features)
+        ratios /= distances
+        _keep_finite(ratios)
+
+    def _differentiate(self, ratios: FloatArray, n_features: int) -> None:
+        """Replace distances over the width by the derivative of the profile, or by 0 where it has no limit."""
+        power = ratios.dtype.type(self.exponent)
+        factor = ratios ** (power - 1) if power != 1.0 else 1.0
+        self.profile(ratios, n_features)
+        ratios *= -power * factor
+        _keep_finite(ratios)
 
 
 @dataclass(frozen=True)
@@ -246,8 +295,8 @@ class Wendland(Radial):
                 rest = np.maximum(kind(1.0) - ratios, kind(0.0))
                 raise_to_power(rest, power - 1)
                 values *= rest
-            values /= ratios
-            _to_finite(values, ratios)
+            np.divide(values, ratios, out=ratios)
+            _keep_finite(ratios)
             return
         # The derivative is -r times the profile of one smoothness less and two features more (Wendland 1995), times
         # what makes it equal at zero: the coefficient of r^2 in (1 - r)^power (1 + first r + second r^2 + ...).
@@ -295,10 +344,9 @@ def _clear_overflowed(values: FloatArray, row_norms: FloatArray, center_norms: F
             side[overflowed] = 0.0
 
 
-def _to_finite(values: FloatArray, out: FloatArray) -> None:
-    """Write values into `out`, and 0 for those that are not finite."""
-    out.fill(0.0)
-    np.copyto(out, values, where=np.isfinite(values))
+def _keep_finite(values: FloatArray) -> None:
+    """Replace values that are not finite by 0, in place."""
+    np.copyto(values, 0.0, where=~np.isfinite(values))
 
 
 def _squared_differences(X: FloatArray, C: FloatArray, rows: NDArray[np.intp], centers: NDArray[np.intp]) -> FloatArray:

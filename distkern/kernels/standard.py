@@ -32,7 +32,7 @@ from .base import (
 from .gradients import gradient_sums, target_arrays
 from .radial import Laplacian, Matern, Wendland
 
-WITH_SIGMA = ("gaussian", "laplacian", "matern")
+WITH_SIGMA = ("gaussian", "laplacian", "laplacian-l1", "matern")
 """Names of the kernels whose width is an estimator's `sigma`, a number or a rule."""
 
 
@@ -257,6 +257,9 @@ class Linear(Kernel):
 
 _KINDS = (Gaussian, Laplacian, Matern, Wendland, Polynomial, Sigmoid, Linear)
 _KERNELS: dict[str, Any] = {kind.name: kind for kind in _KINDS}
+_PRESETS: dict[str, tuple[str, dict[str, Any]]] = {"laplacian-l1": (Laplacian.name, {"norm": "l1"})}
+"""Second names: a kernel, and parameters that the name fixes."""
+_NAMES = (*_KERNELS, *_PRESETS)
 _OF_CENTERS: dict[str, Any] = {Gaussians.name: Gaussians}
 """Kernels that only trained models have; a training does not accept them as a setting."""
 
@@ -290,8 +293,8 @@ def kernel_from_parameters(name: str, params: Mapping[str, Any]) -> Kernel:
     Parameters
     ----------
     name : str
-        "gaussian", "laplacian", "matern", "wendland", "polynomial", "sigmoid", "linear", or "gaussians", which has one
-        width for each centre.
+        "gaussian", "laplacian", "laplacian-l1" (``Laplacian(sigma, norm="l1")``), "matern", "wendland", "polynomial",
+        "sigmoid", "linear", or "gaussians", which has one width for each centre.
     params : mapping
         Parameters by name; those with a default may be left out.
 
@@ -305,15 +308,16 @@ def kernel_from_parameters(name: str, params: Mapping[str, Any]) -> Kernel:
     JobError
         The name or a parameter is unknown, a parameter is missing or out of its range.
     """
-    kind = _KERNELS.get(name) or _OF_CENTERS.get(name)
+    own_name, fixed = _PRESETS.get(name, (name, {}))
+    kind = _KERNELS.get(own_name) or _OF_CENTERS.get(own_name)
     if kind is None:
-        known = ", ".join(f'"{key}"' for key in _KERNELS)
+        known = ", ".join(f'"{key}"' for key in _NAMES)
         raise JobError(
-            f"kernel {name!r} is unknown{did_you_mean(name, _KERNELS)}: the kernels are {known}; "
+            f"kernel {name!r} is unknown{did_you_mean(name, _NAMES)}: the kernels are {known}; "
             "give any other as a Kernel object",
             kind="invalid-parameter",
         )
-    fields = {field.name: field for field in dataclasses.fields(kind)}
+    fields = {field.name: field for field in dataclasses.fields(kind) if field.name not in fixed}
     for key in params:
         if key not in fields:
             known = ", ".join(fields) or "none"
@@ -327,7 +331,7 @@ def kernel_from_parameters(name: str, params: Mapping[str, Any]) -> Kernel:
                 f"kernel {name!r} needs a value for {key}, and none is given: set {key}",
                 kind="invalid-parameter",
             )
-    made: Kernel = kind(**params)
+    made: Kernel = kind(**params, **fixed)
     return made
 
 
@@ -337,11 +341,10 @@ def make_kernel(kernel: str | Kernel, sigma: float | Sequence[float] | None) -> 
     Parameters
     ----------
     kernel : str or Kernel
-        A name, "gaussian", "laplacian", "matern", "polynomial", "sigmoid" or "linear", or a kernel, which is returned
-        as it is.
+        A name, "gaussian", "laplacian", "laplacian-l1", "matern", "polynomial", "sigmoid" or "linear", or a kernel,
+        which is returned as it is.
     sigma : float, sequence of float, or None
-        Width of "gaussian", "laplacian" and "matern", or for "gaussian" the widths to choose from. The other kernels
-        do not use it.
+        Width of the first four, or for "gaussian" the widths to choose from. The other kernels do not use it.
 
     Returns
     -------

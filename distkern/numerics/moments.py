@@ -124,10 +124,10 @@ class Moments:
         return np.sqrt(self.variance())
 
 
-def weighted_median_distance(X: npt.NDArray[Any], weights: npt.NDArray[Any] | None = None) -> float:
+def weighted_median_distance(X: npt.NDArray[Any], weights: npt.NDArray[Any] | None = None, norm: str = "l2") -> float:
     """Return the lower weighted median of the distances between distinct rows.
 
-    Pairs i < j at a Euclidean distance above 0 have the weight r_i r_j; the result is the smallest
+    Pairs i < j at a distance above 0 have the weight r_i r_j; the result is the smallest
     distance at which the cumulated weight reaches half the total. A weight thus equals repeated rows.
 
     Parameters
@@ -136,6 +136,8 @@ def weighted_median_distance(X: npt.NDArray[Any], weights: npt.NDArray[Any] | No
         A sample of rows: all n_rows (n_rows - 1) / 2 distances are stored, 8 bytes each (with weights 32).
     weights : array, shape (n_rows,), optional
         Row weights, not negative; ones by default.
+    norm : {"l2", "l1"}, default "l2"
+        The Euclidean distance, or the sum of absolute differences.
 
     Returns
     -------
@@ -150,7 +152,8 @@ def weighted_median_distance(X: npt.NDArray[Any], weights: npt.NDArray[Any] | No
     X, w = _present_rows(X, weights)
     if len(X) < 2:
         return 0.0
-    distances = np.asarray(pdist(np.ascontiguousarray(X, dtype=np.float64)), dtype=np.float64)
+    metric: Any = "cityblock" if norm == "l1" else "euclidean"
+    distances = np.asarray(pdist(np.ascontiguousarray(X, dtype=np.float64), metric), dtype=np.float64)
     distinct = distances > 0.0
     if w is None:
         distances = distances[distinct]

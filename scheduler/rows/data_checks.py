@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.errors import DataError
-from distkern.kernels import Kernel, make_kernel
+from distkern.kernels import Kernel, Laplacian, make_kernel
 from distkern.kernels.standard import WITH_SIGMA
 from distkern.monitoring.events import ChunksAbsent, EventBus, StorageRetried
 from distkern.numerics.moments import weighted_median_distance
@@ -246,4 +246,5 @@ def fit_kernel_space(loaded: LoadAnswer, job: SpaceJob) -> tuple[FeatureScaling,
     sample = scaling.apply(loaded.sample.features, np.dtype(np.float64))
     order = np.argsort(loaded.sample.shortlist.rows)
     weights = loaded.sample.weights[order] if len(order) == loaded.n_fit else None
-    return scaling, make_kernel(job.kernel, job.sigma_factor * weighted_median_distance(sample[order], weights))
+    norm = prototype.norm if isinstance(prototype, Laplacian) else "l2"
+    return scaling, make_kernel(job.kernel, job.sigma_factor * weighted_median_distance(sample[order], weights, norm))

@@ -53,12 +53,18 @@ def pair_gradients(kernel: Kernel, X: Array, C: Array) -> Array:
     if isinstance(kernel, Sigmoid):
         return np.asarray(kernel.kappa / np.cosh(kernel.kappa * products + kernel.theta) ** 2 * centers)
     r = np.sqrt(np.square(differences).sum(axis=2))[:, :, None]
-    directions = np.divide(differences, r, out=np.zeros_like(differences), where=r > 0.0)
+    if isinstance(kernel, Laplacian) and kernel.norm == "l1":
+        r = np.abs(differences).sum(axis=2)[:, :, None]
+        directions = np.sign(differences)
+    else:
+        directions = np.divide(differences, r, out=np.zeros_like(differences), where=r > 0.0)
     if isinstance(kernel, (Gaussian, Gaussians)):
         sigma = np.broadcast_to(kernel.sigma, (len(C),))[:, None]
         return np.asarray(-r / sigma**2 * np.exp(-(r**2) / (2.0 * sigma**2)) * directions)
     if isinstance(kernel, Laplacian):
-        return np.asarray(-np.exp(-r / kernel.sigma) / kernel.sigma * directions)
+        a, p = r / kernel.sigma, kernel.exponent
+        slope = np.divide(-p * a**p, r, out=np.zeros_like(r), where=r > 0.0)
+        return np.asarray(slope * np.exp(-(a**p)) * directions)
     if isinstance(kernel, Matern):
         factor = np.sqrt(2.0 * kernel.smoothness) / kernel.sigma
         a = factor * r
@@ -140,7 +146,14 @@ def test_at_a_cusp_a_centre_adds_nothing_and_near_it_a_vector_of_the_right_lengt
 
 @given(
     make=st.sampled_from(
-        [Gaussian, Laplacian, Matern, lambda s: Matern(s, 2.5), *(partial(Wendland, smoothness=k) for k in range(4))]
+        [
+            Gaussian,
+            Laplacian,
+            partial(Laplacian, norm="l1"),
+            Matern,
+            lambda s: Matern(s, 2.5),
+            *(partial(Wendland, smoothness=k) for k in range(4)),
+        ]
     ),
     dtype=st.sampled_from([np.float32, np.float64]),
     width=st.sampled_from([5e-324, 1e-200, 1e-25, 1e25, 1e200, 1.7e308]),
@@ -151,7 +164,7 @@ def test_gradients_are_finite_for_any_width(make: Callable[[float], Kernel], dty
     assert np.abs(found).max() < 1e-20
 
 
-@pytest.mark.parametrize("kernel", [kernel for kernel in KERNELS if kernel.stationary], ids=repr)
+@pytest.mark.parametrize("kernel", [k for k in KERNELS if k.stationary], ids=repr)
 def test_rows_whose_square_overflows_have_gradients_of_zero(kernel: Kernel) -> None:
     X = np.array([[0.0, 0.0], [1e160, 0.0], [-1.2e154, 0.6e154], [1e308, 1e308]])
     np.testing.assert_array_equal(kernel.gradients(X, X[:2], np.ones((2, 1))), np.zeros((1, 4, 2)))

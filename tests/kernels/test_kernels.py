@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
+from sklearn.metrics.pairwise import laplacian_kernel
 
 from distkern.errors import JobError
 from distkern.kernels import (
@@ -46,6 +47,9 @@ KERNELS: list[Kernel] = [
     Sigmoid(-0.3, 0.2),
     Linear(),
     Laplacian(1.5),
+    Laplacian(1.5, exponent=1.7),
+    Laplacian(1.5, "l1"),
+    Laplacian(1.5, "l1", 0.5),
     Matern(1.5),
     Matern(0.7, 2.5),
     Wendland(2.0, 0),
@@ -78,7 +82,8 @@ def reference(kernel: Kernel, X: Array, C: Array) -> Array:
     if isinstance(kernel, Gaussian):
         return np.exp(-cdist(X, C, "sqeuclidean") / (2.0 * kernel.sigma**2))
     if isinstance(kernel, Laplacian):
-        return np.exp(-cdist(X, C) / kernel.sigma)
+        distances = cdist(X, C) if kernel.norm == "l2" else np.abs(X[:, None] - C[None]).sum(axis=2)
+        return np.asarray(np.exp(-((distances / kernel.sigma) ** kernel.exponent)))
     if isinstance(kernel, Matern):
         a = np.sqrt(2 * kernel.smoothness) * cdist(X, C) / kernel.sigma
         return np.asarray((1 + a + (a**2 / 3 if kernel.smoothness == 2.5 else 0)) * np.exp(-a))
@@ -184,7 +189,14 @@ def test_close_rows_have_an_accurate_distance_and_equal_ones_none(
 
 @given(dtypes, st.sampled_from([5e-324, 1e-200, 1e-25, 1e25, 1e200, 1.7e308]))
 @pytest.mark.parametrize(
-    "make", [Laplacian, Matern, lambda s: Matern(s, 2.5), *(partial(Wendland, smoothness=k) for k in range(4))]
+    "make",
+    [
+        Laplacian,
+        partial(Laplacian, norm="l1"),
+        Matern,
+        lambda s: Matern(s, 2.5),
+        *(partial(Wendland, smoothness=k) for k in range(4)),
+    ],
 )
 def test_radial_kernels_take_any_width(make: Callable[[float], Kernel], dtype: Any, width: float) -> None:
     X = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0], [-2.0, 1.0]], dtype=dtype)
@@ -192,7 +204,7 @@ def test_radial_kernels_take_any_width(make: Callable[[float], Kernel], dtype: A
     np.testing.assert_array_equal(K, np.ones((4, 4)) if width > 1.0 else cdist(X, X) == 0.0)
 
 
-@pytest.mark.parametrize("kernel", RADIAL, ids=repr)
+@pytest.mark.parametrize("kernel", [k for k in RADIAL if getattr(k, "norm", "l2") == "l2"], ids=repr)
 def test_rows_whose_square_overflows_have_kernel_values_of_zero(kernel: Kernel) -> None:
     X = np.array([[0.0, 0.0], [1e160, 0.0], [-1.2e154, 0.6e154], [1e308, 1e308]])
     K = kernel.block(X, X[:2])
@@ -214,6 +226,42 @@ def test_the_degree_must_follow_the_dimension() -> None:
     X = np.stack(np.meshgrid(np.arange(14.0), np.arange(14.0)), axis=-1).reshape(-1, 2)
     assert np.linalg.eigvalsh(np.maximum(1 - cdist(X, X) / 1.5, 0.0))[0] < -0.01
     assert np.linalg.eigvalsh(Wendland(1.5, 0).block(X, X))[0] > 0.0
+
+
+def test_laplacian_of_version_0_1_keeps_its_parameters_and_bits() -> None:
+    """Hashes of runs cover the parameters, and a pickle holds the fields of its version."""
+    assert Laplacian(1.5).parameters() == {"sigma": 1.5}
+    assert Laplacian(1.5, "l1", 0.5).parameters() == {"sigma": 1.5, "norm": "l1", "exponent": 0.5}
+    former = pickle.loads(pickle.dumps(Laplacian(1.5)))
+    former.__dict__.pop("norm"), former.__dict__.pop("exponent")
+    assert former == Laplacian(1.5)
+    X, C = data(0, 50, 20, 4, np.float64)
+    products = X @ C.T
+    norms = np.einsum("ij,ij->i", X, X)[:, None] + np.einsum("ij,ij->i", C, C)
+    apart = -2.0 * products + norms >= 2.0**-10 * norms
+    values = np.exp(-(np.sqrt(np.maximum(-2.0 * products + norms, 0.0)) * (1.0 / 1.5)))
+    assert Laplacian(1.5).block(X, C)[apart].tobytes() == values[apart].tobytes()
+
+
+@pytest.mark.parametrize(("m", "n"), [(5, 9), (48, 2000), (2000, 48)])
+@given(seed=seeds, d=st.integers(1, 40), dtype=dtypes, exponent=st.sampled_from([1.0, 0.5]))
+@settings(max_examples=10, deadline=None)
+def test_l1_values_depend_on_their_row_and_centre_only(
+    m: int, n: int, seed: int, d: int, dtype: Any, exponent: float
+) -> None:
+    X, C = data(seed, n, m, d, dtype)
+    kernel = Laplacian(0.5 * d, "l1", exponent)
+    K = kernel.block(X, C)
+    np.testing.assert_array_equal(K, kernel.columns(C, X).T)
+    for i, j in np.random.default_rng(seed).integers(0, [n, m], (5, 2)):
+        assert K[i, j] == kernel.block(X[i : i + 1], C[j : j + 1])[0, 0]
+        assert K[i, j] == kernel.block(C[j : j + 1], X[i : i + 1])[0, 0]
+    np.testing.assert_array_equal(np.diag(kernel.block(C, C.copy())), np.ones(m))
+
+
+def test_l1_is_the_kernel_of_scikit_learn() -> None:
+    X, C = data(0, 50, 20, 4, np.float64)
+    np.testing.assert_allclose(Laplacian(4.0, "l1").block(X, C), laplacian_kernel(X, C, gamma=0.25), rtol=1e-13)
 
 
 @pytest.mark.parametrize("k", [0, 1, 2, 3])
@@ -287,7 +335,7 @@ def test_a_kernel_is_a_value_that_travels(kernel: Kernel) -> None:
     assert pickle.loads(pickle.dumps(kernel)) == kernel
     assert hash(kernel) == hash(kernel_from_parameters(kernel.name, kernel.parameters()))
     assert kernel.stationary == isinstance(kernel, (Gaussian, *{type(radial) for radial in RADIAL}))
-    assert all(type(value) in (int, float) for value in kernel.parameters().values())
+    assert all(type(value) in (int, float, str) for value in kernel.parameters().values())
 
 
 def test_numbers_become_plain() -> None:
@@ -302,6 +350,7 @@ def test_make_kernel() -> None:
     assert make_kernel("sigmoid", 2.0) == Sigmoid(1.0, 0.0)
     assert make_kernel("linear", None) == Linear()
     assert make_kernel("laplacian", 2.0) == Laplacian(2.0)
+    assert make_kernel("laplacian-l1", 2.0) == Laplacian(2.0, norm="l1")
     assert make_kernel("matern", 2.0) == Matern(2.0, 1.5)
     assert make_kernel(Polynomial(2), 4.0) == Polynomial(2)
 
@@ -348,6 +397,12 @@ def test_a_kernel_of_the_user_takes_part() -> None:
         (lambda: Sigmoid(float("nan")), "kappa"),
         (lambda: Sigmoid(1.0, float("nan")), "theta"),
         (lambda: Laplacian(0.0), "sigma of the laplacian kernel is 0.0"),
+        (lambda: Laplacian(1.0, "l3"), "norm of the laplacian kernel is 'l3', but must be 'l2' or 'l1'"),
+        (lambda: Laplacian(1.0, 1), "norm"),  # type: ignore[arg-type]
+        (lambda: Laplacian(1.0, exponent=0.0), "exponent of the laplacian kernel is 0.0"),
+        (lambda: Laplacian(1.0, exponent=2.5), "exponent of the laplacian kernel is 2.5, but must be at most 2 with"),
+        (lambda: Laplacian(1.0, "l1", 1.5), "exponent of the laplacian kernel is 1.5, but must be at most 1 with"),
+        (lambda: kernel_from_parameters("laplacian-l1", {"sigma": 1.0, "norm": "l2"}), "no parameter 'norm'"),
         (lambda: Matern(1.0, 0.5), "smoothness of the matern kernel is 0.5, but must be 1.5 or 2.5"),
         (lambda: Matern(-1.0), "sigma of the matern kernel is -1.0"),
         (lambda: Wendland(0.0), "radius of the wendland kernel is 0.0"),

@@ -179,6 +179,9 @@ def test_median_distance_equals_all_repeated_pairs(seed: int, w: list[int], dtyp
 def test_median_distance_is_the_lower_one_and_ignores_duplicates() -> None:
     X = np.array([[0.0], [0.0], [0.0], [3.0]])
     assert weighted_median_distance(X) == 3.0
+    triangle = np.array([[0.0, 0.0], [1.0, 1.0], [3.0, 0.0]])
+    assert weighted_median_distance(triangle) == 5.0**0.5
+    assert weighted_median_distance(triangle, norm="l1") == 3.0
     assert weighted_median_distance(np.array([[0.0], [1.0], [3.0], [7.0]])) == 3.0
     assert weighted_median_distance(np.array([[0.0], [1.0]])) == 1.0
     assert weighted_median_distance(np.ones((4, 2))) == 0.0

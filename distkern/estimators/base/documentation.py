@@ -14,12 +14,13 @@ C = TypeVar("C", bound=type)
 PARAMETERS = {
     "kernel": """
         str or Kernel
-            "gaussian", "laplacian", "matern", "polynomial", "sigmoid", "linear", or a kernel object, such as
+            "gaussian", "laplacian" (of the Euclidean distance), "laplacian-l1" (of the sum of absolute differences, as
+            in scikit-learn), "matern", "polynomial", "sigmoid", "linear", or a kernel object, such as
             ``Wendland(radius)``, which is zero beyond the radius.""",
     "sigma": """
         float or "median"
             Width of the Gaussian, Laplacian or Matern kernel in the (standardised) feature space; "median" takes the
-            median distance of a sample of rows.""",
+            median distance of a sample of rows, in the norm of the kernel.""",
     "folds": """
         int
             Folds of the cross-validation with ``sigma="cv"``. The search stops training a width that

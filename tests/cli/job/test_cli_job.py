@@ -210,7 +210,11 @@ def test_every_estimator_parameter_is_a_key(method: str, task: str) -> None:
 
 @pytest.mark.parametrize(
     "kernel",
-    [{"name": "polynomial", "degree": 3}, {"name": "wendland", "radius": 2.0}, {"name": "matern", "sigma": 1.5}],
+    [
+        {"name": "polynomial", "degree": 3},
+        {"name": "wendland", "radius": 2.0},
+        {"name": "laplacian", "sigma": 1.5, "norm": "l1"},
+    ],
 )
 def test_a_kernel_can_be_a_table(kernel: dict[str, object]) -> None:
     assert parse_job({"data": DATA, "model": {"kernel": kernel}}).model.parameters() == {"kernel": kernel}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import pdist
 
 import distkern as dk
 from distkern.monitoring.events import Event, ExchangeDone, RoundDone, RunEnded, RunStarted
@@ -247,7 +249,7 @@ def test_every_sampler_learns(cls: Any, sampler: str) -> None:
     ("kernel", "cls"),
     every_value(
         [
-            *("gaussian", "laplacian", "matern", "polynomial", "sigmoid", "linear"),
+            *("gaussian", "laplacian", "laplacian-l1", "matern", "polynomial", "sigmoid", "linear"),
             *(dk.Polynomial(2, 1.0), dk.Sigmoid(0.2), dk.Matern(1.0, 2.5), dk.Wendland(2.0)),
         ],
         ALL,
@@ -460,3 +462,18 @@ def test_the_median_rule_is_for_every_kernel_with_a_width(kernel: str) -> None:
     found = dk.OROLSRegressor(max_centers=5, kernel=kernel, sigma="cv", folds=2).fit(X, y)
     assert found.kernel_.name == kernel
     assert found.kernel_.sigma in found.cv_results_["sigma"]
+
+
+def test_the_median_rule_takes_the_norm_of_the_kernel(tmp_path: Path) -> None:
+    X, y = regression(150)
+    model = dk.OROLSRegressor(max_centers=5, kernel="laplacian-l1").fit(X, y)
+    distances = np.sort(pdist(X / X.std(axis=0), "cityblock"))
+    assert model.kernel_ == dk.Laplacian(model.kernel_.sigma, norm="l1")
+    assert model.kernel_.sigma == pytest.approx(distances[(len(distances) - 1) // 2])
+    model.save(tmp_path / "model")
+    loaded = dk.load_model(tmp_path / "model")
+    assert loaded.kernel_ == model.kernel_
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    found = dk.OROLSRegressor(max_centers=5, kernel="laplacian-l1", sigma="cv", folds=2).fit(X, y)
+    assert found.kernel_ == dk.Laplacian(found.kernel_.sigma, norm="l1")
+    assert model.kernel_.sigma in found.cv_results_["sigma"]

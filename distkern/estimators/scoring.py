@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import pairwise
 from typing import Any, Protocol, TypeAlias
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from distkern.scheduler import ReadAhead, ahead_of
 from distkern.storage import Dataset, ZarrRows, is_zarr_array
+
+from ..errors import DataError
 
 LIKELIHOOD_FLOOR = 1e-15
 """Lowest probability of a true class in the log loss, so that one row does not make it infinite."""
@@ -121,7 +123,7 @@ class RegressionScore:
         self._mean: NDArray[np.float64] = np.zeros(1)
         self._spread: NDArray[np.float64] = np.zeros(1)
 
-    def update(self, truth: NDArray[Any], predicted: NDArray[Any], probabilities: None = None) -> None:
+    def update(self, truth: NDArray[Any], predicted: NDArray[Any], probabilities: object = None) -> None:
         """Add a block; regressors have no probabilities (default None)."""
         truth = np.asarray(truth, dtype=np.float64).reshape(len(truth), -1)
         wrong = truth - np.asarray(predicted, dtype=np.float64).reshape(truth.shape)
@@ -214,14 +216,57 @@ def score_model(model: Any, data: LabelledRows, collectors: Sequence[BlockCollec
         Objects that get every block too.
     """
     rows = data.require_targets() if isinstance(data, Dataset) else data.X
-    classifies = is_classifier(model)
-    score: ModelScore = ClassificationScore(model.classes_) if classifies else RegressionScore()
-    with closing(model.iter_predictions(rows, proba=classifies)) as blocks, _targets_ahead(data) as truths:
-        for start, predicted, probabilities in blocks:
-            truth = truths(start, start + len(predicted))
-            for taker in (score, *collectors):
-                taker.update(truth, predicted, probabilities)
+    with (
+        closing(model.iter_predictions(rows, proba=is_classifier(model))) as blocks,
+        _targets_ahead(data) as truths,
+    ):
+        return score_blocks(
+            model, ((truths(start, start + len(made[0])), *made) for start, *made in blocks), collectors
+        )
+
+
+def score_blocks(
+    model: Any,
+    blocks: Iterable[tuple[NDArray[Any], NDArray[Any], NDArray[np.float64] | None]],
+    collectors: Sequence[BlockCollector] = (),
+) -> ModelScore:
+    """Compare predictions with targets, block by block.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        The model.
+    blocks : iterable of (targets, predictions, probabilities)
+        Blocks of rows; probabilities are None for a regressor.
+    collectors : sequence of BlockCollector, default ()
+        Objects that get every block too.
+
+    Raises
+    ------
+    DataError
+        ``shape-mismatch``, ``not-numeric``: the targets are not such as the model predicts.
+    """
+    score: ModelScore = ClassificationScore(model.classes_) if is_classifier(model) else RegressionScore()
+    for truth, predicted, probabilities in blocks:
+        _require_comparable(truth, predicted, score)
+        for taker in (score, *collectors):
+            taker.update(truth, predicted, probabilities)
     return score
+
+
+def _require_comparable(truth: NDArray[Any], predicted: NDArray[Any], score: ModelScore) -> None:
+    if truth.size != predicted.size:
+        given, made = (values.size // max(1, len(predicted)) for values in (truth, predicted))
+        raise DataError(
+            f"the rows have {given} targets, and the model predicts {made}: give those that it was trained on",
+            kind="shape-mismatch",
+        )
+    if isinstance(score, RegressionScore) and truth.dtype.kind not in "biuf":
+        raise DataError(
+            f"the targets are labels ({truth.ravel()[:1].tolist()[0]!r}), and the model predicts numbers: give the "
+            "numbers that it was trained on",
+            kind="not-numeric",
+        )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Rows of features in files, read piece by piece for predictions."""
+"""Rows in files, read piece by piece for predictions and scores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["RowFiles"]
 
 
 class RowFiles:
-    """Rows of features in files of one format, in bounded memory.
+    """Rows in files of one format, in bounded memory.
 
     Parameters
     ----------
@@ -34,6 +34,10 @@ class RowFiles:
         As for `ingest`.
     drop : sequence of str, default ()
         As for `ingest`.
+    target : sequence of str, default ()
+        As for `ingest`.
+    no_target : bool, default True
+        Whether the rows are read without targets.
 
     Attributes
     ----------
@@ -62,11 +66,14 @@ class RowFiles:
         delimiter: str | None = None,
         header: bool | None = None,
         index_base: int | None = None,
+        target: Sequence[str] = (),
+        no_target: bool = True,
     ) -> None:
         files = found_files(paths)
         self.place = ", ".join(map(str, files[:3])) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
         reading = Reading(
-            no_target=True,
+            target=tuple(target),
+            no_target=no_target,
             part=part,
             drop=tuple(drop),
             delimiter=delimiter,
@@ -78,8 +85,8 @@ class RowFiles:
         self._cleaner = Cleaner(open_table(files, reading, format), "error")
         self.n_rows, self.n_features = self._cleaner.table.n_rows, self._cleaner.table.n_features
 
-    def pieces(self) -> Iterator[NDArray[Any]]:
-        """Yield the rows in order, arrays of shape (n, n_features).
+    def pieces(self) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
+        """Yield the rows in order: features of shape (n, n_features), and targets or None.
 
         Raises
         ------
@@ -87,4 +94,4 @@ class RowFiles:
             ``missing-value``, ``not-finite``, or a damaged file.
         """
         for batch in self._cleaner.rows():
-            yield np.ascontiguousarray(batch.features)
+            yield np.ascontiguousarray(batch.features), batch.target

@@ -159,15 +159,15 @@ def choose_columns(
         found = " and ".join(role for other, role in roles if other == name)
         raise DataError(f"column {name!r} is named twice, as {found}: name it once", kind="target")
     chosen = {name for name, _ in roles}
-    if reading.columns is not None:
-        return _asked_for(headers, reading, chosen)
     for name, role in roles:
-        if name not in names:
+        if name not in names and not (reading.columns is not None and name in reading.drop):
             raise DataError(
                 f"{path} has no column {name!r} ({role}){did_you_mean(name, names)}; "
                 f"the columns are {_listed(names)}{_delimiter_hint(names)}",
                 kind="unknown-column",
             )
+    if reading.columns is not None:
+        return _asked_for(headers, reading, chosen)
     left_out = {*reading.drop, *(set(indexes) - chosen)}
     wanted = [name for name in names if name not in left_out]
     for file, header in headers[1:]:

@@ -52,66 +52,76 @@ def predict(
     quoted patterns. Columns with names are taken by the names of the training, and others, such as the target, are left
     out. Files are predicted in this process.
     """
-    from distkern.storage import RowFiles, check_prediction_destination
+    from distkern.storage import check_prediction_destination
 
-    from ...estimators import load_model
-    from ..job.job_file import cluster_of_flags
-    from ..running.predicting import open_features, write_predictions
+    from ..running.predicting import write_predictions
 
     check_prediction_destination(out, overwrite)
-    section = cluster_of_flags(**cluster)
-    model = load_model(model_store)
-    rows = open_features(model, model_store, places, reading)
-    if isinstance(rows, RowFiles) and section.where is not None:
-        raise JobError(
-            f"{rows.place}: files are predicted in this process, not on workers; leave the options of the cluster out, "
-            "or write a store with distkern ingest --no-target and predict that",
-            kind="cluster-of-files",
-        )
-    with open_client(section) as client:
-        model.client = client
+    with _opened(model_store, places, reading, cluster) as (model, rows):
         n_rows = write_predictions(model, rows, out, proba=proba, overwrite=overwrite)
     print_table(pairs([("wrote", out), ("rows", n_rows)]))
 
 
 @click.command()
 @click.argument("model_store", metavar="MODEL")
-@click.argument("store", metavar="STORE")
+@click.argument("places", metavar="ROWS...", nargs=-1, required=True)
+@click.option(
+    "--target",
+    metavar="COL",
+    multiple=True,
+    help="Column of the target in files: a name, for .npy a number; .npz files have a y. Repeated: several targets.",
+)
+@file_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @cluster_options("Predict")
 @verbosity_options
 def evaluate(
     model_store: str,
-    store: str,
+    places: tuple[str, ...],
+    target: tuple[str, ...],
+    reading: dict[str, Any],
     as_json: bool,
     cluster: dict[str, Any],
 ) -> None:
-    """Compare the predictions of MODEL with the targets of STORE."""
-    from ...estimators.scoring import score_model
+    """Compare the predictions of MODEL with the targets of ROWS.
 
-    with _opened(model_store, store, cluster) as (model, data):
-        score = score_model(model, data)
+    ROWS is a dataset store; or CSV, Parquet, npy, npz or svmlight files, folders of them or quoted patterns. Files are
+    predicted in this process.
+    """
+    from ..running.predicting import score
+
+    reading = {**reading, "target": target, "no_target": False}
+    with _opened(model_store, places, reading, cluster) as (model, rows):
+        found = score(model, rows)
     if as_json:
-        print_json({"model": model_store, "store": store, **score.as_record()})
+        print_json({"model": model_store, "store": " ".join(places), **found.as_record()})
     else:
-        show_score(score)
+        show_score(found)
 
 
 @contextmanager
-def _opened(model_store: str, store: str, cluster: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield a model, on the cluster that the flags name, and a dataset."""
-    from distkern.storage import open_dataset
+def _opened(
+    model_store: str, places: tuple[str, ...], reading: dict[str, Any], cluster: dict[str, Any]
+) -> Iterator[tuple[Any, Any]]:
+    """Yield a model, on the cluster that the flags name, and rows of a store, or of files as `reading` says."""
+    from distkern.storage import RowFiles
 
     from ...estimators import load_model
-    from ..job.data_section import require_columns_of
     from ..job.job_file import cluster_of_flags
+    from ..running.predicting import open_rows
 
     section = cluster_of_flags(**cluster)
-    model, data = load_model(model_store), open_dataset(store)
-    require_columns_of(model, data, store, model_store)
+    model = load_model(model_store)
+    rows = open_rows(model, model_store, places, reading)
+    if isinstance(rows, RowFiles) and section.where is not None:
+        raise JobError(
+            f"{rows.place}: files are predicted in this process, not on workers; leave the options of the cluster out, "
+            "or write a store with distkern ingest (--no-target for rows to predict) and name that",
+            kind="cluster-of-files",
+        )
     with open_client(section) as client:
         model.client = client
-        yield model, data
+        yield model, rows
 
 
 def show_score(score: ModelScore) -> None:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from ...errors import DataError, JobError
-from ...estimators.scoring import is_classifier
+from ...estimators.scoring import ModelScore, is_classifier, score_blocks, score_model
 
 if TYPE_CHECKING:
     from distkern.storage import RowFiles
 
 
-def open_features(model: Any, place: str, places: Sequence[str], reading: Mapping[str, Any]) -> Any:
+def open_rows(model: Any, place: str, places: Sequence[str], reading: Mapping[str, Any]) -> Any:
     """Open the rows to predict.
 
     Parameters
@@ -30,7 +30,7 @@ def open_features(model: Any, place: str, places: Sequence[str], reading: Mappin
     places : sequence of str
         A dataset store, a plain zarr array, or files, folders of files and patterns.
     reading : mapping
-        Options of `RowFiles`; they have no meaning for stores.
+        Options of `RowFiles`; they have no meaning for stores. Rows with targets are read where `no_target` is False.
 
     Returns
     -------
@@ -48,6 +48,7 @@ def open_features(model: Any, place: str, places: Sequence[str], reading: Mappin
     from ..job.data_section import require_columns_of
 
     kind = store_kind(places[0])
+    with_targets = reading.get("no_target") is False
     rows: Any
     if len(places) > 1 or kind in ("file", "directory") or (kind == "missing" and glob.has_magic(places[0])):
         names = getattr(model, "feature_names_in_", None)
@@ -55,12 +56,13 @@ def open_features(model: Any, place: str, places: Sequence[str], reading: Mappin
         count, what = rows.n_features, rows.place
     else:
         what = places[0]
-        if reading:
-            option = next(iter(reading)).replace("_", "-")
+        given = [name for name, value in reading.items() if name != "no_target" and value not in ((), None)]
+        if given:
+            option = given[0].replace("_", "-")
             raise JobError(
                 f"--{option} says how files are read, and {what} is none: leave it out", kind="unused-option"
             )
-        if kind != "zarr-array":
+        if kind != "zarr-array" or with_targets:
             rows = open_dataset(what)
             require_columns_of(model, rows, what, place)
             return rows
@@ -85,7 +87,7 @@ def write_predictions(model: Any, rows: Any, out: str, *, proba: bool, overwrite
     if proba and classes is None:
         raise JobError("--proba needs a classifier, this model is a regression", kind="no-probabilities")
     n_rows = int(rows.shape[0] if hasattr(rows, "shape") else rows.n_rows)
-    predicted = (
+    predicted: Generator[tuple[Any, Any, Any]] = (
         _of_files(model, rows, proba) if isinstance(rows, RowFiles) else model.iter_predictions(rows, proba=proba)
     )
     # The blocks are closed before the client of the caller: an interrupted prediction cancels its tasks.
@@ -106,11 +108,21 @@ def write_predictions(model: Any, rows: Any, out: str, *, proba: bool, overwrite
     return n_rows
 
 
-def _of_files(model: Any, rows: RowFiles, proba: bool) -> Generator[tuple[int, NDArray[Any], NDArray[Any] | None]]:
-    """Predict rows of files piece by piece, in this process."""
-    for piece in rows.pieces():
+def score(model: Any, rows: Any) -> ModelScore:
+    """Compare the predictions for all rows with their targets."""
+    from distkern.storage import RowFiles
+
+    if not isinstance(rows, RowFiles):
+        return score_model(model, rows)
+    return score_blocks(model, _of_files(model, rows, is_classifier(model)))
+
+
+def _of_files(model: Any, rows: RowFiles, proba: bool) -> Generator[tuple[Any, NDArray[Any], NDArray[Any] | None]]:
+    """Predict rows of files piece by piece, in this process; yield targets or None, predictions and probabilities."""
+    for piece, targets in rows.pieces():
         with warnings.catch_warnings():
             # The columns were taken by name, or have none.
             warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
             parts = list(model.iter_predictions(piece, proba=proba))
-        yield from parts
+        for start, *made in parts:
+            yield None if targets is None else targets[start : start + len(made[0])], made[0], made[1]

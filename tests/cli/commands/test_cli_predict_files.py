@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,15 @@ def places(frame: pd.DataFrame, form: str) -> list[str]:
     return [f"new.{form}"]
 
 
+def svmlight(name: str, X: np.ndarray, y: np.ndarray, first: int) -> None:
+    """Write rows with labels, and features counted from `first`; zeros are left out."""
+    lines = (
+        " ".join([str(label), *(f"{place}:{value!r}" for place, value in enumerate(row, first) if value)])
+        for label, row in zip(y.tolist(), X.tolist(), strict=True)
+    )
+    Path(name).write_text("\n".join(lines) + "\n")
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_predictions_are_those_of_the_model(rows: pd.DataFrame, call: Call, form: str) -> None:
     from distkern import load_model
@@ -67,6 +77,64 @@ def test_predictions_are_those_of_the_model(rows: pd.DataFrame, call: Call, form
     found = pd.read_csv("p.csv")
     assert found.prediction.tolist() == model.predict(X).tolist()
     np.testing.assert_allclose(found[["probability_down", "probability_up"]], model.predict_proba(X), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("new.csv", "--target", "y"),
+        ("new.parquet", "--target", "y"),
+        ("new.npy", "--target", "3"),
+        ("new.npz", "--part", "test"),
+        ("new.svm",),
+    ],
+)
+def test_files_are_evaluated_as_a_store(rows: pd.DataFrame, call: Call, arguments: tuple[str, ...]) -> None:
+    # Columns named as those of svmlight files, and labels that are numbers, fit every format.
+    frame = rows.rename(columns={"a": "1", "b": "2", "c": "3"}).assign(y=(rows.y == "up").astype(int))
+    X, y = frame[["1", "2", "3"]].to_numpy(), frame.y.to_numpy()
+    frame.to_csv("tr.csv", index=False)
+    assert call("ingest", "tr.csv", "--target", "y", "--out", "tr.zarr", "--overwrite").code == 0
+    assert call("train", "j.toml", "--overwrite").code == 0
+    frame[["y", "3", "1", "2"]].to_csv("new.csv", index=False)
+    frame[["y", "3", "1", "2"]].to_parquet("new.parquet")
+    np.save("new.npy", np.c_[X, y])
+    np.savez("new.npz", X_test=X, y_test=y)
+    svmlight("new.svm", X, y, 1)
+    expected = json.loads(call("evaluate", "m.model", "tr.zarr", "--json").out)
+    done = call("evaluate", "m.model", *arguments, "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["confusion"] == expected["confusion"]
+    assert found["log_loss"] == pytest.approx(expected["log_loss"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["tr.csv"], "which column of tr.csv is the target"),
+        (["tr.csv", "--target", "z"], "no column 'z' (target)"),
+        (["tr.csv", "--target", "y", "--workers", "1"], "on workers"),
+        (["tr.zarr", "--target", "y"], "--target says how files are read"),
+        (["x.zarr"], "not a dataset"),
+        (["labels.csv", "--target", "y"], "labels ('up')"),
+        (["two.csv", "--target", "y", "--target", "z"], "2 targets"),
+    ],
+)
+def test_rows_that_cannot_be_evaluated(
+    rows: pd.DataFrame, call: Call, here: Path, arguments: list[str], part: str
+) -> None:
+    zarr.create_array("x.zarr", data=rows[["a", "b", "c"]].to_numpy())
+    if "labels.csv" in arguments or "two.csv" in arguments:
+        rows.to_csv("labels.csv", index=False)
+        numbers = rows.assign(y=rows.a + rows.b, z=rows.c)
+        numbers.to_csv("two.csv", index=False)
+        numbers.drop(columns="z").to_csv("tr.csv", index=False)
+        assert call("ingest", "tr.csv", "--target", "y", "--out", "tr.zarr", "--overwrite").code == 0
+        assert call("train", "j.toml", "--overwrite").code == 0
+    done = call("evaluate", "m.model", *arguments)
+    assert done.code in (2, 3)
+    assert part in done.err
 
 
 def test_rows_without_targets_become_a_store(rows: pd.DataFrame, call: Call) -> None:
@@ -138,23 +206,15 @@ def test_a_job_with_weights(rows: pd.DataFrame, call: Call) -> None:
     assert "50" in done.err
 
 
-def svmlight(name: str, X: np.ndarray, first: int) -> None:
-    """Write rows, with the sign of the second column as label and features counted from `first`; zeros are left out."""
-    lines = (
-        " ".join([str(int(row[1] > 0)), *(f"{place}:{value!r}" for place, value in enumerate(row, first) if value)])
-        for row in X.tolist()
-    )
-    Path(name).write_text("\n".join(lines) + "\n")
-
-
 def test_svmlight_files_of_one_problem_have_the_same_columns(here: Path, call: Call) -> None:
     """The files of a problem may not use the first or last feature, which must not shift the columns."""
     from distkern import load_model
 
     X = np.random.default_rng(0).normal(size=(90, 5))
-    svmlight("train.svm", X[:60], 1)
-    svmlight("narrow.svm", X[60:] * [1, 1, 1, 1, 0], 1)
-    svmlight("shifted.svm", X[60:], 0)
+    y = (X[:, 1] > 0).astype(int)
+    svmlight("train.svm", X[:60], y[:60], 1)
+    svmlight("narrow.svm", X[60:] * [1, 1, 1, 1, 0], y[60:], 1)
+    svmlight("shifted.svm", X[60:], y[60:], 0)
     (here / "j.toml").write_text('[data]\ntrain = "train.zarr"\n[model]\nmax_centers = 10\n[output]\nmodel = "m"\n')
     assert call("ingest", "train.svm", "--out", "train.zarr").code == 0
     assert call("train", "j.toml").code == 0
@@ -185,7 +245,7 @@ def test_svmlight_files_of_one_problem_have_the_same_columns(here: Path, call: C
     # The problem counts from 0, but the training file does not use feature 0.
     assert call("ingest", "train.svm", "--index-base", 0, "--out", "train.zarr", "--overwrite").code == 0
     assert call("train", "j.toml", "--overwrite").code == 0
-    svmlight("zero.svm", np.c_[np.ones(30), X[60:]], 0)
+    svmlight("zero.svm", np.c_[np.ones(30), X[60:]], y[60:], 0)
     assert call("ingest", "zero.svm", "--out", "zero.zarr").code == 0
     expected = predicted(np.c_[np.ones(30), X[60:]])
     assert labels("zero.zarr") == labels("zero.svm") == expected

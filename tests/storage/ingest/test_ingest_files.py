@@ -254,7 +254,7 @@ def test_options_that_do_not_fit(tmp_path: Path, options: dict[str, Any], kind: 
 def test_columns_of_a_model(tmp_path: Path) -> None:
     path, _ = complete(tmp_path, "parquet")
     rows = RowFiles([path], 3, ["w", "a", "b"])
-    np.testing.assert_array_equal(np.concatenate(list(rows.pieces())), TABLE[:, [4, 0, 1]])
+    np.testing.assert_array_equal(np.concatenate([piece for piece, _ in rows.pieces()]), TABLE[:, [4, 0, 1]])
     with pytest.raises(DataError, match="no column 'q', which the model was trained on"):
         RowFiles([path], 2, ["a", "q"])
 

@@ -122,7 +122,7 @@ def test_rows_for_a_model_take_its_numbers(tmp_path: Path, caplog: pytest.LogCap
     (tmp_path / "t.svm").write_text("1:2 2:3\n\n2:1\n")
 
     def rows(count: int, names: list[str] | None) -> list[list[float]]:
-        return [row for piece in RowFiles([tmp_path / "t.svm"], count, names).pieces() for row in piece.tolist()]
+        return [row for piece, _ in RowFiles([tmp_path / "t.svm"], count, names).pieces() for row in piece.tolist()]
 
     assert rows(3, ["0", "1", "2"]) == [[0, 2, 3], [0, 0, 1]]
     assert rows(3, ["1", "2", "3"]) == [[2, 3, 0], [0, 1, 0]]

@@ -28,7 +28,7 @@ from .io.retries import ReadReport, RetryPolicy, collect_report, note_report, re
 from .io.scratch import ScratchFile
 from .io.urls import is_url, place_of
 from .models.model_store import check_model_destination, read_model, write_model
-from .models.prediction_files import PredictionFileWriter, check_prediction_destination, open_predictions
+from .models.prediction_files import check_prediction_destination, open_predictions
 from .models.predictions import Predictions, PredictionWriter, read_predictions
 from .runs.event_tail import EventTail
 from .runs.journal import Driver, Journal, driver_of, recorded
@@ -46,7 +46,6 @@ __all__ = [
     "Fault",
     "FaultyStore",
     "Journal",
-    "PredictionFileWriter",
     "PredictionWriter",
     "Predictions",
     "ReadReport",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import ExitStack
 from types import TracebackType
+from typing import Self
 
 
 class StagedWriter(ABC):
@@ -12,6 +13,9 @@ class StagedWriter(ABC):
 
     def __init__(self) -> None:
         self._stack = ExitStack()
+
+    @abstractmethod
+    def __enter__(self) -> Self: ...
 
     def __exit__(
         self,

@@ -9,18 +9,16 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 from numpy.typing import NDArray
 
 from distkern.errors import DataError
 
 from ..io.destinations import check_place
 from ..io.publish import check_destination, publish_file
-from ..io.staged_writer import StagedWriter
 from ..io.urls import is_url, local_place
-from .predictions import PredictionWriter, require_shapes
+from .predictions import PredictionSink, PredictionWriter
 
-__all__ = ["PredictionFileWriter", "check_prediction_destination", "open_predictions"]
+__all__ = ["check_prediction_destination", "open_predictions"]
 
 _FILES = (".csv", ".parquet")
 _REFUSED = (".tsv", ".txt", ".json", ".npy", ".npz", ".feather", ".arrow", ".xlsx", ".gz", ".bz2", ".xz", ".zst")
@@ -58,12 +56,10 @@ def check_prediction_destination(path: str | os.PathLike[str], overwrite: bool =
         check_destination(local_place(path), overwrite, DataError, _is_prediction_file)
 
 
-def open_predictions(
-    path: str | os.PathLike[str], n_rows: int, **options: Any
-) -> PredictionWriter | PredictionFileWriter:
+def open_predictions(path: str | os.PathLike[str], n_rows: int, **options: Any) -> PredictionSink:
     """Return the writer for a place: of a CSV or Parquet file by its ending, else of a store.
 
-    `options` are those of `PredictionWriter`.
+    `options` are those of `PredictionSink`.
 
     Raises
     ------
@@ -75,70 +71,29 @@ def open_predictions(
     return (PredictionFileWriter if is_file else PredictionWriter)(path, n_rows, **options)
 
 
-class PredictionFileWriter(StagedWriter):
-    """Context manager that writes predictions in row order to a CSV or Parquet file.
+class PredictionFileWriter(PredictionSink):
+    """Writer of a CSV or Parquet file, by the ending of a local path; see `PredictionSink`.
 
-    The file appears when it is complete, or not at all. It has the column ``prediction`` (``prediction_0`` and so on
-    for several targets) and, on request, ``probability_LABEL`` for each class.
-
-    Parameters
-    ----------
-    path : path-like
-        Local path that ends in .csv or .parquet.
-    n_rows : int
-        Number of rows.
-    n_targets : int, optional
-        Columns of a regression with several targets; a single column by default.
-    class_labels : numpy.ndarray, optional
-        Sorted labels of a classification.
-    probability : bool, default False
-        Whether class probabilities are written too.
-    dtype : dtype-like, default float64
-        dtype of the numbers.
-    overwrite : bool, default False
-        Whether to replace a file of predictions at `path`.
-
-    Raises
-    ------
-    DataError
-        ``exists`` or ``foreign`` for the path; ``shape-mismatch`` where the rows do not fit; ``disk-full``.
+    The file has the column ``prediction`` (``prediction_0`` and so on for several targets) and, on request,
+    ``probability_LABEL`` for each class.
     """
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        n_rows: int,
-        *,
-        n_targets: int | None = None,
-        class_labels: NDArray[Any] | None = None,
-        probability: bool = False,
-        dtype: npt.DTypeLike = np.float64,
-        overwrite: bool = False,
-    ) -> None:
-        if probability and class_labels is None:
-            raise ValueError("probabilities need class_labels")
-        self._n_rows = n_rows
-        self._tail = () if n_targets is None else (n_targets,)
-        self._classes = len(class_labels) if probability and class_labels is not None else None
-        self._is_csv = Path(path).suffix.lower() == ".csv"
-        self._dtype = np.dtype(dtype) if class_labels is None else class_labels.dtype
-        self._names = ["prediction"] if n_targets is None else [f"prediction_{target}" for target in range(n_targets)]
-        if probability and class_labels is not None:
-            self._names += [f"probability_{label}" for label in class_labels.tolist()]
-        self._published = publish_file(local_place(path), overwrite, DataError, _is_prediction_file)
-        super().__init__()
-        self._held: list[Any] = []
-        self._written = 0
 
     def __enter__(self) -> Self:
         import pyarrow as pa
         import pyarrow.csv
         import pyarrow.parquet
 
-        aside = self._stack.enter_context(self._published)
-        columns = [self._column(np.empty(0, self._dtype))] * (self._tail or (1,))[0]
-        columns += [pa.array(np.empty(0))] * (self._classes or 0)
+        place = local_place(self._path)
+        self._is_csv = Path(place).suffix.lower() == ".csv"
+        self._kind = self._dtype if self._labels is None else self._labels.dtype
+        self._names = [f"prediction_{target}" for target in range(self._tail[0])] if self._tail else ["prediction"]
+        columns = [self._column(np.empty(0, self._kind))] * len(self._names)
+        if self._shared is not None:
+            self._names += [f"probability_{label}" for label in self._shared.tolist()]
+            columns += [pa.array(np.empty(0))] * len(self._shared)
         schema = pa.table(columns, names=self._names).schema
+        self._held: list[Any] = []
+        aside = self._stack.enter_context(publish_file(place, self._overwrite, DataError, _is_prediction_file))
         # A stream of Python, as its errors have the number of the system's error.
         sink = self._stack.enter_context(aside.open("wb"))
         if self._is_csv:
@@ -151,39 +106,30 @@ class PredictionFileWriter(StagedWriter):
             self._writer = self._stack.enter_context(pa.parquet.ParquetWriter(sink, schema))
         return self
 
-    def append(self, prediction: Any, probability: Any = None) -> None:
-        """Add the predictions of the next rows, as `PredictionWriter.append`; `probability` is optional there."""
+    def _add(self, values: NDArray[Any], shares: NDArray[Any] | None) -> None:
         import pyarrow as pa
 
-        values, shares = require_shapes(prediction, probability, self._tail, self._classes)
         columns = [self._column(column) for column in values.reshape(len(values), -1).T]
         columns += [] if shares is None else [pa.array(np.ascontiguousarray(column)) for column in shares.T]
         self._held.append(pa.table(columns, names=self._names))
         if sum(table.nbytes for table in self._held) >= _FLUSH_BYTES:
-            self._flush()
+            self._complete()
 
-    def _finish(self) -> None:
-        self._flush()
-        if self._written != self._n_rows:
-            raise DataError(f"{self._written} rows were predicted, not {self._n_rows}", kind="shape-mismatch")
-
-    def _flush(self) -> None:
+    def _complete(self) -> None:
         import pyarrow as pa
 
         if self._held:
-            table = pa.concat_tables(self._held).combine_chunks()
-            self._writer.write_table(table)
-            self._written += table.num_rows
+            self._writer.write_table(pa.concat_tables(self._held).combine_chunks())
             self._held = []
 
     def _column(self, values: NDArray[Any]) -> Any:
         import pyarrow as pa
 
-        if self._dtype.kind == "O" or (self._dtype.kind == "b" and self._is_csv):
+        if self._kind.kind == "O" or (self._kind.kind == "b" and self._is_csv):
             return pa.array([str(value) for value in values.tolist()], pa.string())
-        if self._dtype.kind == "U":
+        if self._kind.kind == "U":
             return pa.array(values.tolist(), pa.string())
-        return pa.array(np.ascontiguousarray(values.astype(self._dtype, copy=False)))
+        return pa.array(np.ascontiguousarray(values.astype(self._kind, copy=False)))
 
 
 def _is_prediction_file(path: Path) -> bool:

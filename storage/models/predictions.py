@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -25,61 +26,18 @@ from ..io.staged_writer import StagedWriter
 from ..io.trust import inside, labels_of, trusted
 from ..io.urls import is_url, open_store, place_of
 
-__all__ = ["PredictionWriter", "Predictions", "read_predictions", "require_shapes"]
+__all__ = ["PredictionSink", "PredictionWriter", "Predictions", "read_predictions"]
 
 PREDICTIONS_VERSION = 1
 
 
-def require_shapes(
-    prediction: Any, probability: Any, tail: tuple[int, ...], n_classes: int | None
-) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """Return predictions and probabilities of some rows as arrays, and refuse those of another shape.
-
-    Parameters
-    ----------
-    prediction : array-like, shape (n, *tail)
-        Numbers or labels.
-    probability : array-like, shape (n, n_classes), or None
-        Class probabilities.
-    tail : tuple of int
-        ``()``, or the number of targets.
-    n_classes : int or None
-        Columns of `probability`; None where none are written.
-
-    Raises
-    ------
-    DataError
-        ``shape-mismatch``.
-    ValueError
-        `probability` is given where none are written, or not where they are.
-    """
-    values = np.asarray(prediction)
-    if values.shape[1:] != tail:
-        raise DataError(
-            f"the prediction has shape {values.shape}, the store keeps (n_rows, *{tail})", kind="shape-mismatch"
-        )
-    if (probability is not None) != (n_classes is not None):
-        raise ValueError("probability must be given exactly where the store was made with it")
-    if probability is None:
-        return values, None
-    shares = np.asarray(probability)
-    if shares.shape != (len(values), n_classes):
-        raise DataError(
-            f"the probability has shape {shares.shape}, not {(len(values), n_classes)}", kind="shape-mismatch"
-        )
-    return values, shares
-
-
-class PredictionWriter(StagedWriter):
-    """Context manager that writes predictions in row order; the store appears when it is complete, or not at all.
-
-    The store is a zarr group with an array ``prediction`` and, on request, ``probability``. Class labels are stored as
-    codes into the attribute ``class_labels``.
+class PredictionSink(StagedWriter):
+    """Context manager that writes predictions in row order; the place appears when it is complete, or not at all.
 
     Parameters
     ----------
     path : path-like
-        Local path or URL of the store.
+        Place of the predictions.
     n_rows : int
         Number of rows.
     n_targets : int, optional
@@ -87,16 +45,16 @@ class PredictionWriter(StagedWriter):
     class_labels : numpy.ndarray, optional
         Sorted labels of a classification.
     probability : bool, default False
-        Whether class probabilities are stored too, one column for each class.
+        Whether class probabilities are written too, one column for each class.
     dtype : dtype-like, default float64
         dtype of the numbers.
     overwrite : bool, default False
-        Whether to replace a prediction store at `path`.
+        Whether to replace predictions at `path`.
 
     Raises
     ------
     DataError
-        ``exists`` or ``foreign`` for the path; ``shape-mismatch`` where the rows do not fit.
+        ``exists`` or ``foreign`` for the path; ``shape-mismatch`` where the rows do not fit; ``disk-full``.
     """
 
     def __init__(
@@ -112,25 +70,15 @@ class PredictionWriter(StagedWriter):
     ) -> None:
         if probability and class_labels is None:
             raise ValueError("probabilities need class_labels")
+        super().__init__()
+        self._path, self._overwrite = path, overwrite
         self._n_rows = n_rows
         self._labels = class_labels
+        self._shared = class_labels if probability else None
+        """Labels whose probabilities are written."""
         self._dtype = np.dtype(dtype)
         self._tail = () if n_targets is None else (n_targets,)
-        self._with_probability = probability
-        self._published = publish_place(path, overwrite, DataError, "predictions", self._needed_bytes)
-        super().__init__()
-
-    def __enter__(self) -> Self:
-        place = self._stack.enter_context(self._published)
-        where = place.store if isinstance(place, RemoteFolder) else place
-        self._group = zarr.open_group(where, mode="w", zarr_format=3)
-        dtype = self._dtype if self._labels is None else CODE_DTYPE
-        self._prediction = self._appender("prediction", self._tail, dtype)
-        self._probability: ChunkAppender | None = None
-        if self._with_probability and self._labels is not None:
-            self._probability = self._appender("probability", (len(self._labels),), self._dtype)
-        self._describe(False)
-        return self
+        self._rows = 0
 
     def append(self, prediction: Any, probability: Any = None) -> None:
         """Add the predictions of the next rows.
@@ -140,36 +88,83 @@ class PredictionWriter(StagedWriter):
         prediction : array-like, shape (n,) or (n, n_targets)
             Numbers, or class labels.
         probability : array-like, shape (n, n_classes), optional
-            Class probabilities; required where the store has them, and refused elsewhere.
+            Class probabilities; required where they are written, and refused elsewhere.
 
         Raises
         ------
         DataError
             ``shape-mismatch``, or ``unknown-label`` for a label that is not a class.
         """
-        n_classes = None if self._probability is None else self._probability.array.shape[1]
-        values, shares = require_shapes(prediction, probability, self._tail, n_classes)
+        values = np.asarray(prediction)
+        if values.shape[1:] != self._tail:
+            raise DataError(
+                f"the prediction has shape {values.shape}, the store keeps (n_rows, *{self._tail})",
+                kind="shape-mismatch",
+            )
+        if (probability is not None) != (self._shared is not None):
+            raise ValueError("probability must be given exactly where the store was made with it")
+        shares = None if probability is None else np.asarray(probability)
+        if shares is not None and self._shared is not None and shares.shape != (len(values), len(self._shared)):
+            raise DataError(
+                f"the probability has shape {shares.shape}, not {(len(values), len(self._shared))}",
+                kind="shape-mismatch",
+            )
+        self._add(values, shares)
+        self._rows += len(values)
+
+    def _finish(self) -> None:
+        if self._rows != self._n_rows:
+            raise DataError(f"{self._rows} rows were predicted, not {self._n_rows}", kind="shape-mismatch")
+        self._complete()
+
+    @abstractmethod
+    def _add(self, values: NDArray[Any], shares: NDArray[Any] | None) -> None:
+        """Write predictions and probabilities of some rows."""
+
+    @abstractmethod
+    def _complete(self) -> None:
+        """Write what is left."""
+
+
+class PredictionWriter(PredictionSink):
+    """Writer of a store of predictions at a local path or URL; see `PredictionSink`.
+
+    The store is a zarr group with an array ``prediction`` and, on request, ``probability``. Class labels are stored as
+    codes into the attribute ``class_labels``.
+    """
+
+    def __enter__(self) -> Self:
+        place = self._stack.enter_context(
+            publish_place(self._path, self._overwrite, DataError, "predictions", self._needed_bytes)
+        )
+        where = place.store if isinstance(place, RemoteFolder) else place
+        self._group = zarr.open_group(where, mode="w", zarr_format=3)
+        self._prediction = self._appender("prediction", self._tail, self._stored)
+        self._probability: ChunkAppender | None = None
+        if self._shared is not None:
+            self._probability = self._appender("probability", (len(self._shared),), self._dtype)
+        self._describe(False)
+        return self
+
+    @property
+    def _stored(self) -> np.dtype[Any]:
+        return self._dtype if self._labels is None else CODE_DTYPE
+
+    def _add(self, values: NDArray[Any], shares: NDArray[Any] | None) -> None:
         self._prediction.append(values if self._labels is None else _codes(values, self._labels))
         if self._probability is not None and shares is not None:
             self._probability.append(shares)
 
-    def _finish(self) -> None:
-        if self._prediction.n_rows != self._n_rows:
-            raise DataError(
-                f"{self._prediction.n_rows} rows were predicted, not {self._n_rows}",
-                kind="shape-mismatch",
-            )
+    def _complete(self) -> None:
         self._prediction.finish()
         if self._probability is not None:
             self._probability.finish()
         self._describe(True)
 
     def _needed_bytes(self) -> int:
-        columns = int(np.prod(self._tail, dtype=int))
-        itemsize = self._dtype.itemsize if self._labels is None else CODE_DTYPE.itemsize
-        if self._with_probability and self._labels is not None:
-            return self._n_rows * (columns * itemsize + len(self._labels) * self._dtype.itemsize)
-        return self._n_rows * columns * itemsize
+        row_bytes = int(np.prod(self._tail, dtype=int)) * self._stored.itemsize
+        row_bytes += 0 if self._shared is None else len(self._shared) * self._dtype.itemsize
+        return self._n_rows * row_bytes
 
     def _appender(self, name: str, tail: tuple[int, ...], dtype: np.dtype[Any]) -> ChunkAppender:
         row_bytes = dtype.itemsize * int(np.prod(tail, dtype=np.int64))

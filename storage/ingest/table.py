@@ -248,5 +248,5 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _delimiter_hint(names: Sequence[str]) -> str:
-    found = [mark for mark in ";\t|," if len(names) == 1 and mark in names[0]]
+    found = [mark for mark in ";\t|, " if len(names) == 1 and mark in names[0]]
     return f"; if {found[0]!r} separates the columns, set --delimiter" if found else ""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from distkern.errors import DistkernError
@@ -42,14 +42,13 @@ def check_place(path: str | os.PathLike[str], overwrite: bool, error: type[Distk
         check_destination(local_place(path), overwrite, error, lambda old: has_kind(old, kind))
 
 
-@contextmanager
 def publish_place(
     path: str | os.PathLike[str],
     overwrite: bool,
     error: type[DistkernError],
     kind: str,
     needed: Callable[[], int | None] = lambda: None,
-) -> Iterator[Path | RemoteFolder]:
+) -> AbstractContextManager[Path | RemoteFolder]:
     """Yield a directory or a place under a URL to write a store into.
 
     Parameters
@@ -70,9 +69,5 @@ def publish_place(
         What `publish_directory` or `publish_remote` raises.
     """
     if is_url(path):
-        with publish_remote(os.fspath(path), overwrite, error, kind) as folder:
-            yield folder
-        return
-    place = local_place(path)
-    with publish_directory(place, overwrite, error, lambda old: has_kind(old, kind), needed) as directory:
-        yield directory
+        return publish_remote(os.fspath(path), overwrite, error, kind)
+    return publish_directory(local_place(path), overwrite, error, lambda old: has_kind(old, kind), needed)

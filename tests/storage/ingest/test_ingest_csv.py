@@ -145,6 +145,7 @@ def test_missing_text_target(tmp_path: Path) -> None:
         ("a,y\n1,2\n3,4\n", {"target": None}, "target", ["--target", "'a', 'y'"]),
         ("alpha,y\n1,2\n", {"target": "alfa"}, "unknown-column", ["'alfa'", "did you mean 'alpha'?", "'y'"]),
         ("a;y\n1;2\n", {}, "unknown-column", ["--delimiter", "';'"]),
+        ("a y\n1 2\n", {}, "unknown-column", ["--delimiter", "' '"]),
         ("a,y\n1,2\n", {"drop": ["b"]}, "unknown-column", ["'b'", "to drop"]),
         ("a,y\n1,2\n", {"drop": ["y"]}, "target", ["'y'"]),
         ("a,y\n1,2\n", {"drop": ["a"]}, "zero-features", ["'y'"]),

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh
 from scipy.optimize import minimize
 from scipy.special import expit
 
@@ -29,6 +30,18 @@ LARGEST_OUTPUT = 3.0
 
 LEAST_SLOPE = 1e-3
 """Smallest coefficient of two classes, and the share of it that remains where the offset contradicts the output."""
+
+MANY_CLASSES = 100
+"""With more classes than this, slopes are a diagonal and a matrix of this rank: a full matrix would take minutes."""
+
+WORK_OF_MANY = 3 * 10**8
+"""Number of probabilities that are computed for many classes, in seconds; it decides the number of steps."""
+
+LEAST_STEPS = 30
+"""Least number of steps for many classes."""
+
+ROWS_IN_CACHE = 256
+"""Rows of many classes whose probabilities are computed together, so that they stay in cache."""
 
 TIE_BREAK = 1e-6
 """Relative lead of the predicted class over a class that shares its probability."""
@@ -70,7 +83,8 @@ class Calibration:
         # A constant output carries no information; its coefficient stays zero.
         spreads = np.where(spreads > 1e-12 * np.abs(outputs).max(initial=1.0), spreads, np.inf)
         scaled = (outputs - means) / spreads
-        fit = _fit_two_classes if outputs.shape[1] == 1 else _fit_classes
+        k = outputs.shape[1]
+        fit = _fit_two_classes if k == 1 else _fit_classes if k <= MANY_CLASSES else _fit_many_classes
         slopes, offsets = fit(scaled, codes, weights)
         slopes = slopes / spreads[:, None]
         return cls(slopes, offsets - means @ slopes)
@@ -201,6 +215,49 @@ def _fit_classes(scaled: Array, codes: NDArray[np.intp], weights: Array) -> tupl
     return found[: k * k].reshape(k, k), found[k * k :]
 
 
+def _fit_many_classes(scaled: Array, codes: NDArray[np.intp], weights: Array) -> tuple[Array, Array]:
+    """Fit slopes diag(a) + P V, where P are the directions in which the means of the classes differ most."""
+    n, k = scaled.shape
+    masses = np.bincount(codes, weights, k)
+    sums = np.zeros((k, k))
+    np.add.at(sums, codes, weights[:, None] * scaled)
+    between = sums.T @ (sums / np.maximum(masses, TIE_BREAK)[:, None])
+    basis = eigh(between, subset_by_index=[k - MANY_CLASSES, k - 1])[1]
+    # Directions of unit variance, with the penalty that their coefficients have in units of outputs.
+    lengths = np.sqrt(weights @ np.square(scaled @ basis) / weights.sum())
+    basis /= lengths
+    penalty = RIDGE * np.append(lengths**-2.0, 0.0)[:, None]
+    projected = np.column_stack([scaled @ basis, np.ones(n)]).astype(np.float32)
+    single, mass = scaled.astype(np.float32), weights.astype(np.float32)
+
+    def negative(x: Array) -> tuple[float, Array]:
+        diagonal, V = x[:k], x[k:].reshape(-1, k)
+        value = 0.5 * float(RIDGE * diagonal @ diagonal + (penalty * np.square(V)).sum())
+        own_slopes, slopes = RIDGE * diagonal, penalty * V
+        a, v = diagonal.astype(np.float32), V.astype(np.float32)
+        for start in range(0, n, ROWS_IN_CACHE):
+            rows = slice(start, start + ROWS_IN_CACHE)
+            at = np.arange(len(single[rows])), codes[rows]
+            logits = projected[rows] @ v
+            logits += single[rows] * a
+            logits -= logits.max(axis=1, keepdims=True)
+            own = logits[at].astype(np.float64)
+            excess = np.exp(logits, out=logits)
+            totals = excess.sum(axis=1)
+            value += float(weights[rows] @ (np.log(totals.astype(np.float64)) - own))
+            excess *= (mass[rows] / totals)[:, None]
+            excess[at] -= mass[rows]
+            own_slopes += (single[rows] * excess).sum(axis=0)
+            slopes += projected[rows].T @ excess
+        return value, np.concatenate([own_slopes, slopes.ravel()])
+
+    start = np.zeros((MANY_CLASSES + 2, k))
+    start[0], start[-1] = 1.0, np.log((masses + 0.5) / (masses + 0.5).sum())
+    steps = min(ITERATIONS, max(LEAST_STEPS, WORK_OF_MANY // (n * k)))
+    found = _minimise(negative, start.ravel(), maxiter=steps, ftol=1e-6).reshape(-1, k)
+    return np.diag(found[0]) + basis @ found[1:-1], found[-1]
+
+
 def _fit_two_classes(scaled: Array, codes: NDArray[np.intp], weights: Array) -> tuple[Array, Array]:
     signs = np.where(codes == 1, 1.0, -1.0)
     x = scaled[:, 0]
@@ -215,7 +272,7 @@ def _fit_two_classes(scaled: Array, codes: NDArray[np.intp], weights: Array) -> 
     return found[:1].reshape(1, 1), found[1:]
 
 
-def _minimise(negative: Any, start: Array, **options: Any) -> Array:
-    limits: Any = {"maxiter": ITERATIONS, "ftol": PRECISION, "gtol": 1e-6}
-    found: Array = minimize(negative, start, jac=True, method="L-BFGS-B", options=limits, **options).x
+def _minimise(negative: Any, start: Array, bounds: Any = None, **limits: Any) -> Array:
+    options: Any = {"maxiter": ITERATIONS, "ftol": PRECISION, "gtol": 1e-6, **limits}
+    found: Array = minimize(negative, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
     return found

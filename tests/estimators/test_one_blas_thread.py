@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -50,3 +53,32 @@ def test_methods_solve_on_one_blas_thread(name: str, monkeypatch: pytest.MonkeyP
         assert seen
         assert all(threads == {1} for threads in seen)
         assert blas_threads() == {2}
+
+
+FITS = """
+import hashlib
+import numpy as np
+import distkern as dk
+from tests.estimators.fits import classes
+X, y = classes(800, 3)
+models = [dk.LSSVMClassifier(), dk.LSSVMClassifier(solver="cg"), dk.KernelFisherDiscriminant()]
+models += [dk.KernelMSEClassifier(), dk.KernelMSEClassifier(max_centers=200)]
+models += [dk.OROLSClassifier(max_centers=150, refit="rkhs", stop=None)]
+for model in models:
+    model.fit(X, y)
+    digest = hashlib.sha256()
+    for part in (model.coef_, model.intercept_, model.decision_function(X), model.predict_proba(X)):
+        digest.update(np.ascontiguousarray(part).tobytes())
+    print(model, digest.hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_processes_of_any_number_of_blas_threads_fit_the_same_bits() -> None:
+    found = []
+    for threads in (1, 2, 8):
+        limits = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+        run = subprocess.run([sys.executable, "-c", FITS], env=os.environ | limits, capture_output=True, text=True)
+        assert run.returncode == 0, run.stderr
+        found.append(run.stdout.splitlines())
+    assert found[0] == found[1] == found[2]

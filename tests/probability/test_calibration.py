@@ -57,6 +57,25 @@ def test_it_is_logistic_regression_on_outputs_of_unit_variance(n_classes: int, m
     np.testing.assert_allclose(log_softmax(logits) if logs is None else logs, expected, atol=1e-3)
 
 
+@pytest.mark.parametrize("directions", [7, 3])
+def test_slopes_of_low_rank_for_many_classes_lose_little(directions: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outputs of pairs of classes are correlated, which a diagonal alone cannot use."""
+    mixed = np.kron(np.eye(4), [[1.0, 0.7], [0.7, 1.0]])
+    (outputs, codes), (fresh, expected) = (outputs_of(seed, 2000, 8) for seed in (0, 1))
+    outputs, fresh = outputs @ mixed, fresh @ mixed
+    weights = np.random.default_rng(2).uniform(0.5, 1.5, len(codes))
+
+    def loss() -> float:
+        logs = Calibration.fit(outputs, codes, weights).log_posteriors(fresh)
+        return -float(logs[np.arange(len(logs)), expected].mean())
+
+    full = loss()
+    monkeypatch.setattr(calibration, "MANY_CLASSES", directions)
+    many = loss()
+    assert many != full
+    assert many < full + (0.003 if directions == 7 else 0.06)
+
+
 @given(seed=st.integers(0, 1000), n_classes=st.integers(3, 7))
 def test_probabilities_are_the_nearest_that_agree_with_the_prediction(seed: int, n_classes: int) -> None:
     rng = np.random.default_rng(seed)

@@ -188,6 +188,13 @@ class BlockEstimator(BaseEstimator, ABC):
             self._train(source, client)
         return self
 
+    def _train_like(self, other: BlockEstimator, source: BlockSource, client: Any) -> None:
+        """Train on a source that another estimator of this class has opened."""
+        for name in _SHAPES:
+            if hasattr(other, name):
+                setattr(self, name, getattr(other, name))
+        self._train(source, client)
+
     @contextmanager
     def _rows_to_train(
         self, X: Any, y: Any, sample_weight: Any, least_rows: int = 2, *, more: bool = False

@@ -125,20 +125,22 @@ class GridSearch(BaseEstimator):
                     kind="invalid-parameter",
                 )
         limit = trials[0]._time_limit()
-        found = trials[0]._search(trials, self.folds, X, y, sample_weight, leave_out=not self.complete, limit=limit)
-        results = summarise(found)
-        self.cv_results_ = {"params": settings, **results}
-        self.best_index_ = found.best
-        self.best_params_ = settings[found.best]
-        self.best_error_ = float(results["mean_error"][found.best])
-        self.passes_ = found.passes
-        self.best_estimator_ = clone(self.estimator).set_params(**self.best_params_)
-        self.best_estimator_.run_dir = self.estimator.run_dir
-        self.best_estimator_.max_seconds = limit.left
-        try:
-            self.best_estimator_.fit(X, y, sample_weight)
-        finally:
-            self.best_estimator_.max_seconds = self.estimator.max_seconds
+        # What lazy rows keep serves the search and the fit.
+        with trials[0]._rows_to_train(X, y, sample_weight) as (source, client):
+            found = trials[0]._search(trials, self.folds, source, client, leave_out=not self.complete, limit=limit)
+            results = summarise(found)
+            self.cv_results_ = {"params": settings, **results}
+            self.best_index_ = found.best
+            self.best_params_ = settings[found.best]
+            self.best_error_ = float(results["mean_error"][found.best])
+            self.passes_ = found.passes
+            self.best_estimator_ = clone(self.estimator).set_params(**self.best_params_)
+            self.best_estimator_.run_dir = self.estimator.run_dir
+            self.best_estimator_.max_seconds = limit.left
+            try:
+                self.best_estimator_._train_like(trials[0], source, client)
+            finally:
+                self.best_estimator_.max_seconds = self.estimator.max_seconds
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.best_estimator_, name):
                 setattr(self, name, getattr(self.best_estimator_, name))

@@ -131,18 +131,14 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
         self,
         trials: Sequence[KernelLeastSquares],
         n_folds: int,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
+        source: BlockSource,
+        client: Any,
         *,
         leave_out: bool,
         limit: TimeLimit,
     ) -> SearchResult:
-        """Cross-validate the settings of `trials` on the rows that `fit` would take."""
-        with (
-            self._rows_to_train(X, y, sample_weight) as (source, client),
-            published(client, f"search for {type(self).__name__}") as shown,
-        ):
+        """Cross-validate the settings of `trials`."""
+        with published(client, f"search for {type(self).__name__}") as shown:
             found = search_settings(
                 [trial.training_job() for trial in trials],
                 n_folds,

@@ -137,9 +137,9 @@ def test_partitions_of_frames_are_computed_once_a_pass_and_twice_before(scaled):
 
 def test_searches_and_streams_compute_each_chunk_a_bounded_number_of_times():
     counted = Counted(ROWS)
-    rows = _scaled(counted.array)
-    search = GridSearch(OROLSRegressor(max_centers=4), {"sigma": [1.0, 2.0]}, folds=2).fit(rows, Y)
+    search = GridSearch(OROLSRegressor(max_centers=4), {"sigma": [1.0, 2.0]}, folds=2).fit(_twice(counted.array), Y)
     assert counted.most() <= search.passes_ + search.best_estimator_.summary_["passes"] + 2
+    rows = _scaled(counted.array)
     KRLSRegressor(sigma=2.0).partial_fit(rows, Y)
     assert counted.most() <= 3
 

@@ -181,10 +181,8 @@ class WorkersAwaited(Event):
 
     def describe(self) -> str:
         """Return why the run waits, and for how long."""
-        why, hint = f"{len(self.unusable)} on the cluster", ""
-        if not self.unusable:
-            why, hint = "the cluster has none", "; an adaptive cluster starts none for it without a minimum of workers"
-        return f"no worker is usable ({why}); waiting up to {self.seconds:g} s for one ([cluster] wait){hint}"
+        why = f"{len(self.unusable)} on the cluster" if self.unusable else "the cluster has none"
+        return f"no worker is usable ({why}); waiting up to {self.seconds:g} s for one ([cluster] wait)"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -246,6 +246,12 @@ class Workforce:
         if not self.usable() and not self._unanswered():
             if not self._status:
                 require_requested_workers(self._client)
+                # A client of an address does not know whether its cluster adapts.
+                logger.warning(
+                    "the cluster has no workers: waiting up to %g s for one; an adaptive cluster needs a minimum, "
+                    "adapt(minimum=n), or scale(n)",
+                    self._worker_wait,
+                )
             self._events.emit(WorkersAwaited(seconds=self._worker_wait, unusable=tuple(self._unusable())))
         deadline = monotonic() + self._worker_wait
         while not self.usable():

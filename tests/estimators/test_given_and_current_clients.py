@@ -17,6 +17,7 @@ from distributed import Client, LocalCluster, get_client, worker_client
 
 import distkern as dk
 from distkern.scheduler import worker_facts
+from distkern.scheduler.execution import worker_pool
 from distkern.scheduler.prediction import dask_arrays
 from distkern.storage.arrays.lazy import occupies_worker
 from tests.estimators.fits import assert_equal_models, classes, regression
@@ -238,12 +239,19 @@ def test_a_dask_task_trains_and_predicts_on_a_worker_of_one_thread(
     assert occupies
 
 
-def test_a_cluster_that_adapts_from_no_worker_is_refused_at_once() -> None:
+def test_a_cluster_that_adapts_from_no_worker_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr(worker_pool.logger, "warning", lambda text, *values: logged.append(text % values))
     with cluster(0, processes=False) as client, dask.config.set({"distkern.worker-wait": 60}):
         adaptive = client.cluster.adapt(minimum=0, maximum=2, interval="1h")
         with pytest.raises(dk.ClusterError, match=r"adapt\(minimum=n\)") as caught:
             regressor(client=client).fit(*regression(N))
         assert caught.value.kind == "no-workers"
+        # A client of the address does not know that the cluster adapts.
+        with Client(client.scheduler.address) as another, dask.config.set({"distkern.worker-wait": 0.01}):
+            with pytest.raises(dk.ClusterError, match="no worker was usable"):
+                regressor(client=another).fit(*regression(N))
+            assert any("adapt(minimum=n)" in text for text in logged)
         adaptive.stop()
 
 

@@ -142,7 +142,7 @@ def test_a_line_a_minute_without_events() -> None:
         (WorkerLost(worker="tcp://a:1", blocks=(1, 2), reason="frozen"), "WARNING", "tcp://a:1 (it does not answer)"),
         (BlocksReplayed(worker="b", blocks=(1, 2), messages=7, seconds=1.25), "INFO", "2 blocks from 7 messages"),
         (WorkerRefused(worker="c", what="numpy", driver="2.0", found="2.1"), "WARNING", "numpy is 2.1 there and 2.0"),
-        (WorkersAwaited(seconds=60.0), "WARNING", "waiting up to 60 s for one ([cluster] wait); an adaptive cluster"),
+        (WorkersAwaited(seconds=60.0), "WARNING", "the cluster has none); waiting up to 60 s"),
         (WorkersAwaited(seconds=60.0, unusable=("a",)), "WARNING", "1 on the cluster"),
         (StorageRetried(array="X", count=7), "WARNING", "reads of X failed 7 times"),
         (DashboardServed(address="http://h:1/status"), "INFO", "dashboard at http://h:1/status"),

@@ -93,7 +93,7 @@ PARAMETERS = {
         bool
             Whether to scale every feature to zero mean and unit standard deviation.""",
     "dtype": """
-        {"float64", "float32"}
+        {"float64", "float32"} or a dtype of numpy
             Precision of the kernel columns and Q; sums over rows are always float64.""",
     "factors": """
         {"auto", "driver", "workers"}
@@ -119,8 +119,9 @@ PARAMETERS = {
             already, `fit` resumes it, or returns the finished model; `max_centers` may differ, and any other setting
             that would change the model is refused. Clones, as in cross-validation, do not inherit it.""",
     "random_state": """
-        int
-            Key of the row draws.""",
+        int, RandomState or None
+            Key of the row draws. From a `RandomState`, numpy's own for None, each `fit` draws a new one; with `run_dir`
+            a run keeps the one that it began with.""",
     "callbacks": """
         sequence of callable
             Functions that get each event of `distkern.monitoring.events`; `distkern.Progress` shows them during the

@@ -61,7 +61,7 @@ from ...models.kernel_model import KernelModel
 from ...probability.calibration import AnyCalibration
 from .containers import OpenedRows, open_column, open_rows, require_same_rows, targets_with
 from .inputs import validate_rows
-from .parameter_checks import CONSTRAINTS, bytes_of, check_parameters
+from .parameter_checks import CONSTRAINTS, bytes_of, check_parameters, is_source_of_seeds, seed_of
 
 BY_REFERENCE = ("client", "callbacks")
 
@@ -80,6 +80,8 @@ class BlockEstimator(BaseEstimator, ABC):
     plan_: dict[str, int]
     summary_: dict[str, Any]
     _model: KernelModel
+    random_state: Any
+    _drawn_seed = 0
 
     def __sklearn_clone__(self) -> Self:
         """Clone with the same client and callbacks, without the run directory."""
@@ -184,6 +186,8 @@ class BlockEstimator(BaseEstimator, ABC):
             The client is closed, or its cluster has no usable workers.
         """
         self._check_parameters()
+        if is_source_of_seeds(getattr(self, "random_state", 0)):
+            self._drawn_seed = seed_of(self.random_state)
         with self._rows_to_train(X, y, sample_weight) as (source, client):
             self._train(source, client)
         return self
@@ -193,7 +197,13 @@ class BlockEstimator(BaseEstimator, ABC):
         for name in _SHAPES:
             if hasattr(other, name):
                 setattr(self, name, getattr(other, name))
+        self._drawn_seed = other._drawn_seed
         self._train(source, client)
+
+    @property
+    def _seed(self) -> int:
+        """The key of the row draws: `random_state`, or what was drawn for it, 0 before any training."""
+        return self._drawn_seed if is_source_of_seeds(self.random_state) else seed_of(self.random_state)
 
     @contextmanager
     def _rows_to_train(

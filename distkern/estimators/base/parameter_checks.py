@@ -14,6 +14,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from distkern.scheduler.clusters.client_choice import require_usable
 from distkern.storage import RunDirectory
@@ -25,6 +26,25 @@ from ...selection.rkhs_refit import require_norm
 from ...text import did_you_mean
 
 DTYPES = ("float64", "float32")
+
+
+SEEDS = np.iinfo(np.int32).max
+"""One above the largest seed that is drawn."""
+
+
+def plain_parameter(value: Any) -> Any:
+    """Return a number of numpy as Python's, and a dtype by its name; other values as they are."""
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        return value.item()
+    if isinstance(value, np.dtype) or (isinstance(value, type) and value in (float, np.float32, np.float64)):
+        return np.dtype(value).name
+    return value
+
+
+def seed_of(random_state: Any) -> int:
+    """Return a whole number as it is; draw one from a `RandomState`, or from numpy's own for None."""
+    plain = plain_parameter(random_state)
+    return int(plain) if isinstance(plain, Integral) else int(check_random_state(plain).randint(SEEDS))
 
 
 def refuse(name: str, value: object, wanted: str) -> JobError:
@@ -73,6 +93,7 @@ def whole(lowest: int) -> Constraint:
     """Return the constraint to whole numbers from `lowest` on."""
 
     def accepts(value: object) -> bool:
+        value = plain_parameter(value)
         return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= lowest
 
     return Constraint("a whole number above 0" if lowest == 1 else f"a whole number of at least {lowest}", accepts)
@@ -82,6 +103,7 @@ def real(wanted: str, within: Callable[[float], bool]) -> Constraint:
     """Return the constraint to finite numbers within a range."""
 
     def accepts(value: object) -> bool:
+        value = plain_parameter(value)
         if isinstance(value, bool) or not isinstance(value, Real):
             return False
         try:
@@ -102,7 +124,7 @@ def one_of(*names: str) -> Constraint:
 
 ABOVE_ZERO = real("a number above 0", lambda value: value > 0)
 FROM_ZERO = real("a number of at least 0", lambda value: value >= 0)
-FLAG = Constraint("true or false", lambda value: isinstance(value, bool | np.bool_))
+FLAG = Constraint("true or false", lambda value: isinstance(plain_parameter(value), bool))
 
 
 def _is_sequence(value: object) -> bool:
@@ -124,6 +146,11 @@ def _functions(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, str | bytes) and all(map(callable, value))
 
 
+def is_source_of_seeds(value: object) -> bool:
+    """Whether a seed has to be drawn."""
+    return value is None or isinstance(value, np.random.RandomState)
+
+
 WIDTHS = ABOVE_ZERO | Constraint("a list of different ones", _are_widths) | one_of("median", "cv")
 """Width of methods that choose among several widths."""
 
@@ -140,7 +167,9 @@ CONSTRAINTS: Mapping[str, Constraint] = {
         lambda value: hasattr(value, "scheduler_info") and hasattr(value, "submit"),
     ).or_none(),
     "criterion": one_of("error-reduction", "residual", "loo-error"),
-    "dtype": one_of(*DTYPES),
+    "dtype": replace(
+        one_of(*DTYPES), accepts=lambda value: isinstance(name := plain_parameter(value), str) and name in DTYPES
+    ),
     "epsilon": FROM_ZERO,
     "factors": one_of("auto", "driver", "workers"),
     "folds": whole(2),
@@ -157,7 +186,7 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "passes": whole(1),
     "patience": whole(1).or_none(),
     "preconditioner_rank": whole(0),
-    "random_state": whole(0),
+    "random_state": whole(0) | Constraint("a RandomState or None", is_source_of_seeds),
     "refit": one_of("rkhs", "none").or_none(),
     "regularization": FROM_ZERO | one_of("gcv", "gcv-per-target", "evidence", "evidence-per-target", "none"),
     "ridge": FROM_ZERO,

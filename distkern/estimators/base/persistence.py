@@ -17,7 +17,7 @@ from ...kernels import Gaussians, Kernel, kernel_from_parameters
 from ...models.kernel_model import KernelModel
 from ...numerics.scaling import FeatureScaling
 from ...probability.decisions import output_count
-from .parameter_checks import DTYPES
+from .parameter_checks import DTYPES, plain_parameter
 from .probability_arrays import probability_arrays, restore_probabilities
 
 _NOT_STORED = ("client", "callbacks", "run_dir", "max_seconds", "center_rows")
@@ -185,11 +185,12 @@ def _plain_parameters(estimator: Any) -> dict[str, Any]:
     for name, value in estimator.get_params(deep=False).items():
         if name in _NOT_STORED:
             continue
-        if isinstance(value, Kernel):
+        value = plain_parameter(value)
+        if isinstance(value, Kernel | np.random.RandomState):
             value = None
         if name == "sigma" and not isinstance(value, (str, Real)):
             value = [float(item) for item in value]
-        parameters[name] = value.item() if isinstance(value, np.generic) else value
+        parameters[name] = value
     return parameters
 
 

@@ -75,7 +75,7 @@ class DenseKernelEstimator(BlockEstimator):
     standardize: bool = True
     client: Any = None
     memory_limit: int | str | None = None
-    random_state: int = 0
+    random_state: Any = 0
 
     @abstractmethod
     def _terms(self, work: Workload) -> dict[str, int]:
@@ -91,7 +91,7 @@ class DenseKernelEstimator(BlockEstimator):
             kernel=self.kernel,
             sigma=self.sigma if isinstance(self.sigma, str) else float(self.sigma),
             standardize=bool(self.standardize),
-            seed=int(self.random_state),
+            seed=self._seed,
         )
 
     def plan(self, work: Workload, facts: WorkerFacts | None) -> Plan:

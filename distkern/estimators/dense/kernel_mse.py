@@ -95,7 +95,7 @@ class KernelMSEClassifier(BlockClassifier, DenseKernelEstimator):
         if m is None:
             return None
         if self.center_rows is None:
-            return rows.sample(m, int(self.random_state))
+            return rows.sample(m, self._seed)
         wanted = np.asarray(self.center_rows, dtype=np.int64)
         where = np.minimum(np.searchsorted(rows.rows, wanted), len(rows.rows) - 1)
         missing = np.flatnonzero(rows.rows[where] != wanted)

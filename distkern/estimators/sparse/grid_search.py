@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...errors import JobError
 from ..base.estimator import BY_REFERENCE
-from ..base.parameter_checks import CONSTRAINTS
+from ..base.parameter_checks import CONSTRAINTS, seed_of
 from .kernel_least_squares import KernelLeastSquares
 from .width_search import summarise
 
@@ -124,6 +124,9 @@ class GridSearch(BaseEstimator):
                     "sigma='cv' searches by itself: give GridSearch widths to try, as in {'sigma': [1.0, 2.0]}",
                     kind="invalid-parameter",
                 )
+        drawn = seed_of(trials[0].random_state)
+        for trial in trials:
+            trial._drawn_seed = drawn
         limit = trials[0]._time_limit()
         # What lazy rows keep serves the search and the fit.
         with trials[0]._rows_to_train(X, y, sample_weight) as (source, client):

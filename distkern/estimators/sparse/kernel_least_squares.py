@@ -46,7 +46,7 @@ from ...probability.calibration import AnyCalibration, Calibration, PairCalibrat
 from ...selection.factors import PER_TARGET
 from ...selection.stopping import StopReason
 from ..base.estimator import BY_REFERENCE, BlockEstimator
-from ..base.parameter_checks import WIDTHS, check_selection, width_values
+from ..base.parameter_checks import WIDTHS, check_selection, plain_parameter, seed_of, width_values
 from .assembly import Weigh, assemble, path_weights, prefix_lengths
 from .parameters import SparseParameters
 from .projections import Projections, projection_arrays, restore_projections
@@ -88,7 +88,7 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
             kernel=self.kernel,
             sigma="median" if isinstance(self.sigma, str) else width_values(self.sigma),
             standardize=bool(self.standardize),
-            dtype=self.dtype,
+            dtype=plain_parameter(self.dtype),
             epsilon=float(self.epsilon),
             multiclass=_TRAINED_AS.get(multiclass, multiclass),
             max_centers=int(self.max_centers),
@@ -100,7 +100,7 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
             stop=None if self.stop == "none" else self.stop,
             tol=None if self.tol is None else float(self.tol),
             patience=None if self.patience is None else int(self.patience),
-            seed=int(self.random_state),
+            seed=self._seed,
             selection_rows=None if self.selection_rows is None else int(self.selection_rows),
             intercept=self._intercept,
             refit=self._plain_refit(),
@@ -244,7 +244,7 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
         self.classes_ = result.classes
         assert result.class_weights is not None
         self._set_class_weights(result.class_weights)
-        sample = draw_rows(source, result.classes, self.class_prior_, seed=int(self.random_state), client=client)
+        sample = draw_rows(source, result.classes, self.class_prior_, seed=self._seed, client=client)
         self._sample = replace(sample, weights=sample.weights * result.weight_scale)
         for name, added in (("passes", 1), ("bytes_read", self._sample.bytes_read)):
             self.summary_[name] += added
@@ -278,22 +278,25 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
             self._prefixes,
             self._sample,
             epsilon=float(self.epsilon),
-            held_out_seed=int(self.random_state) if self.stop == "validation" and not on_all_rows else None,
+            held_out_seed=self._seed if self.stop == "validation" and not on_all_rows else None,
         )
 
     def _run_directory(self) -> tuple[RunDirectory | None, bool]:
         """Make or open the run directory, and return whether it is new; a given `RunDirectory` is the caller's."""
         if self.run_dir is None or isinstance(self.run_dir, RunDirectory):
             return self.run_dir, False
+        run = RunDirectory.open(self.run_dir) if is_run(self.run_dir) else None
+        if run is not None:
+            # A seed that was drawn is that of the run.
+            self._drawn_seed = seed_of(run.job.get("parameters", {}).get("random_state", 0))
         parameters = {
             name: value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
-            for name, value in self.get_params(deep=False).items()
+            for name, value in ((name, plain_parameter(value)) for name, value in self.get_params(deep=False).items())
             if name not in BY_REFERENCE
         }
-        document = {"estimator": type(self).__name__, "parameters": parameters}
-        if not is_run(self.run_dir):
+        document = {"estimator": type(self).__name__, "parameters": {**parameters, "random_state": self._seed}}
+        if run is None:
             return RunDirectory.create(self.run_dir, document), True
-        run = RunDirectory.open(self.run_dir)
         run.job = document
         return run, False
 
@@ -315,7 +318,7 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
                 assembled.centers,
                 assembled.coef,
                 assembled.intercept,
-                self.dtype,
+                plain_parameter(self.dtype),
             ),
             assembled.rows,
         )

@@ -20,7 +20,7 @@ from ...methods.krls import Dictionary, ReducedSums, packed_size
 from ...models.kernel_model import KernelModel
 from ..base.documentation import described
 from ..base.estimator import BlockEstimator
-from ..base.parameter_checks import refuse, whole
+from ..base.parameter_checks import plain_parameter, refuse, whole
 from ..base.probability_arrays import class_weights_of
 from ..base.regressor_classifier import BlockClassifier, BlockRegressor
 
@@ -80,7 +80,7 @@ class KernelRecursiveLeastSquares(BlockEstimator):
     nu: float = 0.1
     max_centers: int | None = None
     standardize: bool = True
-    dtype: str = "float64"
+    dtype: Any = "float64"
     client: Any = None
     memory_limit: int | str | None = None
 
@@ -95,7 +95,7 @@ class KernelRecursiveLeastSquares(BlockEstimator):
             nu=float(self.nu),
             max_centers=None if self.max_centers is None else int(self.max_centers),
             standardize=bool(self.standardize),
-            dtype=self.dtype,
+            dtype=plain_parameter(self.dtype),
         )
 
     def plan(self, work: Workload, facts: WorkerFacts | None) -> Plan:

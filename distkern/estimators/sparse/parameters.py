@@ -20,13 +20,13 @@ class SparseParameters:
     max_centers: int = 1000
     stop: str | None = "gcv"
     standardize: bool = True
-    dtype: str = "float64"
+    dtype: Any = "float64"
     factors: str = "auto"
     client: Any = None
     memory_limit: int | str | None = None
     max_seconds: float | None = None
     run_dir: Any = None
-    random_state: int = 0
+    random_state: Any = 0
     callbacks: Sequence[Subscriber] = ()
 
 

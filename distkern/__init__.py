@@ -57,6 +57,7 @@ _MODULES = {
     "Cancelled": "distkern.errors",
     "DistkernWarning": "distkern.errors",
     "LazyRowsWarning": "distkern.errors",
+    "RoundingWarning": "distkern.errors",
     "ScaleWarning": "distkern.errors",
 }
 

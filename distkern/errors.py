@@ -14,6 +14,7 @@
 
     DistkernWarning   (UserWarning)
     ├── LazyRowsWarning            a lazy dask array is computed many times in each pass over its rows
+    ├── RoundingWarning            the rounding of kernel values ended a path, or spoils the model
     └── ScaleWarning               features differ so much in scale that some hardly change the kernel
 
 The number is the exit code of the command line. ``kind`` names the exact cause and never changes once published, so
@@ -120,6 +121,10 @@ class DistkernWarning(UserWarning):
 
 class LazyRowsWarning(DistkernWarning):
     """A lazy dask array computes the same chunks many times in each pass over its rows."""
+
+
+class RoundingWarning(DistkernWarning):
+    """The rounding of kernel values would spoil the predictions of a longer model, or spoils those of this one."""
 
 
 class ScaleWarning(DistkernWarning):

@@ -18,6 +18,7 @@ from scipy.linalg import solve_triangular
 
 from ..arrays import Array
 from .candidate_pool import TIE
+from .rounding import AGREES, SAFETY, in_deviations, longest_prefix, magnified, warn_of_rounding
 from .stopping import StopReason
 
 __all__ = ["PATH_DTYPE", "ForwardPath", "Reductions", "ThinQR", "forward_path"]
@@ -33,6 +34,9 @@ _UNRELIABLE = 1e-4
 
 BATCH_COLUMNS = 64
 """Columns that are made orthogonal to Q together."""
+
+COMPARED_TOGETHER = 8
+"""Prefixes whose predictions are compared with their fits in one pass over the kernel columns."""
 
 PATH_DTYPE = np.dtype(
     [
@@ -136,15 +140,52 @@ def forward_path(
         residual -= q[:, None] * step
         positions.append(row)
         history.append((row, largest, norm, float(step @ step) / total))
-    solution = solve_triangular(factors.R, factors.Q.T @ target, check_finite=False)
+    length = _agreeing(column, positions, factors, target, roots)
+    if length < len(positions):
+        reason = StopReason.ROUNDING
+    solution = factors.weights(target, length)
     return ForwardPath(
-        positions=np.array(positions, dtype=np.int64),
+        positions=np.array(positions[:length], dtype=np.int64),
         coef=solution[1:],
         intercept=solution[0] + means,
-        history=np.array(history, dtype=PATH_DTYPE),
+        history=np.array(history[:length], dtype=PATH_DTYPE),
         reason=reason,
         n_columns=int(np.count_nonzero(~free)),
     )
+
+
+def _agreeing(
+    column: Callable[[int], Array], positions: list[int], factors: ThinQR, target: Array, roots: Array
+) -> int:
+    """Return the length of the longest prefix whose predictions agree with its fit; warn if the path is longer."""
+    full, total = len(positions), float(np.sqrt(roots @ roots))
+    norms = np.sqrt(np.square(factors.R).sum(axis=0)) / total
+    deviations = np.sqrt(np.square(target).sum(axis=0)) / total
+    weights = factors.weights(target, full)
+    if not full or (SAFETY * magnified(norms, weights, "float64") <= AGREES * deviations).all():
+        return full
+    search = longest_prefix(full, full, COMPARED_TOGETHER)
+    lengths, worst = next(search), 0.0
+    while True:
+        parts = [factors.weights(target, length) for length in lengths]
+        predicted = np.stack([np.broadcast_to(part[0], target.shape) for part in parts])
+        for i, row in enumerate(positions[: lengths[-1]], start=1):
+            k = column(row)[:, None]
+            for values, part, length in zip(predicted, parts, lengths, strict=True):
+                if i <= length:
+                    values += k * part[i]
+        found = np.sqrt(np.square(target - roots[:, None] * predicted).sum(axis=1)) / total
+        fits = [factors.Q[:, : n + 1] @ (factors.Q[:, : n + 1].T @ target) for n in lengths]
+        expected = np.sqrt(np.square(target - np.stack(fits)).sum(axis=1)) / total
+        apart = np.abs(found - expected)
+        if lengths[-1] == full:
+            worst = in_deviations(apart[-1], deviations)
+        try:
+            lengths = search.send((apart <= AGREES * deviations).all(axis=1).tolist())
+        except StopIteration as end:
+            if end.value < full:
+                warn_of_rounding(full, worst, end.value, "float64")
+            return int(end.value)
 
 
 def _best(scores: Array, free: NDArray[np.bool_]) -> int | None:
@@ -260,6 +301,11 @@ class ThinQR:
         self._R[m, m] = norm
         self.n_columns = m + 1
         return norm
+
+    def weights(self, target: Array, length: int) -> Array:
+        """Return the weights of the first column and the first `length` appended ones, shape (length + 1, T)."""
+        k = length + 1
+        return np.asarray(solve_triangular(self.R[:k, :k], self.Q[:, :k].T @ target, check_finite=False))
 
     def condition(self) -> float:
         """Largest length of an orthogonal column over the smallest."""

@@ -20,6 +20,7 @@ class StopReason(StrEnum):
     RESIDUAL_BELOW = "residual-below"
     UNEXPLAINED_BELOW = "unexplained-below"
     TIME_LIMIT = "time-limit"
+    ROUNDING = "rounding"
 
     @property
     def advice(self) -> str:
@@ -53,6 +54,10 @@ _ADVICE = {
     StopReason.TIME_LIMIT: (
         "The time of max_seconds was used up, and the model of the centres so far is kept; a run that has a directory "
         "resumes from there, with --resume or by another fit."
+    ),
+    StopReason.ROUNDING: (
+        "With more centres the rounding of the kernel values spoils the predictions, so the model ends before; "
+        "dtype='float64', a smaller sigma or a smaller max_centers helps."
     ),
 }
 

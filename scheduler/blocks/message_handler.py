@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from numpy.typing import NDArray
 
 from ..protocol.answers import Answer, ProblemAnswer
-from ..protocol.messages import PASSIVE, Accumulate, Begin, KernelColumns, Load, Message, Query, Score, Step
+from ..protocol.messages import PASSIVE, Accumulate, Begin, Compare, KernelColumns, Load, Message, Query, Score, Step
 from ..rows.block_reading import BlockRows, read_block
 from ..rows.numeric_ranges import overflow_ignored
 from ..rows.problem_rows import Strip
@@ -24,6 +24,7 @@ from ..runtime.timings import DRAW, FIT, KERNEL_COLUMNS, OTHER, READ, REPLAY, SC
 from ..runtime.tree_reducer import Node, TreeReducer
 from .all_rows_pass import accumulate
 from .block import Block, PreparedStep, prepare_step
+from .fit_comparison import compare, prefix_models
 from .fold_scoring import score
 
 T = TypeVar("T")
@@ -94,6 +95,9 @@ def _answers(
             yield from _map(watch, FIT, lambda block: accumulate(block, message, reader.take), blocks)
     elif isinstance(message, Score):
         yield from _map(watch, SCORE, lambda block: score(block, message), blocks)
+    elif isinstance(message, Compare):
+        models = [] if not blocks else prefix_models(blocks[0], message)
+        yield from _map(watch, SCORE, lambda block: compare(block, message, models), blocks)
     else:
         yield from _strip_answers(blocks, message, fresh, handed_in, watch)
 

@@ -39,6 +39,7 @@ TASK_COLOURS = {
     "judge-candidates": "#d9a441",
     "fit-all-rows": PHASE_COLOURS[FIT],
     "score-folds": PHASE_COLOURS[SCORE],
+    "compare-fit": PHASE_COLOURS[SCORE],
     "calibration-rows": "#b58ac6",
     "replay-log": PHASE_COLOURS[REPLAY],
     "sum-answers": PHASE_COLOURS[OTHER],

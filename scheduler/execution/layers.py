@@ -15,8 +15,8 @@ from distkern.monitoring.events import WAITING, EventBus, ExchangeDone
 from distkern.storage import ReadReport
 from distkern.storage.arrays.source import BlockSource
 
-from ..protocol.answers import Answer
-from ..protocol.messages import PASSIVE, Columns, FetchRows, KernelColumns, Message, Step, message_name
+from ..protocol.answers import Answer, CandidateRows
+from ..protocol.messages import PASSIVE, Columns, Compare, FetchRows, KernelColumns, Message, Step, message_name
 from ..runtime.spillable_matrix import MemoryBudget
 from ..runtime.timings import Costs, ProcessMemory
 from .executor import Executor, SerialExecutor
@@ -113,6 +113,8 @@ class DriverFactors(Executor):
         skipped, self._skipped = self._skipped, []
         for step in skipped:
             self._step(step)
+        if isinstance(message, Compare):
+            return self._compare(message)
         if isinstance(message, PASSIVE):
             return self._below.exchange(message)
         if isinstance(message, Step):
@@ -145,6 +147,16 @@ class DriverFactors(Executor):
             handed_in, costs = found.columns, found.costs
         answer = self._local.exchange(message, handed_in)
         answer.costs = answer.costs.merge(costs)
+        return answer
+
+    def _compare(self, message: Compare) -> Answer:
+        """Join the predictions of the workers with the fits of this process, row by row."""
+        answer, fits = self._below.exchange(message), self._local.exchange(message)
+        for predicted, fitted in zip(answer.problems, fits.problems, strict=True):
+            if predicted.candidates is not None and fitted.candidates is not None:
+                rows, values = predicted.candidates.rows, (predicted.candidates.values, fitted.candidates.values)
+                predicted.candidates = CandidateRows(rows, np.concatenate(values, axis=1))
+        answer.costs = answer.costs.merge(fits.costs)
         return answer
 
     def _fetch_drawn(self, answer: Answer) -> None:

@@ -11,7 +11,14 @@ from math import ceil, log2
 
 from ..blocks.loo_rows import CANDIDATES_AT_ONCE
 from ..blocks.pool_tiles import ELIMINATED, SLAB
-from ..protocol.selection_settings import LOOKAHEAD_NEW, LOOKAHEAD_STEPS, LOOKAHEAD_WATCHED, SelectionSettings
+from ..protocol.selection_settings import (
+    COMPARED_COLUMNS,
+    LOOKAHEAD_NEW,
+    LOOKAHEAD_STEPS,
+    LOOKAHEAD_WATCHED,
+    SelectionSettings,
+    compared_rows,
+)
 from ..rows.data_checks import MEDIAN_SAMPLE
 from ..rows.problem_rows import TILE_ROWS
 from .plan import Memory
@@ -165,7 +172,11 @@ def answer_bytes(work: Workload, settings: SelectionSettings, n_rows: int, waiti
     partial = 8 * (columns * answered + settings.pool * (new + targets + settings.pool + targets))
     message = 8 * (columns * width + settings.pool * settings.panel)
     drawn = _rows_in_answers(2 * settings.pool, n_rows, waiting) * work.row_bytes
-    return work.n_problems * (waiting * partial + drawn + 4 * message)
+    # The check of the model by itself: values at rows, also as they are joined, and weights of prefixes.
+    compared = max(COMPARED_COLUMNS, 2 * targets)
+    rows = 2 * min(n_rows, compared_rows(targets)) * (2 * compared + targets + 1)
+    check = 8 * (rows + 4 * columns * (2 * compared + targets))
+    return work.n_problems * max(waiting * partial + drawn + 4 * message, check)
 
 
 def _answered(settings: SelectionSettings) -> int:

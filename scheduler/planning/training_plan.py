@@ -118,7 +118,7 @@ def plan_training(
         n_workers=n_workers,
         threads=threads,
         rounds=path.rounds,
-        exchanges=path.exchanges + sampled,
+        exchanges=path.exchanges + sampled + settings.single_precision,  # float32 compares the model with its fit
         kernel_columns=path.columns * work.n_problems,
         flops=_flops(rows, work, settings),
         bytes_read=passes * work.n_rows * (work.row_bytes + 8 * work.target_columns),

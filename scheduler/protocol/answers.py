@@ -260,6 +260,8 @@ class ProblemAnswer:
     drawn: Drawn | None = None
     leaders: Leaders | None = None
     candidates: CandidateRows | None = None
+    """Values at rows of candidates, or for `Compare` at a sample of the rows: (k, 2c + T + 1), predictions, fits by Q,
+    centred targets and row weights."""
 
     def merge(self, other: ProblemAnswer) -> ProblemAnswer:
         """Add the sums of `other` into this answer's arrays."""

@@ -299,9 +299,36 @@ class Score:
     models: tuple[FoldModel, ...]
 
 
-Message = Load | Begin | Step | Accumulate | Score
+@dataclass(frozen=True)
+class Prefixes:
+    """Prefixes of a path, with a column of weights for each prefix and target."""
 
-PASSIVE = (Accumulate, Score)
+    rows: Rows
+    """(m,): numbers of the centres."""
+    features: NDArray[Any]
+    """(m, d): raw features of those rows."""
+    weights: Array
+    """(m + 1, c): in the kernel basis, the intercept on centred targets first."""
+    fitted: Array
+    """(columns of Q, c): the same fits on the columns of Q."""
+    formed: Array | None
+    """(width, c): and on formed columns that were not appended to Q; None without such columns."""
+    steps: Array
+    """(columns of Q, T): what each column subtracted from the residual, to return to the targets."""
+    share: float
+    """Share of the rows to evaluate; 1 or more for all."""
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Answer with what prefixes of paths predict for some training rows, and with their fit by Q; changes no state."""
+
+    problems: tuple[Prefixes | None, ...]
+
+
+Message = Load | Begin | Step | Accumulate | Score | Compare
+
+PASSIVE = (Accumulate, Score, Compare)
 """Messages that change no state."""
 
 
@@ -335,6 +362,7 @@ _NAMES: dict[type, str] = {
     Begin: "begin-run",
     Accumulate: "fit-all-rows",
     Score: "score-folds",
+    Compare: "compare-fit",
     KernelColumns: "kernel-columns",
     FetchRows: "fetch-rows",
 }

@@ -26,6 +26,18 @@ LOOKAHEAD_WATCHED = 128
 LOOKAHEAD_STEPS = 4
 """Steps of a panel with `criterion="residual"` for which memory is planned; panels had 7 to 30 in trainings."""
 
+COMPARED_ROWS = 2048
+"""Rows on which the model of one target is compared with its fit, about; all of fewer rows."""
+
+COMPARED_COLUMNS = 48
+"""Columns of weights, one for each prefix and target, that are compared in an exchange; two prefixes at least."""
+
+
+def compared_rows(n_targets: int) -> int:
+    """Return the rows on which a problem's model is compared with its fit, fewer with many targets."""
+    return max(256, COMPARED_ROWS * COMPARED_COLUMNS // max(COMPARED_COLUMNS, 2 * n_targets))
+
+
 _MINIMUM = {
     "gcv": StopReason.GCV_RISEN,
     "bic": StopReason.BIC,

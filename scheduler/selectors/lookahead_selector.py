@@ -24,7 +24,7 @@ from ..protocol.answers import CandidateRows, Leaders, ProblemAnswer
 from ..protocol.messages import Columns, Commit, Enter, FormAhead, LookaheadStep, Trial, padded_width
 from ..protocol.selection_settings import LOOKAHEAD_NEW, LOOKAHEAD_WATCHED
 from ..rows.numeric_ranges import require_finite_sums
-from .pool_selector import Selector
+from .pool_selector import Selector, Unappended
 
 IDLE_ROWS = 1000
 """Consecutive rows that depend on the selected ones before all others count as dependent too."""
@@ -218,6 +218,7 @@ class LookaheadSelector(Selector):
             self._accept(answer.leaders)
             self._phase = "enter"
         else:
+            self._appended()
             self._watch_validation(answer)
             if self._commit is not None:
                 self.round += 1
@@ -302,6 +303,8 @@ class LookaheadSelector(Selector):
         assert panel is not None
         count = 0
         keep: list[int] = []
+        # The blocks hold the tried columns.
+        self._formed = Unappended(np.eye(panel.width)[:, list(panel.columns)], None)
         for i, row in enumerate(panel.rows):
             if i and (leaders.leader(i - 1) != row or self._is_small(leaders.largest[i - 1])):
                 break

@@ -70,6 +70,16 @@ class _Forming:
     coefficients: Array
 
 
+@dataclass(frozen=True)
+class Unappended:
+    """Accepted columns that the blocks formed and did not append to Q, since the path ended: F combine - Q correct."""
+
+    combine: Array
+    """(width of F, k)."""
+    correct: Array | None
+    """(columns of Q, k); None where it is zero."""
+
+
 class Selector(ABC):
     """Base of both machines: factors, history and stopping.
 
@@ -101,6 +111,21 @@ class Selector(ABC):
         self._held_out = held_out
         self._factors: Factors | None = None
         self._idle = 0
+        self._formed: Unappended | None = None
+        self._n_appended = 1
+
+    @property
+    def unappended(self) -> Unappended | None:
+        """The last columns of the factors, where the blocks lack them."""
+        count = self.factors.n_columns - self._n_appended
+        if self._formed is None or not count:
+            return None
+        correct = self._formed.correct
+        return Unappended(self._formed.combine[:, :count], None if correct is None else correct[:, :count])
+
+    def _appended(self) -> None:
+        """Note that the blocks have all columns of the factors."""
+        self._formed, self._n_appended = None, self.factors.n_columns
 
     @property
     def factors(self) -> Factors:
@@ -324,6 +349,7 @@ class PoolSelector(Selector):
 
     def _receive_finish(self, answer: ProblemAnswer) -> None:
         require_finite_sums(answer)
+        self._appended()
         self._watch_validation(answer)
         if self._batch is not None and self._projecting is not None:
             rows, features, slots = self._batch
@@ -380,6 +406,8 @@ class PoolSelector(Selector):
         sums, factors, settings = answer.sums, self.factors, self.settings
         cross = sums["cross"][: len(forming.rows)].T
         update = self._finish_panel(cross, sums, forming.panel.lower, forming.norms)
+        correct = update.correct if update.correct.any() else None
+        self._formed = Unappended(_pad_rows(update.combine, settings.panel), correct)
         steps = np.zeros((len(update.kept), len(factors.target_norms)))
         for i, position in enumerate(update.kept):
             column = np.concatenate([forming.coefficients[:, position] + update.u_top[:, i], update.u_new[:i, i]])
@@ -395,12 +423,10 @@ class PoolSelector(Selector):
             lost = lost - restored
         self._pool.absorb(forming.panel.multipliers, update.correct, update.survivors)
         if update.kept:
-            combine = _pad_rows(update.combine, settings.panel)
-            correct = update.correct if update.correct.any() else None
             inverse = None
             if settings.criterion == "loo-error":
                 inverse = 1.0 / (factors.lambda_[0] + factors.s[-len(update.kept) :])
-            self._appending = Append(len(update.correct), combine, correct, steps, inverse)
+            self._appending = Append(len(update.correct), self._formed.combine, correct, steps, inverse)
         self._eliminating = Eliminate(_pad_rows(lost, settings.panel)) if lost.any() else None
         if self.n_centers >= settings.max_centers and not self._rule.watches_validation:
             self.reason = StopReason.MAX_CENTERS

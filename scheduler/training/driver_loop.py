@@ -39,6 +39,7 @@ from ..selectors.loo_selector import LooSelector
 from ..selectors.lookahead_selector import LookaheadSelector
 from ..selectors.pool_selector import HISTORY_DTYPE, PoolSelector, Selector
 from ..selectors.problem_setup import Posed, pose
+from .path_check import Selected, check_paths
 from .refit import check_sample, refit_paths
 from .time_limit import NOTHING, TimeLimit, WorkAfter
 
@@ -213,6 +214,7 @@ def train(
     for path, history in zip(paths, histories, strict=True):
         history["center"] = path.rows
     passes, bytes_read = 1, loaded.bytes_read
+    selected = [Selected(path, selector.unappended) for path, selector in zip(paths, selectors, strict=True)]
     if all_rows is not loaded:
         posed = pose(job.multiclass, settings, all_rows, encoding, data.kernel)
         means = [p.problem.target_means for p in posed]
@@ -221,7 +223,11 @@ def train(
         paths, histories = refitted.paths, refitted.histories
         passes, bytes_read = passes + refitted.passes, bytes_read + refitted.bytes_read
         report_reads(ReadReport(retries=refitted.report.retries), source, events)
+    sizes = {"n_rows": source.n_rows, "n_fit": loaded.n_fit}
+    paths, histories = check_paths(paths, histories, selected, executor, dtype=job.dtype, **sizes)
     reason = max(zip(selectors, paths, strict=True), key=lambda pair: pair[0].n_centers)[1].reason
+    if any(path.reason is StopReason.ROUNDING for path in paths):
+        reason = StopReason.ROUNDING
     if any(path.reason is StopReason.TIME_LIMIT for path in paths):
         # Even if another path is longer: the run can be resumed.
         reason = StopReason.TIME_LIMIT

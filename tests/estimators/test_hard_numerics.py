@@ -68,6 +68,8 @@ def train(case: Hard, cls: Any, criterion: str, dtype: str, selection_rows: int 
     with warnings.catch_warnings():
         if dtype in case.warns:
             warnings.simplefilter("ignore", dk.ScaleWarning)
+        if dtype in case.rounds:
+            warnings.simplefilter("ignore", dk.RoundingWarning)
         if refused is None:
             check_valid(model.fit(X, y, weights), X)
             return

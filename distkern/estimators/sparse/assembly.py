@@ -25,6 +25,8 @@ class PrefixWeights:
     lambdas: Array
     """(1,) or (T,): regularisation of the weights."""
     gcv: float
+    rounding: float = 0.0
+    """Deviations of a target that rounding may add to the residual, where rows have not shown it; default 0.0."""
 
 
 Weigh = Callable[[Path, int], PrefixWeights]
@@ -49,6 +51,8 @@ class Assembled:
     """(1,) or (T,)."""
     gcv: float
     """Mean over paths."""
+    rounding: float
+    """Largest over paths."""
 
 
 def path_weights(path: Path, count: int) -> PrefixWeights:
@@ -102,6 +106,7 @@ def assemble(
         intercept=intercept,
         lambdas=np.concatenate([part.lambdas for part in parts]),
         gcv=float(np.mean([part.gcv for part in parts])),
+        rounding=max((part.rounding for part in parts), default=0.0),
     )
 
 

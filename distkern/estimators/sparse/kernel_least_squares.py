@@ -44,6 +44,7 @@ from ...monitoring.events import Event, Subscriber
 from ...numerics.scaling import FeatureScaling
 from ...probability.calibration import AnyCalibration, Calibration, PairCalibration
 from ...selection.factors import PER_TARGET
+from ...selection.rounding import AGREES, warn_of_rounding
 from ...selection.stopping import StopReason
 from ..base.estimator import BY_REFERENCE, BlockEstimator
 from ..base.parameter_checks import WIDTHS, check_selection, plain_parameter, seed_of, width_values
@@ -172,7 +173,7 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
         if self._plain_refit() is None:
             return path_weights
         per_target = str(self._plain_regularization()).endswith(PER_TARGET)
-        return NormRefit(kernel, scaling, float(self.epsilon), per_target)
+        return NormRefit(kernel, scaling, float(self.epsilon), per_target, self.dtype)
 
     def _finish(self) -> Finish:
         """Return the settings of a search for the end of this setting's paths."""
@@ -330,6 +331,9 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
         steps = np.concatenate([np.arange(np.count_nonzero(order == p)) for p in range(len(keep))])
         self.history_ = result.history[steps < keep[order]] if len(order) else result.history
         self.stop_reason_: StopReason = result.reason
+        if assembled.rounding > AGREES:
+            self.stop_reason_ = StopReason.ROUNDING
+            warn_of_rounding(self.n_centers_, assembled.rounding, None, self.dtype)
         if not self.n_centers_:
             logger.warning("the model has no centre and predicts a constant: %s", result.reason.advice)
         self.plan_ = result.summary["plan"]

@@ -12,6 +12,7 @@ from distkern.scheduler.runtime.threads import single_threaded_blas
 from ...kernels import Kernel
 from ...numerics.scaling import FeatureScaling
 from ...selection.rkhs_refit import fit_in_rkhs_norm
+from ...selection.rounding import in_deviations, magnified
 from .assembly import PrefixWeights, path_weights
 
 
@@ -27,6 +28,8 @@ class NormRefit:
     """Number that was added to each kernel column at its own row: the kernel of the training is k + epsilon I."""
     per_target: bool
     """Whether every target has its own constant."""
+    dtype: str
+    """Dtype of the kernel values of predictions."""
 
     def __call__(self, path: Path, count: int) -> PrefixWeights:
         """Return the weights of the first `count` centres; `JobError` ``indefinite-kernel``."""
@@ -41,4 +44,10 @@ class NormRefit:
             fit = fit_in_rkhs_norm(
                 path.u[k, k], path.s[k], path.z[k], path.target_norms, gram, per_target=self.per_target
             )
-        return PrefixWeights(fit.weights, fit.mu, fit.gcv)
+        norms = np.sqrt(path.s[k] @ np.square(path.u[k, k]) / path.s[0])
+        moved = magnified(norms, fit.weights, self.dtype)
+        steps = path.u[k, k] @ fit.weights
+        left = path.target_norms + (steps * (path.s[k, None] * steps - 2.0 * path.z[k])).sum(axis=0)
+        residual = np.sqrt(np.maximum(left, 0.0) / path.s[0])
+        cost = in_deviations(np.hypot(residual, moved) - residual, np.sqrt(path.target_norms / path.s[0]))
+        return PrefixWeights(fit.weights, fit.mu, fit.gcv, cost)

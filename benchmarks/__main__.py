@@ -17,6 +17,7 @@ from benchmarks import (
     faults,
     gemm_share,
     generated,
+    large_table,
     memory,
     methods,
     norm_refit,
@@ -215,6 +216,30 @@ def memory_command(
     folder: Path | None,
 ) -> None:
     tables.report(memory.run(sizes, features, centers, workers, budgets if workers else (None,), dtype, folder), path)
+
+
+@main.command(
+    "large-table", help="Many rows of which few columns matter: a learnt metric beside XGBoost, from one store."
+)
+@_json
+@_number("--rows", 20_000_000)
+@_number("--features", 32)
+@_number("--centers", 600)
+@_number("--workers", 2)
+@click.option("--memory", "budget", default="1GiB", show_default=True, help="Memory of a worker.")
+@click.option("--target", default=0.109, show_default=True, help="Error at which XGBoost ends.")
+@_folder
+def large_table_command(
+    path: Path | None,
+    rows: int,
+    features: int,
+    centers: int,
+    workers: int,
+    budget: str,
+    target: float,
+    folder: Path | None,
+) -> None:
+    tables.report(large_table.run(rows, features, centers, workers, budget, target, folder), path)
 
 
 @main.command("profile", help="Time of each phase of one training in this process.")

@@ -6,7 +6,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from distkern.errors import DataError
+from distkern.monitoring.event_checks import usable
+from distkern.monitoring.run_state import LEARNING, RunFigures
 
 from .datasets.dataset import Dataset, open_dataset
 from .datasets.opening import open_arrays
@@ -17,6 +22,9 @@ from .runs.journal import driver_of, recorded
 from .runs.run_directory import RunDirectory
 
 __all__ = ["describe"]
+
+LEADING_FEATURES = 10
+"""Most features in the description of a learnt metric."""
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -97,9 +105,32 @@ def _targets(dataset: Dataset) -> int:
 def _model(path: str | os.PathLike[str]) -> dict[str, Any]:
     meta, arrays = read_model(path)
     return {
+        **_metric(meta, arrays),
         "meta": meta,
         "arrays": {name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in arrays.items()},
         "stored_bytes": _stored_bytes(path),
+    }
+
+
+def _metric(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """Return the learnt metric of a model: its kind, the kernel, the number of rounds, and the leading features."""
+    importances, metric = arrays.get("feature_importances"), arrays.get("metric")
+    if importances is None or metric is None or importances.ndim != 1:
+        return {}
+    names = meta.get("feature_names")
+    if not isinstance(names, list) or len(names) != len(importances):
+        names = [f"feature {index}" for index in range(len(importances))]
+    changed = metric.ndim == 2 or bool((metric != metric[:1]).any())
+    leading = np.argsort(-importances, kind="stable")[:LEADING_FEATURES]
+    kernel, rounds, directions = meta.get("kernel"), meta.get("metric_rounds"), arrays.get("feature_directions")
+    return {
+        "metric": {
+            "kind": "isotropic" if not changed else "diagonal" if directions is None else "full",
+            **({} if directions is None else {"directions": len(directions)}),
+            "kernel": kernel.get("name") if isinstance(kernel, dict) else None,
+            "rounds": len(rounds) if isinstance(rounds, list) else 0,
+            "importances": {str(names[index]): float(importances[index]) for index in leading},
+        }
     }
 
 
@@ -107,15 +138,23 @@ def _run(path: str | os.PathLike[str]) -> dict[str, Any]:
     run = RunDirectory.open(path)
     last: dict[str, Any] | None = None
     progress: dict[str, Any] = {}
+    learnt = RunFigures()
     count = 0
     for last in run.events():
         count += 1
+        if last.get("event") == "MetricRoundDone" and usable(last):
+            learnt.take(last)
         if last.get("event") == "RoundDone":
             progress = {name: last.get(name) for name in ("n_centers", "gcv", "lambda_", "seconds")}
     places, drivers = recorded(run.path)
     return {
         "state": _state(run, last),
         "progress": progress,
+        **(
+            {"metric": {"rounds": learnt.metric_rounds, "lowest_error": learnt.metric_error}}
+            if learnt.metric_rounds
+            else {}
+        ),
         "job": run.job,
         "n_events": count,
         "last_event": last,
@@ -132,7 +171,7 @@ def _state(run: RunDirectory, last: dict[str, Any] | None) -> str:
     driver, summary = driver_of(run.path), run.summary
     alive = None if driver is None else driver.alive
     if alive:
-        return "running"
+        return LEARNING if last is not None and last.get("event") == "MetricRoundDone" else "running"
     if summary is not None:
         return "out of time, can go on" if summary.get("stop_reason") == "time-limit" else "finished"
     ended = last is not None and last.get("event") == "RunCutShort"

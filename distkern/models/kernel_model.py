@@ -63,13 +63,14 @@ class PreparedModel:
         if not len(self.centers):
             values[...] = self.intercept
             return values
-        rows = scratch("features", X.shape, dtype)
+        shape = n, self.scaling.width
+        rows = scratch("features", shape, dtype)
         with np.errstate(over="ignore", invalid="ignore"):
             if dtype == np.float64:
                 self.scaling.apply(X, dtype, out=rows)
             else:
                 exact = np.dtype(np.float64)
-                rows[...] = self.scaling.apply(X, exact, out=scratch("float64-features", X.shape, exact))
+                rows[...] = self.scaling.apply(X, exact, out=scratch("float64-features", shape, exact))
             sums: NDArray[Any] | None = None if self.near is None else self.near.evaluate(rows)
             if sums is None:
                 columns = self.kernel.block(rows, self.centers, out=scratch("kernel", (n, len(self.centers)), dtype))
@@ -115,7 +116,7 @@ class KernelModel:
         and dask delivers arrays that are neither.
         """
         dtype = np.dtype(self.dtype)
-        centers = np.empty((len(self.centers), len(self.scaling.shift)), dtype=dtype)
+        centers = np.empty((len(self.centers), self.scaling.width), dtype=dtype)
         if len(centers):
             self.scaling.apply(self.centers, dtype, out=centers)
         with np.errstate(over="ignore"):

@@ -20,6 +20,9 @@ _NUMBERS = {
     for name, kind in EVENTS.items()
 }
 _LISTS = {"WorkerLost": "blocks", "BlocksReplayed": "blocks"}
+_NEEDED = {"RoundDone": ("n_centers",), "MetricRoundDone": ("round", "factor", "error", "rounds")}
+"""Numbers without which an event is of no use."""
+_TEXTS = {"MetricRoundDone": ("kernel", "shape")}
 
 
 def finite(value: object, most: float = _MOST) -> float | None:
@@ -38,7 +41,9 @@ def usable(record: Mapping[str, Any]) -> bool:
     numbers = _NUMBERS.get(kind, ["timestamp"])
     if any(name in record and finite(record[name]) is None for name in numbers):
         return False
-    if kind == "RoundDone" and finite(record.get("n_centers")) is None:
+    if any(finite(record.get(name)) is None for name in _NEEDED.get(kind, ())):
+        return False
+    if not all(isinstance(record.get(name), str) for name in _TEXTS.get(kind, ())):
         return False
     if any(abs(value) > _MOST for value in record.values() if isinstance(value, int)):
         return False

@@ -130,6 +130,24 @@ class RoundDone(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MetricRoundDone(Event):
+    """One round of a learnt metric, on a sample of the rows."""
+
+    kernel: str
+    """Name of the kernel."""
+    shape: str
+    """``isotropic``, ``diagonal`` or ``full``: shape of the map."""
+    round: int
+    """Number of the map: 0 for the standardised features."""
+    factor: float
+    """Width, in multiples of the median distance."""
+    error: float
+    """Squared error on the rows held out, over that of their mean."""
+    rounds: int
+    """Rounds so far."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class WorkerLost(Event):
     """A worker is not usable any more; its blocks are reassigned."""
 

@@ -77,6 +77,18 @@ _SINGLE: tuple[tuple[str, _Kind, str, Callable[[RunFigures], Any]], ...] = (
         "Exchanges of the search for settings before the training.",
         lambda run: run.search_exchanges,
     ),
+    (
+        "metric_rounds",
+        _GAUGE,
+        "Rounds of the learnt metric before the training.",
+        lambda run: run.metric_rounds or None,
+    ),
+    (
+        "metric_error",
+        _GAUGE,
+        "Lowest error of these rounds on rows held out, over that of their mean.",
+        lambda run: run.metric_error,
+    ),
     ("read_bytes", _COUNTER, "Bytes of the arrays read from the store.", lambda run: run.bytes_read),
     ("replayed_blocks", _COUNTER, "Blocks rebuilt from the run log.", lambda run: run.replayed_blocks),
     ("workers_lost", _COUNTER, "Workers that failed, retired or were paused.", lambda run: run.workers_lost),

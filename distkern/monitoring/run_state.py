@@ -14,13 +14,16 @@ from typing import Any
 from .event_checks import usable
 from .events import Event, describe
 
-__all__ = ["CUT_SHORT", "OVER", "Mark", "RunFigures"]
+__all__ = ["CUT_SHORT", "LEARNING", "OVER", "Mark", "RunFigures"]
 
 CUT_SHORT = "cut short"
 """State of a run that ended without a model."""
 
 OVER = ("done", CUT_SHORT)
 """States of a run without a driver process."""
+
+LEARNING = "learning a metric"
+"""State of a run during the rounds of its metric."""
 
 _SHAPES = ("n_rows", "n_features", "n_targets", "n_problems", "n_blocks", "max_centers", "workers")
 _SERIES = ("n_centers", "lambda_", "gcv", "residual_max", "validation", "seconds")
@@ -83,6 +86,12 @@ class RunFigures:
     """Exchanges of a search for settings before the training."""
     search_seconds: float = 0.0
     """Seconds of these exchanges, which the seconds by message and by phase include."""
+    metric_rounds: int = 0
+    """Rounds of a learnt metric before the training."""
+    metric_error: float | None = None
+    """Lowest error of these rounds; None without rounds."""
+    metric_tried: str = ""
+    """Kernel and map of the last of these rounds."""
     marks: list[Mark] = field(default_factory=list)
     resumed: int = 0
     """Times that another process resumed the run."""
@@ -132,6 +141,8 @@ class RunFigures:
                 self.summary = {}
             case "ExchangeDone":
                 self._take_exchange(record)
+            case "MetricRoundDone":
+                self._take_metric_round(record)
             case "RoundDone":
                 for name, values in self.series.items():
                     values.append(record.get(name))
@@ -159,6 +170,14 @@ class RunFigures:
             self.memory = {worker: dict(found) for worker, found in memory.items()}
             residents = (found.get("resident", 0) for found in self.memory.values())
             self.peak_resident = max(self.peak_resident, *residents)
+
+    def _take_metric_round(self, record: Mapping[str, Any]) -> None:
+        error = float(record["error"])
+        # A process that resumes the run during the rounds begins with the first one again.
+        lowest = self.metric_error if int(record["rounds"]) > 1 else None
+        self.metric_rounds = int(record["rounds"])
+        self.metric_error = error if lowest is None else min(error, lowest)
+        self.metric_tried = f"{record['kernel']}, {record['shape']} map {record['round']}"
 
     def _take_incident(self, record: Mapping[str, Any]) -> None:
         kind = str(record["event"])
@@ -189,14 +208,21 @@ class RunFigures:
 
     @property
     def state(self) -> str:
-        """State of the run: ``starting``, ``searching``, ``selecting`` centres, ``done``, or ``cut short``."""
+        """State of the run: ``starting``, `LEARNING`, ``searching``, ``selecting``, ``done``, or `CUT_SHORT`."""
         if self.failure is not None:
             return CUT_SHORT
         if self.summary or self.stop_reason is not None:
             return "done"
         if self.series["n_centers"]:
             return "selecting"
-        return "searching" if self.search_exchanges and not self.exchanges else "starting"
+        if self.exchanges:
+            return "starting"
+        return "searching" if self.search_exchanges else LEARNING if self.metric_rounds else "starting"
+
+    @property
+    def begun(self) -> bool:
+        """Whether there are figures to show: shapes, or rounds or exchanges before the training."""
+        return bool(self.shapes or self.search_exchanges or self.metric_rounds)
 
     @property
     def workers_lost(self) -> int:

@@ -1,4 +1,4 @@
-"""The map from the caller's features to kernel space: a shift and a scale for each feature."""
+"""The map from the caller's features to kernel space: a shift and a scale for each feature, and learnt directions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ from numpy.typing import NDArray
 from ..arrays import Array
 from .moments import Moments
 
+STANDARDIZED_PART = 1 << 16
+"""Standardised features that are mapped to learnt directions at a time, so that they stay in cache."""
+
+MIN_PART_ROWS = 64
+"""Least rows that are mapped at a time."""
+
 
 @dataclass(frozen=True)
 class FeatureScaling:
@@ -20,6 +26,11 @@ class FeatureScaling:
     """(d,): subtracted, float64."""
     scale: Array
     """(d,): divides the difference, float64."""
+
+    @property
+    def width(self) -> int:
+        """Number of columns of the mapped rows."""
+        return len(self.shift)
 
     @classmethod
     def fit(cls, moments: Moments, *, standardize: bool, shift_allowed: bool) -> FeatureScaling:
@@ -61,4 +72,31 @@ class FeatureScaling:
                 np.divide(target, self.scale, out=target)
             else:
                 target[...] = (X - self.shift) / self.scale
+        return target
+
+
+@dataclass(frozen=True)
+class DirectionScaling(FeatureScaling):
+    """P (x - shift) / scale, where the rows of P are learnt directions."""
+
+    directions: Array
+    """(k, d): P, float64."""
+
+    @property
+    def width(self) -> int:
+        """Number of columns of the mapped rows."""
+        return len(self.directions)
+
+    def apply(self, X: NDArray[Any], dtype: np.dtype[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Map rows of raw features, shape (n, d), to shape (n, k); see `FeatureScaling.apply`."""
+        target = np.empty((len(X), self.width), dtype=dtype) if out is None else out
+        step = max(MIN_PART_ROWS, STANDARDIZED_PART // len(self.shift))
+        scaled = np.empty((min(step, len(X)), len(self.shift)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for start in range(0, len(X), step):
+                part = scaled[: len(X) - start]
+                np.subtract(X[start : start + step], self.shift, out=part)
+                np.divide(part, self.scale, out=part)
+                # The sums are in float64 before the cast, as the shift is.
+                target[start : start + step] = part @ self.directions.T
         return target

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from ..redaction import redact, redact_values
 from . import charts, sections
 from .evaluation import Evaluation
+from .metric import metric_part
 from .predictions import test_part
 from .record import RunRecord
 
@@ -71,6 +72,7 @@ def render_report(
         curves=sections.curves(record),
         test=test,
         centers=None if model is None else sections.center_part(model, feature_names),
+        metric=metric_part(record, model, feature_names),
         planned=sections.planned_part(record, planned),
         terms=[] if model is None else sections.memory_terms(model),
         timeline=charts.timeline(record),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from distkern.scheduler import LearntMetric, read_metric
 from distkern.storage import RunDirectory, driver_of
 
 from ..monitoring.event_checks import finite, usable
@@ -61,6 +62,10 @@ class RunRecord:
     """The first `MOST_INCIDENTS` incidents."""
     incident_counts: Counter[str] = field(default_factory=Counter)
     """Number of all incidents by kind."""
+    metric: LearntMetric | None = None
+    """Learnt metric, after its rounds."""
+    metric_rounds: list[dict[str, Any]] = field(default_factory=list)
+    """Events of the rounds."""
     cut_short: str | None = None
     """Error that ended the run without a model, if that is its last event."""
     first: float | None = None
@@ -94,6 +99,7 @@ def read_run(run: RunDirectory) -> RunRecord:
     for event in run.events():
         if usable(event):
             _take(record, event)
+    record.metric = read_metric(run)
     record.state = _state(run, record)
     return record
 
@@ -112,6 +118,10 @@ def _take(record: RunRecord, event: dict[str, Any]) -> None:
         seconds = event.get("seconds")
         if isinstance(seconds, int | float) and record.last is not None:
             record.exchanges.append(Exchange(str(event.get("name")), record.last - record.away, float(seconds)))
+        return
+    if kind == "MetricRoundDone":
+        # A process that resumes the run during the rounds begins with the first one again.
+        record.metric_rounds = [*(record.metric_rounds if event["rounds"] > 1 else []), event]
         return
     if kind == "RunCutShort":
         record.cut_short = str(event.get("message") or event.get("error"))

@@ -1,4 +1,4 @@
-"""Draws the figures of the explanation, from trainings that run here: python docs/figures/draw.py [DIRECTORY]."""
+"""Draws the figures of the docs, from trainings that run here: python docs/figures/draw.py [DIRECTORY]."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
-from sklearn.datasets import load_diabetes, make_moons
+from sklearn.datasets import load_diabetes, make_friedman1, make_moons
 from sklearn.model_selection import train_test_split
 
 import distkern as dk
@@ -151,10 +151,31 @@ def sums() -> Figure:
     return figure
 
 
+def importances() -> Figure:
+    """Draw the importances of the features and the errors of the rounds of a learnt metric."""
+    X, y = make_friedman1(2000, n_features=10, noise=0.5, random_state=0)
+    X, _, y, _ = train_test_split(X, y, test_size=1000, random_state=0)
+    model = dk.OROLSRegressor(max_centers=200, metric="diagonal").fit(X, y)
+    figure, (left, right) = panels(2)
+    left.bar(np.arange(10), model.feature_importances_, color=BLUE)
+    left.set_xticks(np.arange(10))
+    left.set_xlabel("feature")
+    left.set_title("importance")
+    errors = [made["error"] for made in model.metric_rounds_]
+    right.plot(errors, "o-", color=BLUE)
+    kept = [made["kept"] for made in model.metric_rounds_].index(True)
+    right.plot(kept, errors[kept], "o", markerfacecolor="none", markeredgecolor=ORANGE, markersize=12)
+    right.annotate("kept", (kept, errors[kept]), (kept - 0.3, errors[kept] + 0.006), color=ORANGE)
+    right.set_xlabel("map")
+    right.set_ylim(bottom=0)
+    right.set_title("error on held-out rows")
+    return figure
+
+
 def main(directory: Path) -> None:
     """Write all figures."""
     with mpl.rc_context(STYLE):
-        for draw in (steps, stop, chosen, places, sums):
+        for draw in (steps, stop, chosen, places, sums, importances):
             draw().savefig(directory / f"{draw.__name__}.svg", metadata={"Date": None})
 
 

@@ -268,7 +268,7 @@ def columns_of(
     """
     with busy(KERNEL_COLUMNS):
         centers, dtype = candidates.features, candidates.features.dtype
-        X = begin.scaling.apply(raw, dtype, out=workspace.array("features", raw.shape, dtype))
+        X = begin.scaling.apply(raw, dtype, out=workspace.array("features", (len(raw), begin.scaling.width), dtype))
         columns = workspace.array("kernel", (len(centers), len(X)), dtype)
         candidates.kernel.columns(centers, X, out=columns)
         where, own = positions(rows, candidates.rows)

@@ -7,7 +7,7 @@ from html import escape
 from time import localtime, strftime, time
 from typing import TYPE_CHECKING, Any
 
-from distkern.monitoring.run_state import OVER
+from distkern.monitoring.run_state import LEARNING, OVER
 from distkern.text import byte_size, duration
 
 if TYPE_CHECKING:
@@ -126,6 +126,9 @@ def _card(run: ShownRun, name: str, colour: str) -> str:
         ("time left, at most", "" if over or figures.seconds_left is None else duration(figures.seconds_left), ""),
         ("exchanges", f"{figures.exchanges}", ""),
         ("searching", duration(figures.search_seconds) if figures.search_exchanges else "", ""),
+        ("metric rounds", str(figures.metric_rounds or ""), ""),
+        ("metric error, lowest", digits(figures.metric_error), ""),
+        ("last metric round", figures.metric_tried if figures.state == LEARNING else "", ""),
         ("read", byte_size(figures.bytes_read) if figures.bytes_read else "", ""),
         ("workers lost", str(figures.workers_lost or ""), "bad"),
         ("blocks rebuilt", str(figures.replayed_blocks or ""), "bad"),

@@ -81,7 +81,7 @@ class Candidates:
             Columns to pad to.
         """
         rows, widths = rows_and_widths(numbers, n_rows)
-        features = np.zeros((width, raw.shape[1]), dtype=dtype)
+        features = np.zeros((width, scaling.width), dtype=dtype)
         scaling.apply(raw, dtype, out=features[: len(rows)])
         padded = np.zeros(width, dtype=np.int64)
         padded[: len(rows)] = widths

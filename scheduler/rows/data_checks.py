@@ -49,6 +49,8 @@ class SpaceJob:
     """Precision of the arithmetic."""
     seed: int = 0
     """Key of the row draws."""
+    scaling: FeatureScaling | None = None
+    """From raw features to kernel space, where a metric was learnt; by default chosen by the statistics of the rows."""
 
     @property
     def holds_out(self) -> bool:
@@ -239,7 +241,9 @@ def distinct_labels(values: NDArray[Any]) -> NDArray[Any]:
 def fit_kernel_space(loaded: LoadAnswer, job: SpaceJob) -> tuple[FeatureScaling, Kernel]:
     """Choose the scaling of the features and the kernel's width."""
     prototype = make_kernel(job.kernel, 1.0 if isinstance(job.sigma, str) else job.sigma)
-    scaling = FeatureScaling.fit(loaded.features, standardize=job.standardize, shift_allowed=prototype.stationary)
+    scaling = job.scaling or FeatureScaling.fit(
+        loaded.features, standardize=job.standardize, shift_allowed=prototype.stationary
+    )
     if not job.samples:
         return scaling, prototype
     assert loaded.sample is not None

@@ -166,7 +166,7 @@ def _alike(jobs: Sequence[TrainingJob]) -> list[list[int]]:
     groups: dict[tuple[Any, ...], list[int]] = {}
     for index, job in enumerate(jobs):
         kernel = job.kernel.stationary if isinstance(job.kernel, Kernel) else job.kernel
-        fixed = tuple(getattr(job, f.name) for f in fields(job) if f.name not in VARIED)
-        # Rows that are held out for one setting would be missed by another.
-        groups.setdefault((kernel, job.holds_out, *fixed), []).append(index)
+        fixed = tuple(getattr(job, f.name) for f in fields(job) if f.name not in (*VARIED, "scaling"))
+        # Rows that are held out for one setting would be missed by another. A learnt map has no hash.
+        groups.setdefault((kernel, job.holds_out, id(job.scaling), *fixed), []).append(index)
     return list(groups.values())

@@ -41,14 +41,14 @@ def search_once(
     kept = run.search
     found = None if kept is None or kept.get("of") != name else _restored(kept, (len(jobs), n_folds))
     if found is None:
-        with _driving(run, journal_note(jobs[0])):
+        with driving(run, journal_note(jobs[0])):
             found = search_settings(jobs, n_folds, source, **how)
         run.write_search({"of": name, **_described(found)})
     return found
 
 
 @contextmanager
-def _driving(run: RunDirectory, note: dict[str, Any]) -> Iterator[None]:
+def driving(run: RunDirectory, note: dict[str, Any]) -> Iterator[None]:
     """Claim a run by a journal without records, so that other processes see this one as its driver.
 
     `note` is the note of the training that follows, which keeps its records.

@@ -183,7 +183,8 @@ def train(
     limit.begin()
     loaded, data = load_rows([job], source, executor, events)
     all_rows, encoding = data.loaded, data.encoding
-    data.warn_about_scales(source)
+    if job.scaling is None:  # a learnt metric has different scales on purpose
+        data.warn_about_scales(source)
     settings = job.selection(loaded.n_fit)
     posed = pose(job.multiclass, settings, loaded, encoding, data.kernel, intercept=job.intercept)
     n_targets = len(encoding.means(loaded))

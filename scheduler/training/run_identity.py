@@ -13,6 +13,7 @@ import numpy as np
 
 from distkern.errors import RunError
 from distkern.kernels import Kernel
+from distkern.numerics.scaling import FeatureScaling
 from distkern.storage.arrays.source import BlockSource
 
 from ..runtime.environment import difference, process_facts
@@ -52,6 +53,8 @@ def identity_of(job: TrainingJob, source: BlockSource) -> dict[str, Any]:
     settings = {name: getattr(job, name) for name in names}
     if isinstance(job.sigma, tuple):
         settings["sigma"] = list(job.sigma)
+    if job.scaling is not None:
+        settings["scaling"] = _digest_of_map(job.scaling)
     if isinstance(job.kernel, Kernel):
         settings["kernel"] = {"name": job.kernel.name, **job.kernel.parameters()}
     return {
@@ -116,6 +119,15 @@ def require_same(kept: dict[str, Any], now: dict[str, Any], place: str) -> None:
             f"Restore that, or train anew under another name or with --overwrite; only {EXTENSIBLE} may change",
             kind="changed",
         )
+
+
+def _digest_of_map(scaling: FeatureScaling) -> str:
+    """Return a hash of the arrays of a map to kernel space."""
+    found = hashlib.blake2b(digest_size=16)
+    for field in fields(scaling):
+        array = np.ascontiguousarray(getattr(scaling, field.name))
+        found.update(f"{field.name} {array.shape}".encode() + array.tobytes())
+    return found.hexdigest()
 
 
 def _digest(values: np.ndarray[Any, Any]) -> str:

@@ -29,7 +29,9 @@ from ..io.urls import is_url, local_place
 
 __all__ = ["check_model_destination", "read_model", "write_model"]
 
-MODEL_VERSION = 1
+MODEL_VERSION = 2
+"""Newest format; a model is written in the oldest one that can describe it. Format 2 has learnt directions of the
+features, and kernels that version 0.1 does not know."""
 _DESCRIPTION = "model.json"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KINDS = "biufU"
@@ -50,6 +52,8 @@ def write_model(
     meta: dict[str, Any],
     arrays: dict[str, NDArray[Any]],
     overwrite: bool = False,
+    *,
+    version: int = 1,
 ) -> None:
     """Write a model store; the same input gives the same bytes.
 
@@ -63,6 +67,8 @@ def write_model(
         Arrays of bool, real numbers, text, or records of these, by name (letters, digits, underscores).
     overwrite : bool, default False
         Whether to replace a model at `path`.
+    version : int, default 1
+        Format version, at most `MODEL_VERSION`.
 
     Raises
     ------
@@ -78,7 +84,7 @@ def write_model(
             raise ValueError(f"array {name!r} of dtype {array.dtype} cannot be part of a model store")
     nbytes = sum(array.nbytes for array in arrays.values()) + 256 * len(arrays) + len(dump_json(meta))
     if is_url(path):
-        _write_remote(os.fspath(path), meta, arrays, overwrite)
+        _write_remote(os.fspath(path), meta, arrays, overwrite, version)
         return
     with publish_place(path, overwrite, StoreError, "model", lambda: nbytes) as folder:
         assert isinstance(folder, Path)
@@ -95,17 +101,19 @@ def write_model(
                 "dtype": _type_description(dtype),
                 "sha256": _digest(file),
             }
-        description = {"format_version": MODEL_VERSION, "kind": "model", "meta": meta, "arrays": entries}
+        description = {"format_version": version, "kind": "model", "meta": meta, "arrays": entries}
         write_json(folder / _DESCRIPTION, description)
 
 
-def _write_remote(url: str, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], overwrite: bool) -> None:
+def _write_remote(
+    url: str, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], overwrite: bool, version: int
+) -> None:
     with (
         publish_remote(url, overwrite, StoreError, "model") as there,
         tempfile.TemporaryDirectory(prefix="distkern-") as here,
     ):
         local = Path(here, "model")
-        write_model(local, meta, arrays)
+        write_model(local, meta, arrays, version=version)
         for name in arrays:
             there.write(f"{name}.npy", (local / f"{name}.npy").read_bytes())
         there.write(_DESCRIPTION, (local / _DESCRIPTION).read_bytes())

@@ -1,9 +1,9 @@
 """Run directories: the job of a run, its events and its summary.
 
 ``job.json`` holds the job, ``training.json`` the settings that decide the model, ``search.json`` the results of a
-search before the training. ``events.jsonl`` has a line for each event, and ``summary.json`` appears at the end;
-`distkern.storage.runs.journal` keeps the exchanges. A process that is killed leaves at most one torn line, which
-readers skip and the next writer ends.
+search before the training, ``metric.json`` a learnt metric. ``events.jsonl`` has a line for each event, and
+``summary.json`` appears at the end; `distkern.storage.runs.journal` keeps the exchanges. A process that is killed
+leaves at most one torn line, which readers skip and the next writer ends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["RunDirectory", "is_run", "run_place"]
 
 RUN_VERSION = 1
 _JOB, _TRAINING, _EVENTS, _SUMMARY = "job.json", "training.json", "events.jsonl", "summary.json"
-_SEARCH = "search.json"
+_SEARCH, _METRIC = "search.json", "metric.json"
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:
@@ -108,7 +108,7 @@ class RunDirectory:
             raise RunError(f"there is no run at {path}: check the name", kind="missing")
         if not is_run(folder):
             raise RunError(f"{path} is {appearance(folder)}, not a run directory", kind="not-a-run")
-        for name in (_JOB, _EVENTS, _SUMMARY, _SEARCH):
+        for name in (_JOB, _EVENTS, _SUMMARY, _SEARCH, _METRIC):
             if (folder / name).is_symlink():
                 raise RunError(f"{path} is damaged: {name} is a link to another file", kind="corrupt")
         description = read_json(folder / _JOB)
@@ -164,6 +164,16 @@ class RunDirectory:
     def write_search(self, search: Mapping[str, Any]) -> None:
         """Write the results of a search, numpy arrays allowed, in one step; errors as for `write_training`."""
         self._replace(_SEARCH, dict(search))
+
+    @property
+    def metric(self) -> dict[str, Any] | None:
+        """A learnt metric; None where there was none, or the file cannot be read."""
+        metric = read_json(self.path / _METRIC)
+        return metric if isinstance(metric, dict) else None
+
+    def write_metric(self, metric: Mapping[str, Any]) -> None:
+        """Write a learnt metric as JSON values, in one step; errors as for `write_training`."""
+        self._replace(_METRIC, dict(metric))
 
     def record(self, event: Mapping[str, Any]) -> None:
         """Append one event, numpy scalars allowed, as a line of JSON; errors as for `write_training`."""

@@ -43,6 +43,11 @@ BAD_PARAMETERS: list[tuple[str, Any]] = [
     ("candidates", 0),
     ("candidates", 1.5),
     ("candidates", None),
+    ("metric", "diagonals"),
+    ("metric", None),
+    ("metric_rank", 0),
+    ("metric_rounds", -1),
+    ("metric_rounds", 1.5),
     ("panel", 0),
     ("panel", "16"),
     ("regularization", "ridge"),
@@ -73,7 +78,6 @@ BAD_PARAMETERS: list[tuple[str, Any]] = [
     ("standardize", None),
     ("standardize", 1),
     ("dtype", "float16"),
-    ("dtype", np.float32),
     ("dtype", None),
     ("factors", "worker"),
     ("factors", None),
@@ -88,9 +92,7 @@ BAD_PARAMETERS: list[tuple[str, Any]] = [
     ("max_seconds", "60"),
     ("max_seconds", True),
     ("random_state", -1),
-    ("random_state", None),
     ("random_state", 0.5),
-    ("random_state", np.random.RandomState(0)),
 ]
 
 

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from distkern.monitoring.events import (
     BlocksReplayed,
     ExchangeDone,
+    MetricRoundDone,
     RoundDone,
     RunEnded,
     RunStarted,
@@ -31,6 +32,8 @@ def a_run(run_id: str = "r", gcv: float = 0.25) -> RunFigures:
     figures = RunFigures()
     memory = {"tcp://a": {"resident": 7, "cache": 3, "scratch": 2, "planned": 9}}
     for event in (
+        MetricRoundDone(kernel="gaussian", shape="full", round=1, factor=1.0, error=0.375, rounds=1),
+        MetricRoundDone(kernel="gaussian", shape="full", round=2, factor=1.0, error=0.5, rounds=2),
         ExchangeDone(
             name="load-blocks", seconds=0.5, bytes_read=640, busy={"read": 0.75, "waiting": 0.25}, memory=memory
         ),
@@ -90,6 +93,8 @@ def test_a_run_under_way() -> None:
         ("distkern_message_seconds_total", (("message", "load-blocks"),)): 0.5,
         ("distkern_thread_seconds_total", (("phase", "read"),)): 0.75,
         ("distkern_thread_seconds_total", (("phase", "waiting"),)): 0.25,
+        ("distkern_metric_rounds", ()): 2,
+        ("distkern_metric_error", ()): 0.375,
         ("distkern_read_bytes_total", ()): 640,
         ("distkern_workers_lost_total", ()): 1,
         ("distkern_replayed_blocks_total", ()): 2,
@@ -128,7 +133,9 @@ def test_several_runs_and_none() -> None:
     assert found["distkern_gcv", frozenset({("run", "b")})] == 0.25
     assert found["distkern_run_info", frozenset({("run", "b"), ("title", 'with "quotes" \\ and\nlines')})] == 1
     assert values(exported()) == {}
-    assert values(exported(("new", "t", RunFigures())))["distkern_run_running", frozenset({("run", "new")})] == 1
+    new = values(exported(("new", "t", RunFigures())))
+    assert new["distkern_run_running", frozenset({("run", "new")})] == 1
+    assert not any(name.startswith("distkern_metric") for name, _ in new)
 
 
 def test_names_follow_the_conventions_and_have_a_help_text() -> None:

@@ -15,6 +15,7 @@ from distkern.monitoring.events import (
     DashboardServed,
     Event,
     ExchangeDone,
+    MetricRoundDone,
     RoundDone,
     RunCutShort,
     RunEnded,
@@ -23,7 +24,7 @@ from distkern.monitoring.events import (
     StorageRetried,
     WorkerLost,
 )
-from distkern.monitoring.run_state import CUT_SHORT, RunFigures
+from distkern.monitoring.run_state import CUT_SHORT, LEARNING, RunFigures
 
 
 def started(**changes: int) -> RunStarted:
@@ -139,6 +140,43 @@ def test_a_search_has_its_own_counts() -> None:
     assert (figures.state, figures.exchanges, figures.bytes_read) == ("starting", 1, 60)
     figures(a_round(0, 1.0))
     assert figures.state == "selecting"
+
+
+def a_metric_round(rounds: int, error: float, **changes: Any) -> MetricRoundDone:
+    facts = {"kernel": "laplacian", "shape": "full", "round": 2, "factor": 2.0}
+    return MetricRoundDone(error=error, rounds=rounds, **(facts | changes))
+
+
+def test_the_rounds_of_a_metric_precede_a_search_and_the_training() -> None:
+    figures = RunFigures()
+    assert not figures.begun
+    for rounds, error in ((1, 0.5), (2, 0.25), (3, 0.375)):
+        figures(a_metric_round(rounds, error))
+    assert (figures.state, figures.metric_rounds, figures.metric_error) == (LEARNING, 3, 0.25)
+    assert figures.metric_tried == "laplacian, full map 2"
+    assert figures.begun
+    figures(costly("load-blocks", part="search"))
+    assert figures.state == "searching"
+    figures(costly("load-blocks"))
+    assert (figures.state, figures.metric_rounds) == ("starting", 3)
+
+
+def test_a_process_that_begins_the_rounds_again_forgets_those_of_the_last_one() -> None:
+    figures = RunFigures()
+    for rounds, error in ((1, 0.25), (2, 0.125), (1, 0.5)):
+        figures(a_metric_round(rounds, error))
+    assert (figures.metric_rounds, figures.metric_error) == (1, 0.5)
+
+
+@pytest.mark.parametrize(
+    "damage", [{"error": None}, {"error": "low"}, {"rounds": 1e300}, {"kernel": 3}, {"shape": None}, {"factor": []}]
+)
+def test_damaged_rounds_of_a_metric_are_skipped(damage: dict[str, Any]) -> None:
+    whole = a_metric_round(1, 0.25).as_record()
+    assert RunFigures.of_records([whole]).metric_rounds == 1
+    assert RunFigures.of_records([whole | damage]).metric_rounds == 0
+    (name,) = damage
+    assert RunFigures.of_records([{key: value for key, value in whole.items() if key != name}]).metric_rounds == 0
 
 
 def test_the_summary_replaces_the_figures_of_the_events() -> None:

@@ -60,6 +60,17 @@ def waves(train: Train) -> Path:
     return train(X, y, "regression", names=["time", "<b>depth</b>", "a & b"], sigma=1.0, stop="validation")
 
 
+WIDE = [f"column <{index}> of a table with many" for index in range(22)]
+
+
+@pytest.fixture(scope="session")
+def metric(train: Train) -> Path:
+    """A regression with a learnt metric, on more features than a chart has bars."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((900, len(WIDE)))
+    return train(X, np.sin(2 * X[:, 5]) + X[:, 0], "regression", names=WIDE, metric="diagonal", metric_rounds=2)
+
+
 @pytest.fixture
 def report(tmp_path: Path) -> Callable[..., tuple[str, Node]]:
     """Writes a report by the command line and reads it."""

@@ -23,8 +23,10 @@ from sklearn.metrics import confusion_matrix, precision_recall_fscore_support, r
 import distkern as dk
 from distkern.cli.main import main
 from distkern.monitoring.events import (
+    EVENTS,
     BlocksReplayed,
     ExchangeDone,
+    MetricRoundDone,
     RoundDone,
     RunCutShort,
     RunResumed,
@@ -40,6 +42,7 @@ from distkern.report import read_run, render_report
 from distkern.report.predictions import MOST_CLASSES
 from distkern.report.record import MOST_INCIDENTS
 from distkern.storage import Journal, RunDirectory
+from tests.report.conftest import WIDE
 from tests.report.report_pages import Node, addresses, parse
 
 Report = Callable[..., tuple[str, Node]]
@@ -321,6 +324,36 @@ def test_a_run_in_work_has_a_report_of_its_results_so_far(bare: RunDirectory) ->
     assert len(root.one("section", id="curves").all("svg")) == 4
 
 
+def test_the_rounds_of_a_metric_are_shown_while_they_are_made(bare: RunDirectory) -> None:
+    facts = {"kernel": "gaussian", "shape": "<i>", "round": 0, "factor": 0.5}
+    root = written(bare, *(MetricRoundDone(error=1 / n, rounds=n, **facts) for n in (1, 2, 1, 2, 3)))
+    assert parts(root) == {"metric", "job"}
+    assert "not finished: 3 rounds so far" in root.one("section", id="metric").text
+    rows = root.table("Rounds of the metric")[1:]
+    assert rows == [[str(n), "gaussian", "<i>", "0", "0.5", f"{1 / n:.4g}", ""] for n in (1, 2, 3)]
+    assert not root.one("section", id="metric").all("svg")
+
+
+def test_a_learnt_metric_is_in_the_report(report: Report, metric: Path) -> None:
+    _, root = report(metric / "it.run")
+    model = dk.load_model(metric / "it.model")
+    section = root.one("section", id="metric")
+    header, *rows = root.table("Rounds of the metric")
+    assert header == ["", "kernel", "map", "round", "width factor", "error on held-out rows", "kept"]
+    assert [row[5] for row in rows] == [f"{made['error']:.4g}" for made in model.metric_rounds_]
+    assert [row[6] for row in rows] == ["kept" if made["kept"] else "" for made in model.metric_rounds_]
+    assert [row[6] for row in rows].count("kept") == 1
+    chart = section.one("svg")
+    ordered = np.argsort(-model.feature_importances_, kind="stable")[:20]
+    shares = model.feature_importances_[ordered]
+    described = [f"{name} {100 * share:.1f} %" for name, share in zip(np.array(WIDE)[ordered], shares, strict=True)]
+    assert chart.one("desc").text == "; ".join(described)
+    lengths = [float(str(bar.attributes["width"])) for bar in chart.all("rect")]
+    assert lengths == pytest.approx(160 * shares / shares[0], abs=0.01)
+    assert "2 more features are left out" in section.text
+    assert "Map: a factor for each standardised feature" in section.text
+
+
 def test_a_run_that_was_cut_short_names_the_error(bare: RunDirectory) -> None:
     root = written(bare, started(), a_round(0), RunCutShort(error="MemoryError", message="no room"))
     assert root.one("span", class_="badge warn").text == "cut short"
@@ -496,11 +529,11 @@ def test_a_report_that_cannot_be_made_leaves_nothing(
 
 # Run directories that come from elsewhere.
 
-KINDS = ("RunStarted", "RunResumed", "ExchangeDone", "RoundDone", "WorkerLost", "WorkersAwaited", "BlocksReplayed")
+KINDS = tuple(EVENTS)
 FIELDS = (
     *("n_rows", "n_features", "n_blocks", "max_centers", "workers", "n_centers", "seconds", "gcv", "lambda_", "blocks"),
     *("residual_max", "validation", "messages", "exchanges", "name", "worker", "reason", "unusable", "run_id", "count"),
-    *("busy", "memory", "bytes_read", "part"),
+    *("busy", "memory", "bytes_read", "part", "round", "rounds", "factor", "kernel", "shape"),
     *("stop_reason", "timestamp", "error", "message", "array", "address"),
 )
 ANY = st.one_of(
@@ -514,10 +547,22 @@ ANY = st.one_of(
     st.lists(st.integers(), max_size=2),
     st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
 )
+METRIC_ROUND = {"kernel": "gaussian", "shape": "full", "round": 0, "factor": 1.0, "error": 0.5, "rounds": 1}
+ONES = {"shape": [2], "data": "AAAAAAAA8D8AAAAAAADwPw=="}
+METRIC = {
+    "map": ONES,
+    "shift": ONES,
+    "scale": ONES,
+    "importances": ONES,
+    "kernel": {"name": "gaussian", "parameters": {"sigma": 1.0}},
+    "rounds": [METRIC_ROUND | {"kept": True}],
+    "bytes_read": 1,
+    "seconds": 1.0,
+}
 RECORD = st.dictionaries(st.sampled_from(FIELDS), ANY, max_size=8)
 EVENT = st.builds(
     lambda kind, fields: {**fields, "event": kind},
-    st.sampled_from((*KINDS, "StorageRetried", "RunEnded", "RunCutShort", "DashboardServed", "Other")),
+    st.sampled_from((*KINDS, "Other")),
     RECORD,
 )
 
@@ -533,16 +578,20 @@ EVENT = st.builds(
         ANY,
     ),
     st.dictionaries(st.text(max_size=4), ANY, max_size=4),
+    st.sets(st.sampled_from(("event", *METRIC)), max_size=2),
+    ANY,
 )
 def test_nonsense_in_a_run_directory_makes_a_page(
-    events: list[dict[str, Any]], kept: dict[str, Any] | None, job: dict[str, Any]
+    events: list[dict[str, Any]], kept: dict[str, Any] | None, job: dict[str, Any], damaged: set[str], value: Any
 ) -> None:
+    events = [{**METRIC_ROUND, **event} if event["event"] == "MetricRoundDone" else event for event in events]
     with tempfile.TemporaryDirectory() as folder:
         run = RunDirectory.create(Path(folder, "run"), job)
         lines = "\n".join(json.dumps(event) for event in events)
         (run.path / "events.jsonl").write_text(lines)
         if kept is not None:
             (run.path / "summary.json").write_text(json.dumps(kept))
+        (run.path / "metric.json").write_text(json.dumps(METRIC | dict.fromkeys(damaged, value)))
         page = render_report(read_run(run))
         show = RunDisplay(LineDisplay(lambda level, text: None, interval=0.0))
         for event in run.events():

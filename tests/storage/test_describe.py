@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import zarr
 
+from distkern.cli.main import main
 from distkern.errors import DataError
 from distkern.storage import Journal, PredictionWriter, RunDirectory, describe, write_dataset, write_model
 from tests.locations import ROOT
@@ -43,6 +44,25 @@ def test_describe_every_kind(tmp_path: Path) -> None:
     assert facts["p"]["complete"] is True
     assert facts["z"]["chunks"] == [3, 1]
     assert facts["z"]["zarr_format"] == 2
+
+
+def test_a_learnt_metric_names_the_leading_features(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shares = np.arange(12.0) / 66
+    meta = {"kernel": {"name": "laplacian"}, "metric_rounds": [{}, {}], "feature_names": [f"f_{i}" for i in range(12)]}
+    write_model(tmp_path / "m", meta, {"feature_importances": shares, "metric": shares})
+    found = describe(tmp_path / "m")["metric"]
+    assert (found["kind"], found["kernel"], found["rounds"]) == ("diagonal", "laplacian", 2)
+    assert list(found["importances"].items()) == [(f"f_{i}", i / 66) for i in range(11, 1, -1)]
+    arrays = {"feature_importances": shares, "metric": np.eye(12), "feature_directions": np.eye(12)[:3]}
+    write_model(tmp_path / "n", meta | {"feature_names": None}, arrays)
+    found = describe(tmp_path / "n")["metric"]
+    assert (found["kind"], found["directions"], next(iter(found["importances"]))) == ("full", 3, "feature 11")
+    write_model(tmp_path / "o", {}, {"feature_importances": shares, "metric": np.ones(12)})
+    assert describe(tmp_path / "o")["metric"]["kind"] == "isotropic"
+    assert main(["info", str(tmp_path / "m")]) == 0
+    shown = capsys.readouterr().out
+    assert "metric.importances.f_11 " in shown
+    assert [line.split() for line in shown.splitlines() if "metric rounds" in line] == [["meta.metric", "rounds", "2"]]
 
 
 @pytest.mark.parametrize(

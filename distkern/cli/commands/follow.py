@@ -82,7 +82,7 @@ class Follower:
         """
         try:
             self._read(show=False)
-            begun = self.figures.n_centers or self.figures.search_exchanges
+            begun = self.figures.n_centers or self.figures.search_exchanges or self.figures.metric_rounds
             if begun and self.figures.stop_reason is None:
                 self._display.say(logging.INFO, f"so far {line(self.figures)}")
             while not self._over():

@@ -125,7 +125,13 @@ def show(planned: Plan) -> None:
         trained = f"{planned.search['models']} models at most, up to {planned.search['at_a_time']} side by side"
         head.append(("search before it", f"{trained}, in the peaks above"))
     rows = [(name.replace("_", " "), byte_size(size)) for name, size in planned.terms.items() if size]
-    tables = [pairs(head), columns("Memory of a process that holds rows", ("term", "bytes"), rows)]
+    learning = [row for row in rows if row[0].startswith("metric ")]
+    if learning:
+        head.append(("metric before it", "rounds in the driver, one of the reads; in the peaks above"))
+    training = [row for row in rows if row not in learning]
+    tables = [pairs(head), columns("Memory of a process that holds rows", ("term", "bytes"), training)]
+    if learning:
+        tables.append(columns("Memory of the driver, rounds of the metric", ("term", "bytes"), learning))
     if course is not None:
         products = [(name, f"{value:.3g}") for name, value in course.flops.items() if name != "total"]
         tables.append(columns("Products over all rows", ("of", "flop"), products))

@@ -77,6 +77,19 @@ PARAMETERS = {
             of the selection then does not grow with the data, and X is read once or twice more. With
             ``stop="validation"`` a tenth of the sample is held out while centres are chosen; the weights are fitted
             on those rows too.""",
+    "metric": """
+        {"isotropic", "diagonal", "full", "auto"}
+            Linear map of the (standardised) features before the kernel: none, a factor for each feature, or a matrix,
+            learnt in rounds on a sample of the rows: fit, average the outer products of the gradients, map, fit again.
+            "auto" tries all three. The simplest map that is as good as the best is kept, by the error on rows of the
+            sample that are held out. The attribute `feature_importances_`, shape (d,), then has the share of each
+            standardised feature in the mean squared gradient of the model of that round.""",
+    "metric_rounds": """
+        int, optional
+            Most rounds of a map (8).""",
+    "metric_rank": """
+        int, optional
+            Most directions that a learnt map keeps, the longest ones; all by default.""",
     "multiclass": """
         {"shared", "one-vs-rest", "one-vs-one", "dag"}
             One set of centres for all classes; or one for each class (the paper's way), or one for each pair of classes
@@ -139,6 +152,15 @@ _SEARCHED = {
 }
 """Parameters of the OROLS family, in place of those of `PARAMETERS`."""
 
+_AUTO_KERNEL = {
+    "kernel": """
+        str or Kernel
+            "gaussian", "laplacian", "laplacian-l1", "matern", "polynomial", "sigmoid", "linear", or a kernel object,
+            such as ``Wendland(radius)``, which is zero beyond the radius. "auto" chooses among the Gaussian and the two
+            Laplacian kernels, and their width, on rows of a sample that are held out.""",
+}
+"""Texts of estimators that learn a metric."""
+
 ATTRIBUTES = """
     centers_ : array, shape (m, d)
         Selected rows, in the caller's feature space.
@@ -169,6 +191,13 @@ ATTRIBUTES = """
     n_features_in_ : int
         Features seen in `fit`."""
 
+METRIC_ATTRIBUTES = """
+    metric_ : array, shape (d,) or (d, d)
+        Metric of the standardised features: the squared distance of two rows is that of their difference in it. A
+        vector is the diagonal; of ones where no map was better than the standardised features, or none was learnt.
+    metric_rounds_ : list of dict
+        Kernel, shape, round, width factor and error of every round, and whether it is kept."""
+
 CLASSES = """
     classes_ : array, shape (n_classes,)
         Sorted labels.
@@ -184,7 +213,9 @@ def _with_default(kind: str, default: object) -> str:
 
 def documented(cls: C) -> C:
     """Append the sections Parameters and Attributes to the docstring of an estimator of the OROLS family."""
-    return described(_SEARCHED, ATTRIBUTES)(cls)
+    learns = "metric" in inspect.signature(cls).parameters
+    attributes = f"{inspect.cleandoc(ATTRIBUTES)}\n{inspect.cleandoc(METRIC_ATTRIBUTES)}" if learns else ATTRIBUTES
+    return described(_SEARCHED | (_AUTO_KERNEL if learns else {}), attributes)(cls)
 
 
 def described(parameters: Mapping[str, str], attributes: str) -> Callable[[C], C]:

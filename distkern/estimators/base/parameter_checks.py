@@ -27,6 +27,9 @@ from ...text import did_you_mean
 
 DTYPES = ("float64", "float32")
 
+AUTO = "auto"
+"""Name in place of a kernel's where the rounds of a metric choose it."""
+
 
 SEEDS = np.iinfo(np.int32).max
 """One above the largest seed that is drawn."""
@@ -179,6 +182,9 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "max_iter": whole(1),
     "max_seconds": ABOVE_ZERO.or_none(),
     "memory_limit": MEMORY,
+    "metric": one_of("isotropic", "diagonal", "full", "auto"),
+    "metric_rank": whole(1).or_none(),
+    "metric_rounds": whole(0).or_none(),
     "multiclass": one_of("shared", "one-vs-rest", "one-vs-one", "dag"),
     "normalized": FLAG,
     "nu": ABOVE_ZERO,
@@ -224,7 +230,7 @@ def check_parameters(estimator: Any) -> None:
             constraints[name].check(name, value)
     if parameters.get("client") is not None:
         require_usable(estimator.client)
-    if "kernel" in parameters:
+    if "kernel" in parameters and not (parameters["kernel"] == AUTO and "metric" in parameters):
         make_kernel(estimator.kernel, 1.0)
 
 
@@ -239,7 +245,7 @@ def check_selection(estimator: Any) -> None:
     elif estimator.stop == "loo":
         raise refuse("stop", "loo", "another rule, or used with criterion='loo-error'")
     if isinstance(estimator.sigma, str):
-        if estimator.sigma == "cv" and estimator.kernel not in WITH_SIGMA:
+        if estimator.sigma == "cv" and estimator.kernel not in WITH_SIGMA and estimator.kernel != AUTO:
             usable = " and ".join(map(repr, WITH_SIGMA))
             raise refuse("sigma", "cv", f"a number where the kernel is {estimator.kernel!r}: 'cv' is for {usable}")
     elif isinstance(width_values(estimator.sigma), tuple):
@@ -252,8 +258,22 @@ def check_selection(estimator: Any) -> None:
         if refit == "rkhs":
             wanted = "None where sigma is a list: several widths have no norm in the space of one kernel"
             raise refuse("refit", "rkhs", wanted)
-    if refit == "rkhs":
+    if refit == "rkhs" and estimator.kernel != AUTO:  # the kernels among which the rounds choose have a norm
         require_norm(make_kernel(estimator.kernel, 1.0))
+    _check_metric(estimator)
+
+
+def _check_metric(estimator: Any) -> None:
+    """Check the combinations of `metric` with the other parameters."""
+    learns = getattr(estimator, "metric", "isotropic") != "isotropic"
+    if estimator.kernel == AUTO and estimator.sigma != "median":
+        raise refuse("sigma", estimator.sigma, "'median' where kernel='auto': the rounds choose the width too")
+    if learns and isinstance(width_values(estimator.sigma) if not isinstance(estimator.sigma, str) else 0.0, tuple):
+        raise refuse("sigma", estimator.sigma, "one width with a learnt metric, not a list")
+    if not learns:
+        for name in ("metric_rounds", "metric_rank"):
+            if getattr(estimator, name, None) is not None:
+                raise refuse(name, getattr(estimator, name), "None where metric='isotropic': there is no map to learn")
 
 
 def width_values(sigma: Any) -> float | tuple[float, ...]:

@@ -15,7 +15,7 @@ from distkern.storage import plain_labels, read_model, write_model
 from ...errors import JobError, StoreError
 from ...kernels import Gaussians, Kernel, kernel_from_parameters
 from ...models.kernel_model import KernelModel
-from ...numerics.scaling import FeatureScaling
+from ...numerics.scaling import DirectionScaling, FeatureScaling
 from ...probability.decisions import output_count
 from .parameter_checks import DTYPES, plain_parameter
 from .probability_arrays import probability_arrays, restore_probabilities
@@ -66,7 +66,8 @@ def save_estimator(estimator: Any, path: str | os.PathLike[str], *, overwrite: b
         "summary": estimator.summary_,
         "plan": estimator.plan_,
     }
-    write_model(path, meta, arrays, overwrite=overwrite)
+    newer = "feature_directions" in arrays or {"norm", "exponent"} & kernel_parameters.keys()
+    write_model(path, meta, arrays, overwrite=overwrite, version=2 if newer else 1)
 
 
 def read_estimator(path: str | os.PathLike[str], known: Mapping[str, Any]) -> Any:
@@ -92,7 +93,7 @@ def read_estimator(path: str | os.PathLike[str], known: Mapping[str, Any]) -> An
         estimator = cls(**parameters)
         if meta["dtype"] not in DTYPES:
             raise ValueError(f"dtype {meta['dtype']!r}")
-        scaling = FeatureScaling(arrays["feature_shift"], arrays["feature_scale"])
+        scaling = _stored_scaling(arrays)
         model = KernelModel(kernel, scaling, arrays["centers"], arrays["coef"], arrays["intercept"], meta["dtype"])
         estimator._set_model(model, arrays["center_indices"])
         estimator._restore(meta, arrays)
@@ -122,6 +123,14 @@ def _stored_kernel(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Ker
     return kernel_from_parameters(name, parameters)
 
 
+def _stored_scaling(arrays: dict[str, NDArray[Any]]) -> FeatureScaling:
+    """Return the map to the kernel's space; with learnt directions these are an array."""
+    shift, scale, directions = (arrays.get(f"feature_{name}") for name in ("shift", "scale", "directions"))
+    assert shift is not None
+    assert scale is not None
+    return FeatureScaling(shift, scale) if directions is None else DirectionScaling(shift, scale, directions)
+
+
 def _require_consistent(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
     """Compare the shapes and dtypes of a model's arrays; raise ValueError or KeyError where they do not fit."""
     m, d = arrays["centers"].shape
@@ -135,6 +144,10 @@ def _require_consistent(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -
     if meta["kernel"]["name"] == Gaussians.name:
         shapes["center_sigmas"] = (m,)
     numbers = {"centers": "iuf"} | dict.fromkeys(("coef", "intercept", "feature_shift", "feature_scale"), "f")
+    directions = arrays.get("feature_directions")
+    if directions is not None:
+        shapes["feature_directions"] = (len(directions) if directions.ndim else 0, d)
+        numbers["feature_directions"] = "f"
     wrong = [name for name, shape in shapes.items() if arrays[name].shape != shape]
     wrong += [name for name, kinds in numbers.items() if arrays[name].dtype.kind not in kinds]
     wrong += [name for name in numbers if name not in wrong and not np.isfinite(arrays[name]).all()]

@@ -33,7 +33,7 @@ class GridSearch(BaseEstimator):
     Parameters
     ----------
     estimator : OROLSClassifier, OROLSRegressor, NPDClassifier, NPDRegressor or LOOForwardClassifier
-        Estimator to train; its `sigma` may be "median", not "cv".
+        Estimator to train; its `sigma` may be "median", not "cv", and it learns no metric.
     param_grid : dict or sequence of dict
         Parameter names and the values to try, as for ``sklearn.model_selection.ParameterGrid``.
     folds : int, default 5
@@ -122,6 +122,12 @@ class GridSearch(BaseEstimator):
             if isinstance(trial.sigma, str) and trial.sigma == "cv":
                 raise JobError(
                     "sigma='cv' searches by itself: give GridSearch widths to try, as in {'sigma': [1.0, 2.0]}",
+                    kind="invalid-parameter",
+                )
+            if trial._has_rounds:
+                raise JobError(
+                    f"metric={trial.metric!r} and kernel={trial.kernel!r}: rounds on all rows precede the search, so "
+                    "its errors would be too low: use scikit-learn's GridSearchCV, which learns anew for every fold",
                     kind="invalid-parameter",
                 )
         drawn = seed_of(trials[0].random_state)

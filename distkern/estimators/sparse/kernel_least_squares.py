@@ -47,8 +47,9 @@ from ...selection.factors import PER_TARGET
 from ...selection.rounding import AGREES, warn_of_rounding
 from ...selection.stopping import StopReason
 from ..base.estimator import BY_REFERENCE, BlockEstimator
-from ..base.parameter_checks import WIDTHS, check_selection, plain_parameter, seed_of, width_values
+from ..base.parameter_checks import AUTO, WIDTHS, check_selection, plain_parameter, seed_of, width_values
 from .assembly import Weigh, assemble, path_weights, prefix_lengths
+from .metric import MetricLearning, metric_arrays, restore_metric
 from .parameters import SparseParameters
 from .projections import Projections, projection_arrays, restore_projections
 from .rkhs_refit import NormRefit
@@ -60,7 +61,7 @@ _TRAINED_AS = {"dag": "one-vs-one"}
 """Schemes that differ from another one only in the decision."""
 
 
-class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
+class KernelLeastSquares(Projections, MetricLearning, SparseParameters, BlockEstimator):
     """Base of the family; see the subclasses for the parameters."""
 
     _intercept: ClassVar[bool] = True
@@ -115,11 +116,13 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
         """Plan a training, see `BlockEstimator.plan`; with ``sigma="cv"`` also the peaks of the search."""
         limit = self._memory_bytes
         job = self.training_job()
-        planned = plan_job(job, work, facts, factors=self.factors, memory_limit=limit)
+        kernel = replace(job, kernel="gaussian") if job.kernel == AUTO else job
+        planned = plan_job(kernel, work, facts, factors=self.factors, memory_limit=limit)
         if self._searches:
             tried, n_folds = width_jobs(job), int(self.folds)
             room = SearchRoom(tried, n_folds, work, facts, factors=self.factors, memory_limit=limit)
             planned = room.before(planned)
+        planned = self._plan_rounds(planned, job, work, facts)
         if not self._classification:
             return planned
         # Rows that calibrate the probabilities are picked in a pass of their own.
@@ -212,7 +215,8 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
         }
         searched = {}
         try:
-            job = self.training_job()
+            reading = {"client": client, "subscribers": subscribers, "limit": limit}
+            job, learnt = self._learn(self.training_job(), source, run, with_width=not self._searches, **reading)
             if self._searches:
                 tried = width_jobs(job)
                 finishes = [self._finish()] * len(tried)
@@ -228,6 +232,7 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
         # The measured peak is that of the whole process, and a search trains several models at a time.
         most = {name: max(peak, result.summary[name]) for name, peak in searched.items()}
         result = replace(result, summary={**result.summary, **most})
+        self._note_metric(learnt, source, client, result.summary)
         self._take(result, [path.n_centers for path in result.paths])
         if result.classes is not None:
             self._note_classes(result, source, client)
@@ -345,10 +350,11 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
 
     def _stored_arrays(self) -> dict[str, NDArray[Any]]:
         arrays = {"lambda": np.atleast_1d(np.asarray(self.lambda_, dtype=np.float64)), "history": self.history_}
-        return {**arrays, **projection_arrays(self)}
+        return {**arrays, **projection_arrays(self), **metric_arrays(self)}
 
     def _stored_values(self) -> dict[str, Any]:
-        return {"gcv": self.gcv_, "stop_reason": str(self.stop_reason_)}
+        values = {"gcv": self.gcv_, "stop_reason": str(self.stop_reason_)}
+        return values | ({"metric_rounds": self.metric_rounds_} if hasattr(self, "metric") else {})
 
     def _restore(self, stored: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         lambdas = arrays["lambda"]
@@ -357,6 +363,8 @@ class KernelLeastSquares(Projections, SparseParameters, BlockEstimator):
         if arrays["history"].dtype.names is None:
             raise ValueError("history has no columns")
         restore_projections(self, arrays)
+        if hasattr(self, "metric"):
+            restore_metric(self, arrays, stored.get("metric_rounds", []))
         self.lambda_ = float(lambdas[0]) if len(lambdas) == 1 else lambdas
         self.gcv_ = float("nan") if stored["gcv"] is None else stored["gcv"]
         self.history_ = arrays["history"]

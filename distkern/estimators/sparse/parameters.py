@@ -42,3 +42,6 @@ class PoolParameters(SparseParameters):
     patience: int | None = None
     epsilon: float = 0.0
     selection_rows: int | None = None
+    metric: str = "isotropic"
+    metric_rounds: int | None = None
+    metric_rank: int | None = None

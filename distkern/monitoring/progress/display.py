@@ -88,9 +88,9 @@ class RunDisplay:
             self.display.show(self.figures, self.dashboard)
 
     def _begins_another(self, record: Mapping[str, Any]) -> bool:
-        """Return whether an event belongs to another run than those before; a search precedes the name of its run."""
+        """Return whether an event is of another run; a search and the rounds of a metric precede the name of theirs."""
         known = self.figures
         if record.get("event") == "RunStarted":
             return known.run_id not in ("", record.get("run_id"))
         over = known.stop_reason is not None or known.failure is not None
-        return over and record.get("part") == "search"
+        return over and (record.get("part") == "search" or record.get("event") == "MetricRoundDone")

@@ -6,9 +6,9 @@ import math
 
 from ...text import counted, duration
 from ..event_checks import finite
-from ..run_state import RunFigures
+from ..run_state import LEARNING, RunFigures
 
-DOING = {"starting": "getting ready", "searching": "searching for settings"}
+DOING = {"starting": "getting ready", "searching": "searching for settings", LEARNING: LEARNING}
 """Names of the states before the selection of centres."""
 
 
@@ -33,13 +33,20 @@ def state(figures: RunFigures) -> str:
     return "  ".join(parts)
 
 
+def metric_rounds(figures: RunFigures) -> str:
+    """Return the number of rounds of a learnt metric, and their lowest error."""
+    return f"{counted(figures.metric_rounds, 'round')}, lowest error {figures.metric_error or 0.0:.4g}"
+
+
 def line(figures: RunFigures) -> str:
     """Return the state of a run in one line."""
     doing = DOING.get(figures.state)
-    if doing is not None:
-        if figures.state != "searching":
-            return doing
+    if figures.state == LEARNING:
+        return f"{doing}: {metric_rounds(figures)}, last {figures.metric_tried}"
+    if figures.state == "searching":
         return f"{doing}: {counted(figures.search_exchanges, 'exchange')} in {duration(figures.search_seconds)}"
+    if doing is not None:
+        return doing
     limit = figures.shapes.get("max_centers")
     of = f" of {limit}" if limit else ""
     seconds = latest(figures, "seconds")

@@ -43,7 +43,7 @@ class NotebookDisplay(Display):
         """Replace the output if the last one is half a second old."""
         self._shown = figures, dashboard
         now = self._clock()
-        if (figures.shapes or figures.search_exchanges) and now - self._last >= _INTERVAL:
+        if figures.begun and now - self._last >= _INTERVAL:
             self._last = now
             self._draw()
 

@@ -6,8 +6,8 @@ from time import time
 from typing import TYPE_CHECKING
 
 from ...text import duration
-from ..run_state import RunFigures
-from .messages import DOING, latest
+from ..run_state import LEARNING, RunFigures
+from .messages import DOING, latest, metric_rounds
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -59,6 +59,8 @@ def picture(figures: RunFigures, dashboard: str | None = None, *, now: float | N
 def _facts(figures: RunFigures) -> list[Text]:
     from rich.text import Text
 
+    if figures.state == LEARNING:
+        return [Text(f"{metric_rounds(figures)}, last {figures.metric_tried}", style="dim")]
     shown: list[tuple[str, str]] = []
     for name, label, form in (
         ("gcv", "gcv", ".4g"),

@@ -37,9 +37,9 @@ class TerminalDisplay(Display):
         self._note: str | None = None
 
     def show(self, figures: RunFigures, dashboard: str | None) -> None:
-        """Set the figures to draw; redrawing starts with a search, or with the shapes of the run."""
+        """Set the figures to draw; redrawing starts with a metric's rounds, a search, or the shapes of the run."""
         self._shown = figures, dashboard
-        if figures.shapes or figures.search_exchanges:
+        if figures.begun:
             self.start()
 
     def start(self) -> None:

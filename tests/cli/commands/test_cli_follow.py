@@ -16,9 +16,9 @@ import pytest
 from distkern.cli.commands.follow import Follower
 from distkern.cli.running.run_liveness import GIVE_UP_SECONDS, REMARK_SECONDS, SUMMARY_SECONDS, RunWatch
 from distkern.errors import RunError
-from distkern.monitoring.events import Event, RoundDone, RunEnded, RunStarted, WorkerLost
+from distkern.monitoring.events import Event, MetricRoundDone, RoundDone, RunEnded, RunStarted, WorkerLost
 from distkern.monitoring.progress import Display, LineDisplay
-from distkern.storage import Driver, Journal, RunDirectory
+from distkern.storage import Driver, Journal, RunDirectory, describe
 from tests.cli.command_line import Call, environment, job_text
 
 HERE = Driver("here", 7, holds_lock=True)
@@ -110,6 +110,18 @@ def test_recorded_events_are_shown_first_and_then_new_ones(run: RunDirectory, jo
     assert after[1] == "32 centres in 4.0 s, stopped: max-centers"
     assert figures.n_centers == 32
     assert scene.received == ["RunStarted", "RoundDone", "RoundDone", "WorkerLost", "WorkerLost", "RunEnded"]
+
+
+def test_the_rounds_of_a_metric_are_shown_before_the_training(run: RunDirectory, journal: Journal) -> None:
+    scene = Scene(run)
+    facts = {"kernel": "gaussian", "shape": "diagonal", "factor": 1.0}
+    scene.record(*(MetricRoundDone(round=n, error=1 / n, rounds=n, **facts) for n in (1, 2)))()
+    described = describe(run.path)
+    assert (described["state"], described["metric"]) == ("learning a metric", {"rounds": 2, "lowest_error": 0.5})
+    scene.steps = [scene.record(started(), a_round(0)), finish(scene, journal)]
+    scene.follow()
+    assert scene.lines[0] == "so far learning a metric: 2 rounds, lowest error 0.5, last gaussian, diagonal map 2"
+    assert describe(run.path)["metric"] == described["metric"]
 
 
 def test_a_line_a_minute_during_rounds(run: RunDirectory, journal: Journal) -> None:

@@ -51,6 +51,7 @@ TERMS = {
     "answers",
     "columns",
     "refit",
+    "lazy_results",
     "driver",
     *(f"{place}_{name}" for place in ("resident", "scratch") for name in ("features", "work", "pool", "factors")),
 }

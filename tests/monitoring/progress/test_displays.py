@@ -20,6 +20,7 @@ from distkern.monitoring.events import (
     Event,
     EventBus,
     ExchangeDone,
+    MetricRoundDone,
     RoundDone,
     RunCutShort,
     RunEnded,
@@ -116,6 +117,27 @@ def test_a_search_is_reported_like_a_training() -> None:
     assert (show.figures.search_exchanges, show.figures.stop_reason) == (4, None)
 
 
+def metric_round(rounds: int) -> MetricRoundDone:
+    return MetricRoundDone(kernel="laplacian", shape="full", round=3, factor=2.0, error=1 / rounds, rounds=rounds)
+
+
+def test_the_rounds_of_a_metric_are_reported_like_a_training() -> None:
+    clock, lines = Clock(), Lines()
+    show = RunDisplay(LineDisplay(lines, clock=clock))
+    for second in range(1, 121):
+        clock.now = second
+        show(metric_round(second))
+    assert lines.texts == [
+        "learning a metric: 60 rounds, lowest error 0.01667, last laplacian, full map 3",
+        "learning a metric: 120 rounds, lowest error 0.008333, last laplacian, full map 3",
+    ]
+    show(START)
+    assert show.figures.metric_rounds == 120, "the rounds belong to the run"
+    show(END)
+    show(metric_round(1))
+    assert (show.figures.metric_rounds, show.figures.stop_reason) == (1, None)
+
+
 def test_a_line_a_minute_without_events() -> None:
     clock, lines = Clock(), Lines()
     display = LineDisplay(lines, clock=clock)
@@ -195,6 +217,16 @@ def test_a_search_is_in_the_picture() -> None:
     show(SEARCH)
     show(RunCutShort(error="Cancelled", message=""))
     assert "searching for settings" in stream.getvalue()
+
+
+def test_the_rounds_of_a_metric_are_in_the_picture() -> None:
+    assert "learning a metric" in drawn(metric_round(1), metric_round(4))
+    assert "4 rounds, lowest error 0.25, last laplacian, full map 3" in drawn(metric_round(1), metric_round(4))
+    stream = io.StringIO()
+    show = Progress("terminal", file=Screen(stream))
+    show(metric_round(1))
+    show(RunCutShort(error="Cancelled", message=""))
+    assert "1 round, lowest error 1" in stream.getvalue()
 
 
 def test_the_picture_before_the_first_round() -> None:

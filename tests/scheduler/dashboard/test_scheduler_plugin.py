@@ -17,7 +17,7 @@ import zarr
 from prometheus_client.parser import text_string_to_metric_families
 
 from distkern import OROLSClassifier, OROLSRegressor
-from distkern.monitoring.events import ExchangeDone, RoundDone, RunEnded, RunStarted, WorkerLost
+from distkern.monitoring.events import ExchangeDone, MetricRoundDone, RoundDone, RunEnded, RunStarted, WorkerLost
 from distkern.monitoring.run_state import RunFigures
 from distkern.scheduler.dashboard.colours import TASK_COLOURS, TaskColour
 from distkern.scheduler.dashboard.page import Page
@@ -204,6 +204,22 @@ def test_long_paths_are_thinned_out_and_keep_their_ends() -> None:
     assert (x[0], x[-1]) == (16.0, 16.0 * 5001)
 
 
+def test_the_rounds_of_a_metric_are_shown_while_they_are_made() -> None:
+    facts = {"kernel": "laplacian", "shape": "<b>", "round": 3, "factor": 2.0}
+    rounds = [MetricRoundDone(error=error, rounds=number, **facts) for number, error in ((1, 0.5), (2, 0.75))]
+    board = RunBoard()
+    board.show(update(figures_of(*rounds)))
+    page = Page(board)
+    page.update()
+    text = text_of(page)
+    for part in ("learning a metric", ">2<", ">0.5<", "laplacian, &lt;b&gt; map 3"):
+        assert part in text
+    board.show(update(figures_of(*rounds, started(), a_round(0))))
+    page.update()
+    assert ">0.5<" in text_of(page)
+    assert "map 3" not in text_of(page)
+
+
 def test_names_are_shown_as_text() -> None:
     board = RunBoard()
     board.show(update(figures_of(started(), a_round(0)), title="<script>alert(1)</script>"))
@@ -345,6 +361,17 @@ def test_a_search_is_shown_as_such_and_counts_for_itself(client: Any) -> None:
         memory["planned"] for event in events if isinstance(event, ExchangeDone) for memory in event.memory.values()
     }
     assert model.summary_["planned_peak_bytes"] == max(planned) > min(planned)
+
+
+@pytest.mark.slow
+def test_the_rounds_of_a_metric_are_on_the_board_and_in_the_metrics(client: Any) -> None:
+    model = fit(client, 16, metric="diagonal", metric_rounds=1)
+    (run,) = board_of(client).runs.values()
+    errors = [made["error"] for made in model.metric_rounds_]
+    assert (run.figures.metric_rounds, run.figures.metric_error) == (len(errors), min(errors))
+    assert [value for (name, _), value in samples(scraped(client)).items() if name == "distkern_metric_error"] == [
+        pytest.approx(min(errors))
+    ]
 
 
 def test_a_training_that_is_cut_short_is_shown_as_such(client: Any) -> None:

@@ -1,0 +1,155 @@
+"""The learnt metric of an estimator: its rounds before a training, its attributes, and its arrays in a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from distkern.scheduler import (
+    LearntMetric,
+    MetricJob,
+    MetricRoom,
+    Plan,
+    TrainingJob,
+    WorkerFacts,
+    Workload,
+    learn_once,
+    worker_facts,
+    workload,
+)
+from distkern.storage import BlockSource, RunDirectory
+
+from ...arrays import Array
+from ...models.kernel_model import KernelModel
+from ...models.linear_model import LinearModel
+from ...numerics.learnt_metric import LinearMap
+from ...numerics.scaling import DirectionScaling, FeatureScaling
+from ..base.output_functions import all_targets
+from ..base.parameter_checks import AUTO
+
+
+class MetricLearning:
+    """Part of the estimators that have the parameter `metric`.
+
+    Attributes
+    ----------
+    metric_, feature_importances_, metric_rounds_
+        See the estimators.
+    """
+
+    kernel: Any
+    _model: KernelModel
+    _evaluate: Callable[..., Any]
+    _memory_bytes: int | None
+    training_job: Callable[[], TrainingJob]
+    metric_: Array
+    feature_importances_: Array
+    metric_rounds_: list[dict[str, Any]]
+
+    @property
+    def _has_rounds(self) -> bool:
+        """Whether rounds precede the training."""
+        return bool(self.kernel == AUTO or getattr(self, "metric", "isotropic") != "isotropic")
+
+    def _metric_job(self, job: TrainingJob) -> MetricJob:
+        given = {"rounds": getattr(self, "metric_rounds", None), "rank": getattr(self, "metric_rank", None)}
+        chosen = {name: int(value) for name, value in given.items() if value is not None}
+        return MetricJob(job=job, metric=getattr(self, "metric", "isotropic"), **chosen)
+
+    def _room(self, job: TrainingJob, source: BlockSource, client: Any) -> MetricRoom:
+        facts = None if client is None else worker_facts(client)
+        return MetricRoom(self._metric_job(job), workload(job, source), facts, self._memory_bytes)
+
+    def _plan_rounds(self, planned: Plan, job: TrainingJob, work: Workload, facts: WorkerFacts | None) -> Plan:
+        """Return a plan with the rounds, if there are any, before the training."""
+        if not self._has_rounds:
+            return planned
+        return MetricRoom(self._metric_job(job), work, facts, self._memory_bytes).before(planned)
+
+    def _learn(
+        self,
+        job: TrainingJob,
+        source: BlockSource,
+        run: RunDirectory | None,
+        *,
+        with_width: bool,
+        client: Any,
+        **how: Any,
+    ) -> tuple[TrainingJob, LearntMetric | None]:
+        """Run the rounds, if there are any, and return the job of the training in the space that they found."""
+        if not self._has_rounds:
+            return job, None
+        self._room(job, source, client).require_fit()
+        found = learn_once(run, self._metric_job(job), source, client=client, **how)
+        return found.applied(job, with_width=with_width), found
+
+    def metric_transform(self, X: Any) -> Any:
+        """Map rows to the space in which the kernel measures distances: the learnt directions, longest first.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
+            Rows in the training's feature space.
+
+        Returns
+        -------
+        numpy, zarr or dask array, shape (n_rows, k)
+            Container as for `predict`. With ``metric="full"`` the columns are the principal directions of the metric,
+            k of them with ``metric_rank=k``; otherwise the scaled features.
+        """
+        check_is_fitted(self)
+        scaling = self._model.scaling
+        space = np.eye(len(scaling.shift))
+        if isinstance(scaling, DirectionScaling):
+            space = LinearMap(scaling.directions).leading(scaling.width).factors
+        linear = LinearModel.of(FeatureScaling(scaling.shift, scaling.scale), space.T, np.zeros(len(space)))
+        return self._evaluate(X, all_targets, len(space), np.dtype(np.float64), linear)
+
+    def _note_metric(
+        self, found: LearntMetric | None, source: BlockSource, client: Any, summary: dict[str, Any]
+    ) -> None:
+        """Set the attributes, and add the costs of the rounds to the summary of a training."""
+        if not hasattr(self, "metric"):
+            return
+        self.metric_ = np.ones(source.n_features) if found is None or found.map is None else found.map.metric()
+        self.metric_rounds_ = [] if found is None else found.rounds
+        if found is not None:
+            self.feature_importances_ = found.importances
+            costs = {"passes": 1, "bytes_read": found.bytes_read, "seconds": found.seconds}
+            summary |= {name: summary[name] + cost for name, cost in costs.items()}
+            summary["metric_rounds"] = len(found.rounds)
+            room = self._room(self.training_job(), source, client)
+            summary["plan"] = {**summary["plan"], **room.terms}
+            for name in ("planned_peak_driver", *(["planned_peak_bytes"] if room.together else [])):
+                summary[name] = max(summary[name], room.peak)
+        elif hasattr(self, "feature_importances_"):
+            del self.feature_importances_
+
+
+def metric_arrays(estimator: Any) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a model store."""
+    scaling = estimator._model.scaling
+    arrays = {}
+    if isinstance(scaling, DirectionScaling):
+        arrays["feature_directions"] = scaling.directions
+    if hasattr(estimator, "feature_importances_"):
+        arrays |= {"metric": estimator.metric_, "feature_importances": estimator.feature_importances_}
+    return arrays
+
+
+def restore_metric(estimator: Any, arrays: dict[str, NDArray[Any]], rounds: list[dict[str, Any]]) -> None:
+    """Set the attributes from the arrays of a model store."""
+    d = len(arrays["feature_shift"])
+    metric, importances = arrays.get("metric"), arrays.get("feature_importances")
+    if metric is not None and metric.shape not in ((d,), (d, d)):
+        raise ValueError("metric does not fit the rest")
+    if importances is not None:
+        if importances.shape != (d,):
+            raise ValueError("feature_importances does not fit the rest")
+        estimator.feature_importances_ = importances
+    estimator.metric_ = np.ones(d) if metric is None else metric
+    estimator.metric_rounds_ = rounds

@@ -1,0 +1,386 @@
+"""Choice of a metric and a kernel by rounds on a sample of the rows.
+
+A chain is a kernel and a shape of the map. All chains begin with the standardised rows; each round takes the outer
+products of the last one. The round with the lowest error on the rows held out is kept, which may be one with the
+standardised rows. Covers the order of the rounds; one round is in `rounds`, the record on disk in `metric_record`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from distkern.arrays import Array
+from distkern.kernels import Kernel
+from distkern.monitoring.events import EventBus, MetricRoundDone, Subscriber
+from distkern.numerics.learnt_metric import LinearMap
+from distkern.numerics.scaling import FeatureScaling
+from distkern.storage.arrays.source import BlockSource
+
+from ..runtime.threads import single_threaded_blas
+from ..training.driver_loop import TrainingJob
+from ..training.time_limit import TimeLimit
+from .rounds import Round, run_round
+from .sample import MetricSample, draw_sample
+
+FAMILIES: dict[str, tuple[float, ...]] = {
+    "gaussian": (0.35, 0.6, 1.0),
+    "laplacian": (2.0,),
+    "laplacian-l1": (1.5,),
+}
+"""Kernels of ``kernel="auto"``, with the multiples of the median distance that are tried as width."""
+
+L1 = "laplacian-l1"
+"""Name of the kernel that is a product over the features."""
+
+WIDTH_STEPS = (1.4, 0.7)
+"""Factors by which the width of the best round is changed at the end."""
+
+ROUNDS = 8
+"""Most rounds of a chain by default."""
+
+FIRST_ROUNDS = 2
+"""Rounds after which the better chain of a kernel goes on alone."""
+
+MORE_ROUNDS = 2
+"""Most rounds of another kernel that begins with the best map."""
+
+UNIMPROVED = 2
+"""A chain ends after as many rounds that lower the error by less than `LEAST_GAIN` together."""
+
+LEAST_GAIN = 0.003
+"""Least share of the error that rounds must lower."""
+
+ROUND_CENTERS = 500
+"""Most centres of a model of a round."""
+
+LEAST_CENTERS = 100
+"""Centres of a model of a round where two thirds of those of the training are fewer."""
+
+SHARE_OF_WORK = 1 / 15
+"""Work of a round, as a share of that of the training: some thirty rounds are made."""
+
+ROWS_A_CENTER = 10
+"""Least rows that train a model of a round, for each of its centres, if there are as many."""
+
+MOST_ROUND_ROWS = 30_000
+"""Most rows that train a model of a round."""
+
+HOPELESS = 1.3
+"""A kernel is dropped after its first rounds where its error is above this times the lowest."""
+
+MOST_HELD = 10_000
+"""Most rows that are held out."""
+
+SHARE_OF_TIME = 0.5
+"""Share of a time limit after which no further round begins."""
+
+HELD_SHARE = 0.25
+"""Most of the rows of the sample that are held out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricJob:
+    """A training with a learnt metric, or a kernel that is chosen by rounds."""
+
+    job: TrainingJob
+    """The training; its kernel may be "auto"."""
+    metric: str
+    """"isotropic", "diagonal", "full" or "auto"."""
+    rounds: int = ROUNDS
+    """Most rounds of a chain."""
+    rank: int | None = None
+    """Most directions of the map."""
+
+    @property
+    def shapes(self) -> tuple[str, ...]:
+        """Shapes of the map that are tried."""
+        return {"isotropic": (), "auto": ("diagonal", "full")}.get(self.metric, (self.metric,))
+
+    def sample_rows(self, n_rows: int) -> tuple[int, int]:
+        """Return the numbers of rows that train the models, and that score them, of data of `n_rows` rows."""
+        held, m = min(MOST_HELD, int(HELD_SHARE * n_rows)), self.centers(n_rows)
+        selecting = self.job.sampled_rows(n_rows) or n_rows
+        # Products with Q over the rows that select, and half as many of the symmetric ones of a pass over all rows.
+        work = self.job.max_centers**2 * (selecting + n_rows // 2)
+        fitted = min(max(ROWS_A_CENTER * m, int(SHARE_OF_WORK * work / m**2)), MOST_ROUND_ROWS)
+        return min(fitted, n_rows - held), held
+
+    def centers(self, n_rows: int) -> int:
+        """Return the number of centres of a model of a round."""
+        most = min(self.job.max_centers, n_rows // 4)
+        return max(1, min(ROUND_CENTERS, most, max(LEAST_CENTERS, 2 * self.job.max_centers // 3)))
+
+
+@dataclass(frozen=True)
+class LearntMetric:
+    """Result of the rounds."""
+
+    map: LinearMap | None
+    """Map of the standardised features; None for the standardised features themselves."""
+    standardized: FeatureScaling
+    """From raw to standardised features."""
+    kernel: Kernel
+    """Kernel with its width."""
+    importances: Array
+    """(d,): share of each standardised feature in the mean squared gradient."""
+    rounds: list[dict[str, Any]]
+    """Kernel, shape, round, width factor and error of each round, and whether it is kept."""
+    bytes_read: int
+    """Bytes that the draw of the sample read."""
+    seconds: float
+
+    @property
+    def scaling(self) -> FeatureScaling:
+        """The map from raw features to kernel space."""
+        return self.standardized if self.map is None else self.map.onto(self.standardized)
+
+    def applied(self, job: TrainingJob, *, with_width: bool = True) -> TrainingJob:
+        """Return a job that trains in this space, with the width of the rounds unless a search follows."""
+        if not with_width:
+            return replace(job, scaling=self.scaling)
+        return replace(job, scaling=self.scaling, kernel=self.kernel, sigma=1.0)
+
+
+@dataclass
+class Chain:
+    """Rounds of one kernel and shape of the map."""
+
+    job: TrainingJob
+    """Settings of the models."""
+    kernel: str
+    """Name of the kernel."""
+    shape: str
+    """Shape of the map."""
+    factor: float
+    """Width, in multiples of the median distance."""
+    done: list[Round]
+    """Rounds so far; the first one has the standardised features, or the map of another chain."""
+    start: int = 0
+    """Updates of the map of the first round, 0 by default."""
+
+    @property
+    def best(self) -> Round:
+        """The round with the lowest error."""
+        return min(self.done, key=lambda made: made.error)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last rounds did not lower the error."""
+        before = [made.error for made in self.done[:-UNIMPROVED]]
+        return bool(before) and self.best.error > (1 - LEAST_GAIN) * min(before)
+
+
+class Rounds:
+    """Makes the rounds of one sample, in a fixed order, as long as there is time.
+
+    Parameters
+    ----------
+    search : MetricJob
+        Settings.
+    sample : MetricSample
+        Rows.
+    n_centers : int
+        Centres of a model.
+    note : callable
+        Gets a record of every round.
+    in_time : callable
+        Returns whether another round may begin.
+
+    Attributes
+    ----------
+    made : list of (int, Chain, Round)
+        Updates of the map, settings and result of every round.
+    """
+
+    def __init__(
+        self,
+        search: MetricJob,
+        sample: MetricSample,
+        n_centers: int,
+        note: Callable[[dict[str, Any]], None],
+        in_time: Callable[[], bool],
+    ) -> None:
+        self._search, self._sample, self._note, self._in_time = search, sample, note, in_time
+        # A map of few directions needs few centres, and a model with more of them has a misleading error.
+        self._job = replace(search.job, max_centers=n_centers, stop="gcv", patience=None)
+        self._auto = search.job.kernel == "auto"
+        self._factors: dict[str, float] = {}
+        self.made: list[tuple[int, Chain, Round]] = []
+
+    def best(self) -> Round:
+        """Make the rounds and return the simplest one that is as good as the best."""
+        chains = [chain for name in self._families for chain in self._begun(name)]
+        if self._search.shapes:
+            self._extend_chains(chains)
+        winner = min(chains, key=lambda chain: chain.best.error)
+        if self._auto:
+            winner = self._other_kernels(winner)
+            self._tune_width(winner)
+        updates, chain, best = self._simplest()
+        rank = self._search.rank
+        # The standardised features have no longest directions.
+        if rank is not None and best.map.changes and rank < best.map.width:
+            best = self._make(chain, best.map.leading(rank), updates)
+        return best
+
+    def _simplest(self) -> tuple[int, Chain, Round]:
+        """Return the simplest round whose error is not clearly above the lowest.
+
+        No map is simpler than factors, and factors are simpler than a matrix; then fewer updates are simpler.
+        The lowest of many errors is below its expectation, and most so where the rounds differ by noise alone.
+        """
+        lowest = min((made for *_, made in self.made), key=lambda made: made.error)
+        as_good = [found for found in self.made if found[2].as_good_as(lowest)]
+        return min(as_good, key=lambda found: (found[0] > 0, not found[2].map.diagonal, found[0], found[2].error))
+
+    @property
+    def _families(self) -> Mapping[str, tuple[float, ...]]:
+        kernel = self._job.kernel
+        return FAMILIES if self._auto else {kernel.name if isinstance(kernel, Kernel) else kernel: (1.0,)}
+
+    def _begun(self, name: str) -> list[Chain]:
+        """Return the chains of one kernel after their first round, with the best of its widths."""
+        shapes = self._search.shapes or ("isotropic",)
+        if self._auto and name == L1 and shapes == ("diagonal", "full"):
+            shapes = ("diagonal",)  # its functions have steps along single features
+        job = replace(self._job, kernel=name) if self._auto else self._job
+        space = LinearMap.identity(self._sample.features.shape[1], diagonal="full" not in shapes)
+        tried = []
+        for factor in self._families[name]:
+            chain = Chain(job, name, "isotropic", factor, [])
+            chain.done.append(self._make(chain, space, 0))
+            tried.append(chain)
+        start = min(tried, key=lambda chain: chain.best.error)
+        self._factors[name] = start.factor
+        return [replace(start, shape=shape, done=[_with_shape(start.best, shape)]) for shape in shapes]
+
+    def _extend_chains(self, chains: list[Chain]) -> None:
+        """Make a few rounds of all chains, and all rounds of the best chain of each kernel."""
+        rounds = self._search.rounds
+        if len(chains) > 1:
+            for chain in chains:
+                self._extend(chain, min(FIRST_ROUNDS, rounds))
+        lowest = min(chain.best.error for chain in chains)
+        for name in self._families:
+            best = min((chain for chain in chains if chain.kernel == name), key=lambda chain: chain.best.error)
+            if best.best.error <= HOPELESS * lowest:
+                self._extend(best, rounds)
+
+    def _extend(self, chain: Chain, rounds: int) -> None:
+        while len(chain.done) <= rounds and not chain.ended and self._in_time():
+            last = chain.done[-1]
+            chain.done.append(self._make(chain, last.map.updated(last.outer), chain.start + len(chain.done)))
+
+    def _other_kernels(self, winner: Chain) -> Chain:
+        """Try the other kernels with the best map; return the best chain, extended from there if its kernel is new."""
+        if not winner.best.map.changes:
+            return winner
+        tried = [winner]
+        for name, factor in self._factors.items():
+            if name != winner.kernel:
+                start = winner.start + winner.done.index(winner.best)
+                other = Chain(replace(self._job, kernel=name), name, winner.shape, factor, [], start)
+                other.done.append(self._make(other, winner.best.map, start))
+                tried.append(other)
+        best = min(tried, key=lambda chain: chain.best.error)
+        if best is not winner:
+            self._extend(best, MORE_ROUNDS)
+        return best
+
+    def _tune_width(self, chain: Chain) -> None:
+        """Change the width step by step, as long as the error falls."""
+        updates = chain.start + chain.done.index(chain.best)
+        for step in WIDTH_STEPS:
+            while self._in_time():
+                before = chain.best
+                chain.factor *= step
+                chain.done.append(self._make(chain, before.map, updates))
+                if chain.best is before:
+                    chain.factor /= step
+                    break
+
+    def _make(self, chain: Chain, space: LinearMap, updates: int) -> Round:
+        """Make a round with a map that has been updated a number of times."""
+        made = run_round(self._sample, chain.job, space, chain.factor)
+        self.made.append((updates, replace(chain, done=[]), made))
+        self._note(
+            {
+                "kernel": chain.kernel,
+                "shape": chain.shape if updates else "isotropic",
+                "round": updates,
+                "factor": chain.factor,
+                "error": made.error,
+            }
+        )
+        return made
+
+
+def _with_shape(first: Round, shape: str) -> Round:
+    """Return a round with the standardised features as that of a chain with a shape."""
+    if first.map.diagonal or shape == "full":
+        return first
+    return replace(first, map=LinearMap(np.diag(first.map.factors).copy()), outer=np.diag(first.outer).copy())
+
+
+def learn_metric(
+    search: MetricJob,
+    source: BlockSource,
+    *,
+    client: Any = None,
+    subscribers: Iterable[Subscriber] = (),
+    limit: TimeLimit | None = None,
+) -> LearntMetric:
+    """Run the rounds.
+
+    Parameters
+    ----------
+    search : MetricJob
+        Settings.
+    source : BlockSource
+        Training rows.
+    client : distributed.Client, optional
+        Cluster whose workers read the rows; this process by default.
+    subscribers : iterable of callable
+        Receive an event for each round.
+    limit : TimeLimit, optional
+        Time limit; none by default.
+
+    Raises
+    ------
+    DataError
+        The rows cannot be trained on.
+    """
+    started, limit, events = perf_counter(), limit or TimeLimit(), EventBus(subscribers)
+    fitted, held = search.sample_rows(source.n_rows)
+    stationary = search.job.kernel if isinstance(search.job.kernel, Kernel) else "gaussian"
+    sample = draw_sample(
+        replace(search.job, kernel=stationary), source, fitted + held, held / (fitted + held), client, events
+    )
+    table: list[dict[str, Any]] = []
+
+    def note(row: dict[str, Any]) -> None:
+        table.append(row)
+        events.emit(MetricRoundDone(**row, rounds=len(table)))
+
+    def in_time() -> bool:
+        return limit.seconds is None or limit.elapsed < SHARE_OF_TIME * limit.seconds
+
+    with single_threaded_blas():
+        rounds = Rounds(search, sample, search.centers(source.n_rows), note, in_time)
+        best = rounds.best()
+    for row, (*_, made) in zip(table, rounds.made, strict=True):
+        row["kept"] = made is best
+    return LearntMetric(
+        map=best.map.simplest if best.map.changes else None,
+        standardized=sample.scaling,
+        kernel=best.kernel,
+        importances=best.map.importances(best.outer),
+        rounds=table,
+        bytes_read=sample.bytes_read,
+        seconds=perf_counter() - started,
+    )

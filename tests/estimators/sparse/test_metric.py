@@ -1,0 +1,264 @@
+"""Estimators with a learnt metric: the model in its space, its attributes, its store, its run, its plan."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+import distkern as dk
+from distkern.errors import JobError, StoreError
+from distkern.monitoring.events import Event, MetricRoundDone
+from distkern.numerics.scaling import DirectionScaling
+from distkern.scheduler import Workload
+from distkern.scheduler.runtime.processes import peak_rss
+from distkern.storage.io.json_files import read_json
+from tests.markers import variants
+
+Array = NDArray[Any]
+
+MAPS = ("isotropic", "diagonal", "full", "auto")
+SMALL: dict[str, Any] = {"max_centers": 40, "metric_rounds": 2}
+
+
+def rows(n: int = 400, d: int = 6, seed: int = 0) -> tuple[Array, Array]:
+    """Rows of different scales; the targets depend on two features, by their product too."""
+    X = np.random.default_rng(seed).standard_normal((n, d)) * np.arange(1, d + 1) + 5.0
+    Z = (X - 5.0) / np.arange(1, d + 1)
+    return X, np.sin(2 * Z[:, 1]) + Z[:, 3] * Z[:, 1]
+
+
+def labels(y: Array) -> Array:
+    return np.array(["low", "middle", "high"])[np.digitize(y, [-0.5, 0.5])]
+
+
+def learnt(cls: Any = dk.OROLSRegressor, **parameters: Any) -> Any:
+    X, y = rows()
+    return cls(**{**SMALL, "metric": "full", **parameters}).fit(X, labels(y) if "Classifier" in cls.__name__ else y)
+
+
+@pytest.mark.parametrize("cls", [dk.OROLSRegressor, dk.OROLSClassifier, dk.NPDRegressor, dk.NPDClassifier])
+@pytest.mark.parametrize("metric", ["diagonal", "full"])
+def test_the_model_is_that_of_the_mapped_rows(cls: Any, metric: str) -> None:
+    """Without the parameter, on rows that are mapped before, the same centres are chosen."""
+    X, y = rows()
+    targets = labels(y) if "Classifier" in cls.__name__ else y
+    model = learnt(cls, metric=metric)
+    Z = model._model.scaling.apply(X, np.dtype(float))
+    plain = cls(kernel=model.kernel_, standardize=False, max_centers=40).fit(Z, targets)
+    np.testing.assert_array_equal(model.center_indices_, plain.center_indices_)
+    np.testing.assert_allclose(model.coef_, plain.coef_, rtol=1e-5, atol=1e-7 * np.abs(plain.coef_).max())
+    np.testing.assert_array_equal(model.centers_, X[model.center_indices_])
+    distance = model.metric_ if model.metric_.ndim == 2 else np.diag(model.metric_)
+    a, b = (X[:1] - X[1:2]) / X.std(axis=0), Z[:1] - Z[1:2]
+    assert float((a @ distance @ a.T)[0, 0]) == pytest.approx(float((b @ b.T)[0, 0]))
+
+
+@pytest.mark.parametrize("metric", variants(["auto"], ["diagonal", "full"]))
+def test_the_metric_finds_the_features_that_matter(metric: str) -> None:
+    X, y = rows(600)
+    unseen, expected = rows(500, seed=1)
+    errors = []
+    for parameters in ({}, {"metric": metric, "kernel": "auto"}):
+        model = dk.OROLSRegressor(max_centers=60, **parameters).fit(X, y)
+        errors.append(np.square(model.predict(unseen) - expected).mean())
+    assert errors[1] < 0.5 * errors[0]
+    assert set(np.argsort(model.feature_importances_)[-2:]) == {1, 3}
+    assert model.feature_importances_.sum() == pytest.approx(1.0)
+    assert len(model.metric_rounds_) == model.summary_["metric_rounds"]
+
+
+def test_without_a_metric_nothing_changes() -> None:
+    X, y = rows()
+    model = dk.OROLSRegressor(max_centers=20).fit(X, y)
+    np.testing.assert_array_equal(model.metric_, np.ones(6))
+    assert model.metric_rounds_ == []
+    assert not hasattr(model, "feature_importances_")
+    assert model.summary_["passes"] == 1
+    refitted = learnt()
+    assert hasattr(refitted, "feature_importances_")
+    refitted.set_params(metric="isotropic", metric_rounds=None).fit(X, y)
+    assert not hasattr(refitted, "feature_importances_")
+
+
+def test_a_kernel_is_chosen_without_a_metric_too() -> None:
+    X, y = rows()
+    model = dk.OROLSRegressor(kernel="auto", max_centers=30).fit(X, y)
+    assert {row["shape"] for row in model.metric_rounds_} == {"isotropic"}
+    assert model.metric_.shape == (6,)
+    assert clone(model).kernel == "auto"
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"metric": "diagonal"}, {"metric": "full"}, {"metric": "full", "metric_rank": 2}]
+)
+def test_a_store_keeps_the_metric(tmp_path: Path, parameters: dict[str, Any]) -> None:
+    X, _ = rows()
+    model = learnt(**parameters)
+    model.save(tmp_path / "model")
+    loaded = dk.load_model(tmp_path / "model")
+    assert loaded.predict(X).tobytes() == model.predict(X).tobytes()
+    assert loaded.metric_transform(X).tobytes() == model.metric_transform(X).tobytes()
+    np.testing.assert_array_equal(loaded.metric_, model.metric_)
+    np.testing.assert_array_equal(loaded.feature_importances_, model.feature_importances_)
+    assert loaded.metric_rounds_ == model.metric_rounds_
+    assert pickle.loads(pickle.dumps(model)).predict(X).tobytes() == model.predict(X).tobytes()
+    # Version 0.1 ignores arrays that it does not know: it must not open what it cannot evaluate.
+    version = read_json(tmp_path / "model" / "model.json")["format_version"]
+    assert version == (2 if parameters["metric"] == "full" else 1)
+
+
+def test_directions_of_another_shape_are_refused(tmp_path: Path) -> None:
+    model = learnt()
+    scaling = model._model.scaling
+    wrong = DirectionScaling(scaling.shift, scaling.scale, scaling.directions[:, :-1])
+    object.__setattr__(model._model, "scaling", wrong)
+    model.save(tmp_path / "model")
+    with pytest.raises(StoreError, match="feature_directions"):
+        dk.load_model(tmp_path / "model")
+
+
+def test_directions_are_the_longest_first() -> None:
+    X, _ = rows()
+    model = learnt(metric_rank=3)
+    Z = model.metric_transform(X)
+    assert Z.shape == (400, 3)
+    own = model._model.scaling.apply(X, np.dtype(float))
+    np.testing.assert_allclose(Z @ Z.T, own @ own.T, atol=1e-8)
+    _, lengths, _ = np.linalg.svd(model._model.scaling.directions)
+    assert (np.diff(lengths) <= 0).all()
+    assert np.linalg.matrix_rank(model.metric_) == 3
+
+
+@pytest.mark.parametrize(
+    ("parameters", "named"),
+    [
+        ({"metric": "round"}, "metric"),
+        ({"metric": "full", "metric_rank": 0}, "metric_rank"),
+        ({"metric_rank": 2}, "metric_rank"),
+        ({"metric_rounds": 2}, "metric_rounds"),
+        ({"metric": "full", "metric_rounds": -1}, "metric_rounds"),
+        ({"metric": "full", "sigma": [1.0, 2.0]}, "sigma"),
+        ({"kernel": "auto", "sigma": 2.0}, "sigma"),
+        ({"kernel": "auto", "sigma": "cv"}, "sigma"),
+        ({"kernel": "automatic"}, "kernel"),
+    ],
+)
+def test_combinations_that_are_refused(parameters: dict[str, Any], named: str) -> None:
+    with pytest.raises(JobError, match=named):
+        dk.OROLSRegressor(**parameters).fit(*rows(20))
+
+
+def test_a_grid_search_learns_no_metric() -> None:
+    with pytest.raises(JobError, match="GridSearchCV"):
+        dk.GridSearch(dk.OROLSRegressor(metric="full"), {"max_centers": [5, 10]}).fit(*rows(60))
+
+
+def test_a_width_by_cross_validation_follows_the_rounds() -> None:
+    model = learnt(sigma="cv", folds=2, metric="diagonal", max_centers=15)
+    assert len(model.cv_results_["sigma"]) == 10
+    assert model.kernel_.sigma in model.cv_results_["sigma"]
+    assert len(model.metric_rounds_) > 1
+
+
+def test_a_kernel_without_gradients_is_named() -> None:
+    class Own(dk.Kernel):
+        name = "own"
+        stationary = True
+
+        def block(self, X: Array, C: Array, out: Array | None = None) -> Array:
+            return dk.Gaussian(1.0).block(X, C, out)
+
+        def diagonal(self, X: Array) -> Array:
+            return np.ones(len(X), X.dtype)
+
+    with pytest.raises(JobError, match="gradients"):
+        dk.OROLSRegressor(kernel=Own(), metric="full").fit(*rows(60))
+
+
+def test_a_run_learns_once(tmp_path: Path) -> None:
+    events: list[Event] = []
+    run = tmp_path / "run"
+    first = learnt(metric="auto", kernel="auto", run_dir=run)
+    again = learnt(metric="auto", kernel="auto", run_dir=run, callbacks=[events.append])
+    assert not any(isinstance(event, MetricRoundDone) for event in events)
+    assert again.coef_.tobytes() == first.coef_.tobytes()
+    assert again.metric_.tobytes() == first.metric_.tobytes()
+    assert again.metric_rounds_ == first.metric_rounds_
+    # A record that cannot be read is made again, with the same bits.
+    (run / "metric.json").write_text("{}")
+    repeated = learnt(metric="auto", kernel="auto", run_dir=run)
+    assert repeated.coef_.tobytes() == first.coef_.tobytes()
+    with pytest.raises(dk.errors.RunError, match="scaling"):
+        learnt(metric="diagonal", kernel="gaussian", run_dir=run)
+
+
+def test_a_driver_that_is_killed_in_a_round_resumes(tmp_path: Path) -> None:
+    class Killed(BaseException):
+        pass
+
+    def kill(event: Event) -> None:
+        if isinstance(event, MetricRoundDone) and event.rounds == 2:
+            raise dk.errors.Cancelled("killed")
+
+    run = tmp_path / "run"
+    with pytest.raises(dk.errors.Cancelled):
+        learnt(run_dir=run, callbacks=[kill])
+    assert learnt(run_dir=run).coef_.tobytes() == learnt().coef_.tobytes()
+
+
+@pytest.mark.parametrize("metric", variants(["full"], ["diagonal"]))
+def test_workers_change_no_bit(metric: str, in_process_client: Any, tmp_path: Path) -> None:
+    X, y = rows()
+    dataset = dk.write_dataset(tmp_path / "rows.zarr", X, y, chunk_rows=60)
+    here = dk.OROLSRegressor(metric=metric, kernel="auto", **SMALL).fit(dataset)
+    there = dk.OROLSRegressor(metric=metric, kernel="auto", client=in_process_client, **SMALL).fit(dataset)
+    assert there.coef_.tobytes() == here.coef_.tobytes()
+    assert there.metric_.tobytes() == here.metric_.tobytes()
+    assert np.asarray(there.predict(dataset)).tobytes() == np.asarray(here.predict(dataset)).tobytes()
+
+
+def test_float32_and_a_sample_of_the_rows() -> None:
+    X, y = rows(600)
+    exact = dk.OROLSRegressor(metric="full", selection_rows=200, **SMALL).fit(X, y)
+    single = dk.OROLSRegressor(metric="full", selection_rows=200, dtype="float32", **SMALL).fit(X, y)
+    assert exact.summary_["passes"] == 3
+    np.testing.assert_allclose(single.metric_, exact.metric_, rtol=1e-6, atol=1e-6)
+    assert np.sqrt(np.square(single.predict(X) - exact.predict(X)).mean()) < 0.1 * y.std()
+
+
+@pytest.mark.parametrize("multiclass", ["shared", "one-vs-rest", "one-vs-one", "dag"])
+def test_every_scheme_of_classes(multiclass: str) -> None:
+    X, y = rows()
+    model = learnt(dk.OROLSClassifier, multiclass=multiclass, max_centers=20)
+    assert model.score(X, labels(y)) > 0.7
+    np.testing.assert_allclose(model.predict_proba(X[:5]).sum(axis=1), 1.0)
+
+
+def test_the_plan_has_the_rounds() -> None:
+    work = Workload.imagined(1_000_000, 100, 4, 1)
+    plain, learning = (
+        dk.OROLSRegressor(max_centers=500, selection_rows=20_000, metric=metric).plan(work, None)
+        for metric in ("isotropic", "full")
+    )
+    assert learning.passes == plain.passes + 1
+    assert learning.terms["metric_sample"] > 30_000 * 100 * 8
+    assert learning.terms["metric_map"] > 8 * 100**2
+    rounds = sum(size for name, size in learning.terms.items() if name.startswith("metric_"))
+    assert learning.processes[-1].fixed == rounds
+    assert "metric='diagonal'" in learning.processes[-1].advice
+
+
+@pytest.mark.slow
+def test_the_peak_is_planned() -> None:
+    X, y = rows(40_000, 40)
+    before = peak_rss()
+    model = dk.OROLSRegressor(max_centers=200, metric="full", metric_rounds=1, selection_rows=4000)
+    model.fit(X.astype(np.float32), y)
+    rounds = sum(size for name, size in model.plan_.items() if name.startswith("metric_"))
+    assert peak_rss() - before < 1.1 * max(rounds, model.summary_["planned_peak_bytes"] - 250 * 2**20)

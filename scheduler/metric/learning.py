@@ -7,7 +7,7 @@ standardised rows. Covers the order of the rounds; one round is in `rounds`, the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -44,10 +44,22 @@ ROUNDS = 8
 """Most rounds of a chain by default."""
 
 FIRST_ROUNDS = 2
-"""Rounds after which the better chain of a kernel goes on alone."""
+"""Rounds after which the better chain of a kernel goes on alone, unless the kernel is the best one."""
 
 MORE_ROUNDS = 2
 """Most rounds of another kernel that begins with the best map."""
+
+FINALISTS = 3
+"""Most rounds that are repeated with more centres, each of another kernel or shape of the map."""
+
+NEAR_LOWEST = 1.15
+"""A round is repeated if its error is at most this times the lowest."""
+
+ROWS_A_FINAL_CENTER = 7
+"""Least rows for each centre of a repeated round."""
+
+MORE_CENTERS = 1.5
+"""Rounds are repeated only where the centres are at least this times more."""
 
 UNIMPROVED = 2
 """A chain ends after as many rounds that lower the error by less than `LEAST_GAIN` together."""
@@ -61,8 +73,11 @@ ROUND_CENTERS = 500
 LEAST_CENTERS = 100
 """Centres of a model of a round where two thirds of those of the training are fewer."""
 
-SHARE_OF_WORK = 1 / 15
+SHARE_OF_WORK = 1 / 20
 """Work of a round, as a share of that of the training: some thirty rounds are made."""
+
+POOL_COLUMNS = 500
+"""Columns that a step works on beside those of the model: the pool's, and kernel columns."""
 
 ROWS_A_CENTER = 10
 """Least rows that train a model of a round, for each of its centres, if there are as many."""
@@ -105,9 +120,10 @@ class MetricJob:
         """Return the numbers of rows that train the models, and that score them, of data of `n_rows` rows."""
         held, m = min(MOST_HELD, int(HELD_SHARE * n_rows)), self.centers(n_rows)
         selecting = self.job.sampled_rows(n_rows) or n_rows
-        # Products with Q over the rows that select, and half as many of the symmetric ones of a pass over all rows.
-        work = self.job.max_centers**2 * (selecting + n_rows // 2)
-        fitted = min(max(ROWS_A_CENTER * m, int(SHARE_OF_WORK * work / m**2)), MOST_ROUND_ROWS)
+        # Products with Q and the pool over the rows that select, and those of a pass over all rows after a sample.
+        most = self.job.max_centers
+        work = most * (selecting * (most + POOL_COLUMNS) + (selecting < n_rows) * n_rows * most // 2)
+        fitted = min(max(ROWS_A_CENTER * m, int(SHARE_OF_WORK * work / (m * (m + POOL_COLUMNS)))), MOST_ROUND_ROWS)
         return min(fitted, n_rows - held), held
 
     def centers(self, n_rows: int) -> int:
@@ -175,6 +191,10 @@ class Chain:
         return bool(before) and self.best.error > (1 - LEAST_GAIN) * min(before)
 
 
+Made = tuple[int, Chain, Round]
+"""Updates of the map, settings, and result of a round."""
+
+
 class Rounds:
     """Makes the rounds of one sample, in a fixed order, as long as there is time.
 
@@ -193,8 +213,8 @@ class Rounds:
 
     Attributes
     ----------
-    made : list of (int, Chain, Round)
-        Updates of the map, settings and result of every round.
+    made : list of Made
+        Every round, in order.
     """
 
     def __init__(
@@ -210,7 +230,7 @@ class Rounds:
         self._job = replace(search.job, max_centers=n_centers, stop="gcv", patience=None)
         self._auto = search.job.kernel == "auto"
         self._factors: dict[str, float] = {}
-        self.made: list[tuple[int, Chain, Round]] = []
+        self.made: list[Made] = []
 
     def best(self) -> Round:
         """Make the rounds and return the simplest one that is as good as the best."""
@@ -221,21 +241,41 @@ class Rounds:
         if self._auto:
             winner = self._other_kernels(winner)
             self._tune_width(winner)
-        updates, chain, best = self._simplest()
+        updates, chain, best = self._simplest(self._final())
         rank = self._search.rank
         # The standardised features have no longest directions.
         if rank is not None and best.map.changes and rank < best.map.width:
             best = self._make(chain, best.map.leading(rank), updates)
         return best
 
-    def _simplest(self) -> tuple[int, Chain, Round]:
+    def _final(self) -> list[Made]:
+        """Repeat the best rounds with more centres, where there are rows for more; else return all rounds.
+
+        Kernels and maps that are best with few centres need not be best with many.
+        """
+        best: dict[tuple[Any, ...], Made] = {}
+        for found in self.made:
+            kind = found[1].kernel, found[0] > 0, found[2].map.diagonal
+            if kind not in best or found[2].error < best[kind][2].error:
+                best[kind] = found
+        ordered = sorted(best.values(), key=lambda found: found[2].error)
+        chosen = [found for found in ordered if found[2].error <= NEAR_LOWEST * ordered[0][2].error][:FINALISTS]
+        fitted = np.count_nonzero(~self._sample.held)
+        n_centers = min(self._search.job.max_centers, int(fitted) // ROWS_A_FINAL_CENTER)
+        if len(chosen) == 1 or n_centers < MORE_CENTERS * self._job.max_centers or not self._in_time():
+            return self.made
+        for updates, chain, made in chosen:
+            self._make(replace(chain, job=replace(chain.job, max_centers=n_centers)), made.map, updates)
+        return self.made[-len(chosen) :]
+
+    def _simplest(self, among: Sequence[Made]) -> Made:
         """Return the simplest round whose error is not clearly above the lowest.
 
         No map is simpler than factors, and factors are simpler than a matrix; then fewer updates are simpler.
         The lowest of many errors is below its expectation, and most so where the rounds differ by noise alone.
         """
-        lowest = min((made for *_, made in self.made), key=lambda made: made.error)
-        as_good = [found for found in self.made if found[2].as_good_as(lowest)]
+        lowest = min((made for *_, made in among), key=lambda made: made.error)
+        as_good = [found for found in among if found[2].as_good_as(lowest)]
         return min(as_good, key=lambda found: (found[0] > 0, not found[2].map.diagonal, found[0], found[2].error))
 
     @property
@@ -260,16 +300,21 @@ class Rounds:
         return [replace(start, shape=shape, done=[_with_shape(start.best, shape)]) for shape in shapes]
 
     def _extend_chains(self, chains: list[Chain]) -> None:
-        """Make a few rounds of all chains, and all rounds of the best chain of each kernel."""
+        """Make a few rounds of all chains, all rounds of the best one of each kernel, and all of the best kernel."""
         rounds = self._search.rounds
         if len(chains) > 1:
             for chain in chains:
                 self._extend(chain, min(FIRST_ROUNDS, rounds))
         lowest = min(chain.best.error for chain in chains)
         for name in self._families:
-            best = min((chain for chain in chains if chain.kernel == name), key=lambda chain: chain.best.error)
+            own = [chain for chain in chains if chain.kernel == name]
+            best = min(own, key=lambda chain: chain.best.error)
             if best.best.error <= HOPELESS * lowest:
                 self._extend(best, rounds)
+        best = min(chains, key=lambda chain: chain.best.error)
+        for chain in chains:
+            if chain.kernel == best.kernel:
+                self._extend(chain, rounds)
 
     def _extend(self, chain: Chain, rounds: int) -> None:
         while len(chain.done) <= rounds and not chain.ended and self._in_time():

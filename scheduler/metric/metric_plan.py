@@ -9,7 +9,7 @@ from ..planning.plan import BASELINE, Memory, Plan
 from ..planning.workload import Workload
 from ..runtime.threads import available_cores
 from ..training.run import plan_job
-from .learning import MetricJob
+from .learning import ROWS_A_FINAL_CENTER, MetricJob
 from .rounds import BLOCK_ROWS, MOST_TARGETS, ROWS_OF_A_PART
 
 ADVICE = "use fewer max_centers, metric='diagonal', or fewer features"
@@ -49,7 +49,7 @@ class MetricRoom:
         work, n_rows = self._work, self._work.n_rows
         fitted, held = self._search.sample_rows(n_rows)
         d, T, rows = work.n_features, work.n_targets, fitted + held
-        m = self._search.centers(n_rows)
+        m = max(self._search.centers(n_rows), min(self._search.job.max_centers, fitted // ROWS_A_FINAL_CENTER))
         job = replace(self._search.job, kernel="gaussian", sigma=1.0, max_centers=m, selection_rows=None)
         blocks = -(-fitted // BLOCK_ROWS)
         sampled = Workload(fitted, d, 8, min(fitted, BLOCK_ROWS), blocks, T, T, 1, 1, inline=True)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from distkern.arrays import Array
+from distkern.errors import DataError
 from distkern.kernels import Kernel
 from distkern.monitoring.events import EventBus, MetricRoundDone, Subscriber
 from distkern.numerics.learnt_metric import LinearMap
@@ -30,7 +31,7 @@ from .sample import MetricSample, draw_sample
 FAMILIES: dict[str, tuple[float, ...]] = {
     "gaussian": (0.35, 0.6, 1.0),
     "laplacian": (2.0,),
-    "laplacian-l1": (1.5,),
+    "laplacian-l1": (1.0,),
 }
 """Kernels of ``kernel="auto"``, with the multiples of the median distance that are tried as width."""
 
@@ -90,6 +91,9 @@ HOPELESS = 1.3
 
 MOST_HELD = 10_000
 """Most rows that are held out."""
+
+LEAST_FITTED = 3
+"""Least rows that train a model of a round."""
 
 SHARE_OF_TIME = 0.5
 """Share of a time limit after which no further round begins."""
@@ -398,7 +402,7 @@ def learn_metric(
     Raises
     ------
     DataError
-        The rows cannot be trained on.
+        The rows cannot be trained on, or are too few for a part that is held out.
     """
     started, limit, events = perf_counter(), limit or TimeLimit(), EventBus(subscribers)
     fitted, held = search.sample_rows(source.n_rows)
@@ -406,6 +410,13 @@ def learn_metric(
     sample = draw_sample(
         replace(search.job, kernel=stationary), source, fitted + held, held / (fitted + held), client, events
     )
+    n_held = np.count_nonzero(sample.held)
+    if not n_held or len(sample.held) - n_held < LEAST_FITTED:
+        raise DataError(
+            f"{len(sample.held)} rows of positive weight: the rounds of a metric train on {LEAST_FITTED} or more, "
+            "and others score them: give more rows, or train with metric='isotropic' and a kernel other than 'auto'",
+            kind="too-few-rows",
+        )
     table: list[dict[str, Any]] = []
 
     def note(row: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ from distkern.storage.datasets.sources import ArraySource
 
 from ..execution.executor import SerialExecutor
 from ..rows.block_reading import SAMPLE_STREAM
-from ..rows.data_checks import MEDIAN_SAMPLE
+from ..rows.data_checks import MEDIAN_SAMPLE, distance_norm
 from ..runtime.threads import map_tiles
 from ..training.driver_loop import TrainingJob, train
 from .sample import MetricSample
@@ -125,8 +125,9 @@ def _scaled_space(
         return space, job.kernel
     rows = np.linspace(0, len(features) - 1, min(MEDIAN_SAMPLE, len(features))).astype(np.intp)
     mass = None if weights is None else weights[rows]
-    plain = weighted_median_distance(features[rows], mass)
-    mapped = weighted_median_distance(space.apply(features[rows]), mass)
+    norm = distance_norm(make_kernel(job.kernel, 1.0))
+    plain = weighted_median_distance(features[rows], mass, norm)
+    mapped = weighted_median_distance(space.apply(features[rows]), mass, norm)
     if mapped > 0:
         space = space.scaled(plain / mapped)
     sigma = factor * plain if isinstance(job.sigma, str) else job.sigma

@@ -250,5 +250,10 @@ def fit_kernel_space(loaded: LoadAnswer, job: SpaceJob) -> tuple[FeatureScaling,
     sample = scaling.apply(loaded.sample.features, np.dtype(np.float64))
     order = np.argsort(loaded.sample.shortlist.rows)
     weights = loaded.sample.weights[order] if len(order) == loaded.n_fit else None
-    norm = prototype.norm if isinstance(prototype, Laplacian) else "l2"
-    return scaling, make_kernel(job.kernel, job.sigma_factor * weighted_median_distance(sample[order], weights, norm))
+    median = weighted_median_distance(sample[order], weights, distance_norm(prototype))
+    return scaling, make_kernel(job.kernel, job.sigma_factor * median)
+
+
+def distance_norm(kernel: Kernel) -> str:
+    """Return the norm, "l1" or "l2", of the distances to which the width of a kernel belongs."""
+    return kernel.norm if isinstance(kernel, Laplacian) else "l2"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 import distkern as dk
-from distkern.errors import JobError, StoreError
+from distkern.errors import DataError, JobError, StoreError
 from distkern.monitoring.events import Event, MetricRoundDone
 from distkern.numerics.scaling import DirectionScaling
 from distkern.scheduler import Workload
@@ -152,6 +152,15 @@ def test_directions_are_the_longest_first() -> None:
 def test_combinations_that_are_refused(parameters: dict[str, Any], named: str) -> None:
     with pytest.raises(JobError, match=named):
         dk.OROLSRegressor(**parameters).fit(*rows(20))
+
+
+@pytest.mark.parametrize("n", [3, 57])
+def test_too_few_rows_for_a_part_that_is_held_out(n: int) -> None:
+    X, y = rows(60)
+    weights = np.ones(60) if n == 3 else np.where(np.arange(60) < n, 0.0, 1.0)
+    kept = slice(0, 3) if n == 3 else slice(None)
+    with pytest.raises(DataError, match="3 rows of positive weight"):
+        dk.OROLSRegressor(metric="auto").fit(X[kept], y[kept], weights[kept])
 
 
 def test_a_grid_search_learns_no_metric() -> None:

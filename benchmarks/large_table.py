@@ -81,7 +81,7 @@ def _ours(
         "rmse": (trained.value("test") or {}).get("rmse"),
         "s": trained.value("seconds"),
         "s with start": trained.seconds,
-        "reads": trained.value("passes"),
+        "GB read": (trained.value("bytes_read") or 0) / 1e9,
         "planned MiB": planned and planned / (1 << 20),
         "worker MiB": worker and worker / (1 << 20),
         "driver MiB": (trained.value("peak_rss_driver") or 0) / (1 << 20),
@@ -130,7 +130,6 @@ def _boost(train: Path, test: Path, target: float) -> dict[str, Any]:
         "outcome": "done",
         "rmse": error,
         "s": perf_counter() - started - looked,
-        "reads": 1,
         "driver MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
 

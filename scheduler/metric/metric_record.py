@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import base64
-import hashlib
-import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +17,7 @@ from distkern.storage import RunDirectory
 from distkern.storage.arrays.source import BlockSource
 
 from ..search.search_record import driving
-from ..training.run_identity import EXTENSIBLE, identity_of, journal_note
+from ..training.run_identity import EXTENSIBLE, hash_of, identity_of, journal_note
 from .learning import LearntMetric, MetricJob, learn_metric
 
 _ROUND: dict[str, Callable[[Any], Any]] = {
@@ -64,9 +61,8 @@ def read_metric(run: RunDirectory) -> LearntMetric | None:
 def _name(search: MetricJob, source: BlockSource) -> str:
     """Return a hash of all that decides the result."""
     job = search.job
-    facts = identity_of(replace(job, sigma=job.sigma), source), getattr(job, EXTENSIBLE)
-    text = json.dumps([facts, search.metric, search.rounds, search.rank], sort_keys=True, default=str)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    facts = identity_of(job, source), getattr(job, EXTENSIBLE)
+    return hash_of([facts, search.metric, search.rounds, search.rank])
 
 
 def _described(found: LearntMetric) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,7 +14,7 @@ from distkern.storage import Journal, RunDirectory, recorded
 from distkern.storage.arrays.source import BlockSource
 
 from ..training.driver_loop import TrainingJob
-from ..training.run_identity import EXTENSIBLE, identity_of, journal_note
+from ..training.run_identity import EXTENSIBLE, hash_of, identity_of, journal_note
 from .cross_validation import Finish
 from .search import SearchResult, search_settings
 
@@ -66,8 +64,7 @@ def _name(jobs: Sequence[TrainingJob], n_folds: int, source: BlockSource, finish
     identities = [(identity_of(job, source), getattr(job, EXTENSIBLE)) for job in jobs]
     decided = None if finishes is None else [finish.multiclass for finish in finishes]
     facts = [identities[0][0]["data"], n_folds, [(identity["model"], most) for identity, most in identities], decided]
-    text = json.dumps(facts, sort_keys=True, default=str)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return hash_of(facts)
 
 
 def _described(found: SearchResult) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Job, data and software are covered; two runs with equal identities give equal mo
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import fields
 from typing import Any
 
@@ -119,6 +120,12 @@ def require_same(kept: dict[str, Any], now: dict[str, Any], place: str) -> None:
             f"Restore that, or train anew under another name or with --overwrite; only {EXTENSIBLE} may change",
             kind="changed",
         )
+
+
+def hash_of(facts: Any) -> str:
+    """Return a hash of JSON values, for the name of a result that depends on them alone."""
+    text = json.dumps(facts, sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _digest_of_map(scaling: FeatureScaling) -> str:

@@ -232,7 +232,7 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, BlockEst
         # The measured peak is that of the whole process, and a search trains several models at a time.
         most = {name: max(peak, result.summary[name]) for name, peak in searched.items()}
         result = replace(result, summary={**result.summary, **most})
-        self._note_metric(learnt, source, client, result.summary)
+        self._note_metric(learnt, source.n_features, result.summary)
         self._take(result, [path.n_centers for path in result.paths])
         if result.classes is not None:
             self._note_classes(result, source, client)

@@ -60,15 +60,12 @@ class MetricLearning:
         chosen = {name: int(value) for name, value in given.items() if value is not None}
         return MetricJob(job=job, metric=getattr(self, "metric", "isotropic"), **chosen)
 
-    def _room(self, job: TrainingJob, source: BlockSource, client: Any) -> MetricRoom:
-        facts = None if client is None else worker_facts(client)
-        return MetricRoom(self._metric_job(job), workload(job, source), facts, self._memory_bytes)
+    def _room(self, job: TrainingJob, work: Workload, facts: WorkerFacts | None) -> MetricRoom:
+        return MetricRoom(self._metric_job(job), work, facts, self._memory_bytes)
 
     def _plan_rounds(self, planned: Plan, job: TrainingJob, work: Workload, facts: WorkerFacts | None) -> Plan:
         """Return a plan with the rounds, if there are any, before the training."""
-        if not self._has_rounds:
-            return planned
-        return MetricRoom(self._metric_job(job), work, facts, self._memory_bytes).before(planned)
+        return self._room(job, work, facts).before(planned) if self._has_rounds else planned
 
     def _learn(
         self,
@@ -79,13 +76,14 @@ class MetricLearning:
         with_width: bool,
         client: Any,
         **how: Any,
-    ) -> tuple[TrainingJob, LearntMetric | None]:
-        """Run the rounds, if there are any, and return the job of the training in the space that they found."""
+    ) -> tuple[TrainingJob, tuple[LearntMetric, MetricRoom] | None]:
+        """Run the rounds, if there are any; return the job of the training in their space, their result and plan."""
         if not self._has_rounds:
             return job, None
-        self._room(job, source, client).require_fit()
+        room = self._room(job, workload(job, source), None if client is None else worker_facts(client))
+        room.require_fit()
         found = learn_once(run, self._metric_job(job), source, client=client, **how)
-        return found.applied(job, with_width=with_width), found
+        return found.applied(job, with_width=with_width), (found, room)
 
     def metric_transform(self, X: Any) -> Any:
         """Map rows to the space in which the kernel measures distances: the learnt directions, longest first.
@@ -110,24 +108,27 @@ class MetricLearning:
         return self._evaluate(X, all_targets, len(space), np.dtype(np.float64), linear)
 
     def _note_metric(
-        self, found: LearntMetric | None, source: BlockSource, client: Any, summary: dict[str, Any]
+        self, learnt: tuple[LearntMetric, MetricRoom] | None, n_features: int, summary: dict[str, Any]
     ) -> None:
         """Set the attributes, and add the costs of the rounds to the summary of a training."""
         if not hasattr(self, "metric"):
             return
-        self.metric_ = np.ones(source.n_features) if found is None or found.map is None else found.map.metric()
-        self.metric_rounds_ = [] if found is None else found.rounds
-        if found is not None:
-            self.feature_importances_ = found.importances
-            costs = {"passes": 1, "bytes_read": found.bytes_read, "seconds": found.seconds}
-            summary |= {name: summary[name] + cost for name, cost in costs.items()}
-            summary["metric_rounds"] = len(found.rounds)
-            room = self._room(self.training_job(), source, client)
-            summary["plan"] = {**summary["plan"], **room.terms}
-            for name in ("planned_peak_driver", *(["planned_peak_bytes"] if room.together else [])):
-                summary[name] = max(summary[name], room.peak)
-        elif hasattr(self, "feature_importances_"):
-            del self.feature_importances_
+        self.metric_, self.metric_rounds_ = np.ones(n_features), []
+        if learnt is None:
+            if hasattr(self, "feature_importances_"):
+                del self.feature_importances_
+            return
+        found, room = learnt
+        if found.map is not None:
+            self.metric_ = found.map.metric()
+        self.metric_rounds_ = found.rounds
+        self.feature_importances_ = found.importances
+        costs = {"passes": 1, "bytes_read": found.bytes_read, "seconds": found.seconds}
+        summary |= {name: summary[name] + cost for name, cost in costs.items()}
+        summary["metric_rounds"] = len(found.rounds)
+        summary["plan"] = {**summary["plan"], **room.terms}
+        for name in ("planned_peak_driver", *(["planned_peak_bytes"] if room.together else [])):
+            summary[name] = max(summary[name], room.peak)
 
 
 def metric_arrays(estimator: Any) -> dict[str, NDArray[Any]]:

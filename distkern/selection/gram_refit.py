@@ -32,7 +32,7 @@ def empty_gram(n: int) -> Array:
 
 
 def add_gram(packed: Array, columns: Array, square: Array) -> None:
-    """Add columns'columns to a packed Gram matrix in place.
+    """Add the products of columns with each other to a packed Gram matrix in place.
 
     LAPACK could add to the packed matrix itself (dsfrk), but scipy calls it with Python's lock held: threads would then
     run one after another.
@@ -41,12 +41,12 @@ def add_gram(packed: Array, columns: Array, square: Array) -> None:
     ----------
     packed : array, shape (n (n + 1) / 2,)
         From `empty_gram`.
-    columns : array, shape (n_rows, n)
-        C-contiguous; at least two columns.
+    columns : array, shape (n, n_rows)
+        A column in each row, C-contiguous; at least two.
     square : array, shape (n, n)
         Work array for the product.
     """
-    np.matmul(columns.T, columns, out=square)
+    np.matmul(columns, columns.T, out=square)
     added, _ = lapack.dtrttf(square.T)
     packed += added
 
@@ -63,12 +63,12 @@ def precondition(columns: Array, u: Array) -> None:
 
     Parameters
     ----------
-    columns : array, shape (n_rows, n)
-        C-contiguous.
+    columns : array, shape (n, n_rows)
+        A column in each row, C-contiguous.
     u : array, shape (n, n)
         C-contiguous, unit upper triangular.
     """
-    solved = blas.dtrsm(1.0, u.T, columns.T, lower=1, diag=1, overwrite_b=1)
+    solved = blas.dtrsm(1.0, u.T, columns.T, side=1, lower=1, trans_a=1, diag=1, overwrite_b=1)
     assert np.shares_memory(solved, columns), "a copy was made of the columns"
 
 

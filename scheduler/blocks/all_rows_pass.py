@@ -109,20 +109,21 @@ class _Sums:
 
     def add(self, raw: NDArray[Any], rows: NDArray[np.int64], roots: Array | None, encoded: Array) -> None:
         """Add one tile: raw features, row numbers, root weights, and all encoded target columns."""
-        m = len(self._centers.rows)
-        kernel = tiles.columns_of(raw, rows, roots, self._begin, self._centers)
-        columns = workspace.array("refit", (len(rows), m + 1), np.dtype(np.float64))
-        columns[:, 0] = 1.0 if roots is None else roots
-        columns[:, 1:] = kernel[:m].T
+        m, n = len(self._centers.rows), len(rows)
+        # Rows of this array are columns of [1 K]: the kernel writes them in place, and their product is the fastest.
+        full = workspace.array("refit", (len(self._centers.features) + 1, n), np.dtype(np.float64))
+        tiles.columns_of(raw, rows, roots, self._begin, self._centers, out=full[1:])
+        columns = full[: m + 1]
+        columns[0] = 1.0 if roots is None else roots
         if self._preconditioner is not None:
             precondition(columns, self._preconditioner)
         add_gram(self._gram, columns, workspace.array("square", (m + 1, m + 1), columns.dtype))
         targets = encoded[:, list(self._problem.columns)] - self._means
         if roots is not None:
             targets *= roots[:, None]
-        padded = np.zeros((len(rows), self._products.shape[1]))
+        padded = np.zeros((n, self._products.shape[1]))
         padded[:, : self._n_targets] = targets
-        self._products += columns.T @ padded
+        self._products += columns @ padded
         self._norms += np.square(targets).sum(axis=0)
 
     def named(self) -> dict[str, Array]:

@@ -248,6 +248,7 @@ def columns_of(
     roots: NDArray[np.float64] | None,
     begin: Begin,
     candidates: Candidates,
+    out: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
     """Return kernel columns on some rows, times the root weights, shape (w, n), in a buffer of this thread.
 
@@ -265,16 +266,24 @@ def columns_of(
         Scaling and epsilon.
     candidates : Candidates
         The centres.
+    out : array, shape (w, n), optional
+        Array for the columns, which may have another dtype than the candidates; a buffer of this thread by default.
     """
     with busy(KERNEL_COLUMNS):
         centers, dtype = candidates.features, candidates.features.dtype
         X = begin.scaling.apply(raw, dtype, out=workspace.array("features", (len(raw), begin.scaling.width), dtype))
-        columns = workspace.array("kernel", (len(centers), len(X)), dtype)
+        if out is not None and out.dtype == dtype:
+            columns = out
+        else:
+            columns = workspace.array("kernel", (len(centers), len(X)), dtype)
         candidates.kernel.columns(centers, X, out=columns)
         where, own = positions(rows, candidates.rows)
         if len(own):
             columns[own, where] = candidates.kernel.diagonal(centers[own]) + begin.epsilon
         columns[len(candidates.rows) :] = 0.0
+        if out is not None and out is not columns:
+            out[:] = columns
+            columns = out
         if roots is not None:
             columns *= roots
     return columns

@@ -222,9 +222,9 @@ def refit_bytes(work: Workload, settings: SelectionSettings, threads: int, n_blo
     in_flight = 2 * threads + 1 + ceil(log2(max(n_blocks, 1))) + 1
     # Rows as read, and those of positive weight; the same for raw targets, row numbers and weights.
     rows = 2 * block_rows * (work.row_bytes + 8 * max(1, T if n_problems == 1 else 1) + 24)
-    # Scaled features, kernel columns in the run's dtype, and [1 K] in float64; targets of a tile; the tile's product
+    # Scaled features, [1 K] in float64 and, in a run of float32, kernel columns; targets of a tile; the tile's product
     # as a square and packed.
-    tile = TILE_ROWS * (2 * work.row_bytes + 8 * (2 * (m + 2) + 4 * T)) + 12 * (m + 2) ** 2
+    tile = TILE_ROWS * (2 * work.row_bytes + 12 * (m + 2) + 32 * T) + 12 * (m + 2) ** 2
     preconditioners = n_problems * 8 * (m + 1) ** 2
     return sums * in_flight + threads * (rows + tile) + 2 * preconditioners
 

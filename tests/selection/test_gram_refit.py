@@ -44,11 +44,11 @@ def sums(columns: Array, targets: Array, u: Array | None = None, tiles: int = 3)
     gram, products = empty_gram(n), np.zeros((n, targets.shape[1]))
     edges = np.linspace(0, len(columns), tiles + 1).astype(int)
     for start, stop in pairwise(edges):
-        tile = columns[start:stop].copy()
+        tile = np.ascontiguousarray(columns[start:stop].T)
         if u is not None:
             precondition(tile, u)
-        add_gram(gram, tile, np.empty((tile.shape[1], tile.shape[1])))
-        products += tile.T @ targets[start:stop]
+        add_gram(gram, tile, np.empty((n, n)))
+        products += tile @ targets[start:stop]
     return gram, products
 
 

@@ -59,6 +59,7 @@ _MODULES = {
     "LazyRowsWarning": "distkern.errors",
     "RoundingWarning": "distkern.errors",
     "ScaleWarning": "distkern.errors",
+    "TableWarning": "distkern.errors",
 }
 
 __all__ = [*_MODULES, "__version__"]

@@ -15,7 +15,8 @@
     DistkernWarning   (UserWarning)
     ├── LazyRowsWarning            a lazy dask array is computed many times in each pass over its rows
     ├── RoundingWarning            the rounding of kernel values ended a path, or spoils the model
-    └── ScaleWarning               features differ so much in scale that some hardly change the kernel
+    ├── ScaleWarning               features differ so much in scale that some hardly change the kernel
+    └── TableWarning               new rows hold levels or gaps that the training did not have
 
 The number is the exit code of the command line. ``kind`` names the exact cause and never changes once published, so
 scripts may compare it.
@@ -129,3 +130,7 @@ class RoundingWarning(DistkernWarning):
 
 class ScaleWarning(DistkernWarning):
     """Features differ so much in scale that some of them hardly change the kernel."""
+
+
+class TableWarning(DistkernWarning):
+    """New rows hold levels of a category, or missing values, that the training did not have."""

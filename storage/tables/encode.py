@@ -1,0 +1,195 @@
+"""Raw rows as numbers, by a schema.
+
+Training rows get the target statistics of the other folds, new rows those of all.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from distkern.errors import DataError, TableWarning
+from distkern.text import counted, did_you_mean
+
+from .arrow_columns import DAY, RowCount, as_instants, as_levels, as_numbers
+from .level_counts import row_folds
+from .schema import Column, TableSchema
+
+__all__ = ["TableEncoding"]
+
+MOST_NAMED = 5
+"""Most unknown levels of a column that a warning names."""
+
+YEAR_DAYS = 365.25
+
+
+class TableEncoding:
+    """Encodes batches of raw rows.
+
+    Parameters
+    ----------
+    schema : TableSchema
+        Schema of the training rows.
+    out_of_fold : dict of str to array, optional
+        Target statistics for the training rows, see `ProfiledTable`; without, rows are new ones.
+
+    Attributes
+    ----------
+    unknown : dict of str to list of str
+        Levels of new rows that the training did not have, by column, in order of appearance.
+    new_gaps : dict of str to int
+        Number of missing values of columns that had none in the training.
+    """
+
+    def __init__(self, schema: TableSchema, out_of_fold: dict[str, NDArray[np.float64]] | None = None) -> None:
+        self.schema = schema
+        self._out_of_fold = out_of_fold
+        self._codes = {
+            column.name: {level: code for code, level in enumerate(column.levels)}
+            for column in schema.columns
+            if column.kind == "category"
+        }
+        self.unknown: dict[str, list[str]] = {}
+        self.new_gaps: dict[str, int] = {}
+
+    def encode(self, batch: Any, first: int = 0, base: int = 0, what: str = "the table") -> NDArray[np.float64]:
+        """Return the encoded rows of a batch, shape (n, n_encoded).
+
+        Parameters
+        ----------
+        batch : pyarrow.RecordBatch
+            Rows with the columns of the schema in any order; others are passed over.
+        first : int, default 0
+            Row of the table, from 0, that the batch begins with.
+        base : int, default 0
+            Number of the first row of the table in messages.
+        what : str, default "the table"
+            Name of the rows for messages.
+
+        Raises
+        ------
+        DataError
+            ``missing-column``, ``type-changed``, ``column-type`` or ``not-finite``.
+        """
+        rows = RowCount(first, base)
+        found = batch.schema.names
+        out = np.zeros((batch.num_rows, self.schema.n_encoded))
+        place = 0
+        for column in self.schema.columns:
+            if column.name not in found:
+                raise DataError(
+                    f"{what} lacks the column {column.name!r}, which the model was trained on"
+                    f"{did_you_mean(column.name, found)}",
+                    kind="missing-column",
+                )
+            width = len(column.encoded_names(self.schema.targets))
+            part = out[:, place : place + width]
+            place += width
+            values = batch.column(column.name)
+            if column.kind == "category":
+                self._category(column, values, rows, part)
+            elif column.kind == "date":
+                self._date(column, values, rows, part)
+            else:
+                self._number(column, as_numbers(values, column.name, rows, column.kind), part)
+        return out
+
+    def _number(self, column: Column, values: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        missing = np.isnan(values)
+        if missing.any():
+            values = np.where(missing, column.fill, values)
+            self._flag(column, missing, out)
+        out[:, 0] = values
+
+    def _flag(self, column: Column, missing: NDArray[np.bool_], out: NDArray[np.float64]) -> None:
+        if column.gaps:
+            out[:, -1] = missing
+        elif self._out_of_fold is None:
+            self.new_gaps[column.name] = self.new_gaps.get(column.name, 0) + int(np.count_nonzero(missing))
+
+    def _date(self, column: Column, values: Any, rows: RowCount, out: NDArray[np.float64]) -> None:
+        days, local = as_instants(values, column.zone, column.name, rows)
+        self._number(column, days, out)
+        present = ~np.isnan(days)
+        for place, cycle in enumerate(column.cycles):
+            angle = 2 * np.pi * _phase(local, cycle)
+            out[:, 1 + 2 * place] = np.where(present, np.sin(angle), 0.0)
+            out[:, 2 + 2 * place] = np.where(present, np.cos(angle), 0.0)
+
+    def _category(self, column: Column, values: Any, rows: RowCount, out: NDArray[np.float64]) -> None:
+        levels, found = as_levels(values, column.name)
+        known = self._codes[column.name]
+        n_levels = len(known)
+        missing, other = n_levels, n_levels + 1
+        mapping = np.array([*(known.get(level, other) for level in levels), missing], dtype=np.int64)
+        if column.encoding != "frequent" and self._out_of_fold is None and (mapping == other).any():
+            named = self.unknown.setdefault(column.name, [])
+            fresh = [level for level, code in zip(levels, mapping[:-1], strict=True) if code == other]
+            if len(named) <= MOST_NAMED:
+                named += [level for level in fresh if level not in named][: MOST_NAMED + 1 - len(named)]
+        codes = mapping[found]
+        if not column.gaps and self._out_of_fold is None and (count := int(np.count_nonzero(codes == missing))):
+            self.new_gaps[column.name] = self.new_gaps.get(column.name, 0) + count
+        if column.encoding == "target":
+            self._target(column, codes, rows, out)
+            return
+        # Columns are the levels, one for others where they have one, and one for gaps where there were any.
+        places = np.full(n_levels + 2, -1)
+        places[:n_levels] = np.arange(n_levels)
+        if column.encoding == "frequent":
+            places[other] = n_levels
+        if column.gaps:
+            places[missing] = out.shape[1] - 1
+        chosen = places[codes]
+        at = np.flatnonzero(chosen >= 0)
+        out[at, chosen[at]] = 1.0
+
+    def _target(self, column: Column, codes: NDArray[np.int64], rows: RowCount, out: NDArray[np.float64]) -> None:
+        if self._out_of_fold is None:
+            assert column.statistics is not None
+            out[...] = column.statistics[codes]
+        else:
+            out[...] = self._out_of_fold[column.name][codes, row_folds(rows.first, len(codes))]
+
+    def warn(self, what: str = "X") -> None:
+        """Warn of levels and gaps that the training did not have, and forget them.
+
+        Parameters
+        ----------
+        what : str, default "X"
+            Name of the rows.
+
+        Warns
+        -----
+        TableWarning
+            New rows hold what the training did not.
+        """
+        parts = [
+            f"column {name!r} has levels that the training did not have: {', '.join(map(repr, levels[:MOST_NAMED]))}"
+            + (" and more" if len(levels) > MOST_NAMED else "")
+            for name, levels in self.unknown.items()
+        ]
+        parts += [f"column {name!r} has {counted(count, 'gap')} and had none" for name, count in self.new_gaps.items()]
+        self.unknown, self.new_gaps = {}, {}
+        if parts:
+            warnings.warn(
+                f"{what}: {'; '.join(parts)}. An unknown level is none of the known ones, with the mean target; a gap "
+                "is filled with the mean",
+                TableWarning,
+                stacklevel=2,
+            )
+
+
+def _phase(local: Any, cycle: str) -> NDArray[np.float64]:
+    """Return the part of a period that has passed at local times, from 0 to 1; of null, any number."""
+    times = np.asarray(pc.fill_null(pc.cast(local, "int64"), 0).to_numpy(zero_copy_only=False))
+    if cycle == "day":
+        return np.asarray((times % DAY) / DAY)
+    if cycle == "week":
+        return np.asarray(((times + 3 * DAY) % (7 * DAY)) / (7 * DAY))  # 1970-01-01 was a Thursday
+    day = np.asarray(pc.fill_null(pc.day_of_year(local), 1).to_numpy(zero_copy_only=False)) - 1
+    return np.asarray((day + (times % DAY) / DAY) / YEAR_DAYS)

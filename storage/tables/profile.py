@@ -1,0 +1,276 @@
+"""The pass over the training rows that makes the schema of a table: kinds, levels, gaps, and sums of the target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from distkern.errors import DataError
+
+from .arrow_columns import DAY, Kind, RowCount, as_instants, as_numbers
+from .level_counts import LevelCounts, TargetCounts, row_folds
+from .schema import CYCLES, Column, TableSchema
+
+__all__ = ["MAX_ONE_HOT", "SMOOTHING", "ProfiledTable", "TableProfile"]
+
+MAX_ONE_HOT = 32
+"""Most levels of a category with a column each; more levels get target statistics."""
+
+SMOOTHING = 10.0
+"""Rows of the mean target that are added to those of a level."""
+
+LEAST_DAYS = dict(zip(CYCLES, (0.0, 7.0, 180.0), strict=True))
+"""Least days between the first and the last date for a cycle of a period."""
+
+
+@dataclass(frozen=True, eq=False)
+class ProfiledTable:
+    """A schema, and what only the training rows need."""
+
+    schema: TableSchema
+    """Schema."""
+    out_of_fold: dict[str, NDArray[np.float64]]
+    """Target statistics of the other folds for each fold, shape (len(levels) + 2, FOLDS, K), by column."""
+    n_rows: int
+    """Number of training rows."""
+
+
+class TableProfile:
+    """Statistics of the training rows, batch by batch; the result does not depend on the batches.
+
+    Parameters
+    ----------
+    kinds : mapping of str to Kind
+        Kinds of the raw columns, none of them `ANY_TEXT`.
+    task : {"classification", "regression"}, optional
+        Task of the target; by default that of `TargetRecorder`.
+    max_one_hot : int, default 32
+        Most levels of a category with a column each.
+    smoothing : float, default 10.0
+        Rows of the mean target that are added to those of a level.
+    """
+
+    def __init__(
+        self,
+        kinds: Mapping[str, Kind],
+        *,
+        task: str | None = None,
+        max_one_hot: int = MAX_ONE_HOT,
+        smoothing: float = SMOOTHING,
+    ) -> None:
+        self._max_one_hot, self._smoothing = max_one_hot, smoothing
+        self._target = TargetCounts(task)
+        self._with_target = False
+        self._n_rows = 0
+        self._parts: dict[str, NumberPart | DatePart | CategoryPart] = {}
+        for name, kind in kinds.items():
+            if kind.name == "category":
+                self._parts[name] = CategoryPart(LevelCounts(name))
+            elif kind.name == "date":
+                self._parts[name] = DatePart(kind)
+            else:
+                self._parts[name] = NumberPart(kind)
+
+    def add(self, batch: Any, y: NDArray[Any] | None = None, base: int = 0) -> None:
+        """Take the next rows.
+
+        Parameters
+        ----------
+        batch : pyarrow.RecordBatch
+            Rows with the columns of the kinds.
+        y : array, shape (n,) or (n, T), optional
+            Their targets: numbers or labels.
+        base : int, default 0
+            Number of the first row of the table in messages.
+
+        Raises
+        ------
+        DataError
+            ``type-changed``, ``not-finite``, ``column-type`` or ``too-many-levels``.
+        """
+        rows = RowCount(self._n_rows, base)
+        folds = row_folds(self._n_rows, batch.num_rows)
+        piece = None if y is None else self._target.add(y)
+        self._with_target |= piece is not None
+        for name, part in self._parts.items():
+            column = batch.column(name)
+            if isinstance(part, CategoryPart):
+                part.levels.add(column, folds, piece)
+            else:
+                part.add(column, name, rows)
+        self._n_rows += batch.num_rows
+
+    def finish(self) -> ProfiledTable:
+        """Return the schema and the statistics for the training rows.
+
+        Raises
+        ------
+        DataError
+            ``empty-column``: a column has no value in any row.
+        """
+        names = self._target.names() if self._with_target else ()
+        out_of_fold: dict[str, NDArray[np.float64]] = {}
+        columns = []
+        for name, part in self._parts.items():
+            if isinstance(part, CategoryPart):
+                columns.append(self._category(name, part.levels, names, out_of_fold))
+            else:
+                _require_values(name, self._n_rows - part.missing)
+                columns.append(part.column(name, self._n_rows))
+        return ProfiledTable(TableSchema(tuple(columns), names), out_of_fold, self._n_rows)
+
+    def _category(
+        self, name: str, found: LevelCounts, names: tuple[str, ...], out_of_fold: dict[str, NDArray[np.float64]]
+    ) -> Column:
+        rows = found.rows
+        _require_values(name, int(rows[1:].sum()))
+        order = [0, *(1 + place for place in sorted(range(len(found.levels)), key=found.levels.__getitem__))]
+        levels = sorted(found.levels)
+        rows = rows[order]
+        gaps = bool(rows[0].any())
+        if len(levels) <= self._max_one_hot:
+            return _one_hot(name, levels, rows, gaps=gaps)
+        if not names:
+            return self._frequent(name, levels, rows, gaps=gaps)
+        sums = found.sums(self._target.labels(), names)[order]
+        final, others = _statistics(rows, sums, self._smoothing)
+        out_of_fold[name] = others
+        return Column(name=name, kind="category", gaps=gaps, encoding="target", levels=tuple(levels), statistics=final)
+
+    def _frequent(self, name: str, levels: list[str], rows: NDArray[np.int64], *, gaps: bool) -> Column:
+        totals = rows[1:].sum(axis=1)
+        kept = np.sort(np.argsort(-totals, kind="stable")[: self._max_one_hot])
+        shares = np.concatenate([rows[:1].sum(axis=1), totals[kept], [totals.sum() - totals[kept].sum()]])
+        return Column(
+            name=name,
+            kind="category",
+            gaps=gaps,
+            encoding="frequent",
+            levels=tuple(levels[index] for index in kept),
+            level_variance=_variance(shares / self._n_rows),
+        )
+
+
+@dataclass
+class CategoryPart:
+    """Levels of a category."""
+
+    levels: LevelCounts
+    """Counts."""
+
+
+@dataclass
+class NumberPart:
+    """Sum and gaps of a column of numbers or truth values."""
+
+    kind: Kind
+    """Kind."""
+    total: float = 0.0
+    """Sum of the values so far, default 0.0."""
+    missing: int = 0
+    """Rows without a value so far, default 0."""
+
+    def add(self, column: Any, name: str, rows: RowCount) -> None:
+        """Take the next rows."""
+        self._sum(as_numbers(column, name, rows, self.kind.name))
+
+    def _sum(self, values: NDArray[np.float64]) -> None:
+        gaps = np.isnan(values)
+        missing = int(np.count_nonzero(gaps))
+        self.missing += missing
+        if missing:
+            values = values[~gaps]
+        # A running sum in the order of the rows: the bits do not depend on the batches.
+        self.total = float(np.cumsum(np.concatenate([[self.total], values]))[-1])
+
+    def column(self, name: str, n_rows: int) -> Column:
+        """Return the column of the schema."""
+        fill = self.total / (n_rows - self.missing)
+        return Column(name=name, kind=self.kind.name, gaps=self.missing > 0, fill=fill)
+
+
+@dataclass
+class DatePart(NumberPart):
+    """Sum, gaps and range of a column of dates."""
+
+    total: float = 0.0
+    """Sum of the days so far, default 0.0."""
+    missing: int = 0
+    """Rows without a date so far, default 0."""
+    first: float = np.inf
+    """Earliest date, default inf."""
+    last: float = -np.inf
+    """Latest date, default -inf."""
+    with_time: bool = False
+    """Whether a date has a time of the day, default False."""
+
+    def add(self, column: Any, name: str, rows: RowCount) -> None:
+        """Take the next rows."""
+        days, local = as_instants(column, self.kind.zone, name, rows)
+        self._sum(days)
+        if self.missing == rows.first + len(days):
+            return
+        self.first = float(np.fmin(self.first, np.fmin.reduce(days, initial=np.inf)))
+        self.last = float(np.fmax(self.last, np.fmax.reduce(days, initial=-np.inf)))
+        if not self.with_time:
+            times = np.asarray(pc.fill_null(pc.cast(local, "int64"), 0).to_numpy(zero_copy_only=False))
+            self.with_time = bool((times % DAY != 0).any())
+
+    def column(self, name: str, n_rows: int) -> Column:
+        """Return the column of the schema."""
+        span = self.last - self.first
+        cycles = [cycle for cycle in CYCLES if span >= LEAST_DAYS[cycle] and (cycle != "day" or self.with_time)]
+        fill = self.total / (n_rows - self.missing)
+        return Column(
+            name=name, kind="date", gaps=self.missing > 0, fill=fill, zone=self.kind.zone, cycles=tuple(cycles)
+        )
+
+
+def _require_values(name: str, count: int) -> None:
+    if not count:
+        raise DataError(
+            f"column {name!r} has no value in any row: leave it out with --drop, or drop it from the frame",
+            kind="empty-column",
+        )
+
+
+def _one_hot(name: str, levels: list[str], rows: NDArray[np.int64], *, gaps: bool) -> Column:
+    shares = rows.sum(axis=1) / rows.sum()
+    return Column(
+        name=name,
+        kind="category",
+        gaps=gaps,
+        encoding="one-hot",
+        levels=tuple(levels),
+        level_variance=_variance(shares),
+    )
+
+
+def _variance(shares: NDArray[np.float64]) -> float:
+    """Return the sum of the variances of columns that are 1 for exclusive shares of the rows."""
+    return float(min(max(1.0 - np.square(shares).sum(), 0.0), 1.0))
+
+
+def _statistics(
+    rows: NDArray[np.int64], sums: NDArray[np.float64], smoothing: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the smoothed mean targets of each level, of all folds and of all but each fold.
+
+    Both have rows for the levels, for rows without a level, and for unknown levels.
+    """
+    n = np.concatenate([rows[1:], rows[:1], np.zeros_like(rows[:1])]).astype(np.float64)
+    s = np.concatenate([sums[1:], sums[:1], np.zeros_like(sums[:1])])
+
+    def means(counts: NDArray[np.float64], totals: NDArray[np.float64]) -> NDArray[np.float64]:
+        prior = totals.sum(axis=0) / np.maximum(counts.sum(axis=0), 1.0)[..., None]
+        weights = counts[..., None] + smoothing
+        mixed = (totals + smoothing * prior) / np.where(weights > 0, weights, 1.0)
+        return np.asarray(np.where(weights > 0, mixed, prior))
+
+    all_rows, all_sums = n.sum(axis=1), s.sum(axis=1)
+    return means(all_rows, all_sums), means(all_rows[:, None] - n, all_sums[:, None] - s)

@@ -32,6 +32,9 @@ from .base import (
 from .gradients import gradient_sums, target_arrays
 from .radial import Laplacian, Matern, Wendland
 
+_FOLDED = {4: (2.0**-80, 2.0**80), 8: (2.0**-800, 2.0**800)}
+"""Precisions, by the size of the dtype, with which features may be divided by the width before they are multiplied."""
+
 WITH_SIGMA = ("gaussian", "laplacian", "laplacian-l1", "matern")
 """Names of the kernels whose width is an estimator's `sigma`, a number or a rule."""
 
@@ -57,7 +60,11 @@ class Gaussian(Kernel):
 
     def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Compute the kernel between rows and centres; see `Kernel.block`."""
-        return _gaussian(X, C, _precisions(self.sigma, X.dtype), out)
+        return _gaussian_block(X, C, _precisions(self.sigma, X.dtype), out)
+
+    def columns(self, C: FloatArray, X: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Compute the kernel between centres and rows; see `Kernel.columns`."""
+        return _gaussian_columns(C, X, _precisions(self.sigma, X.dtype), out)
 
     def gradients(self, X: FloatArray, C: FloatArray, A: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Compute the gradients of weighted sums of kernels; see `Kernel.gradients`."""
@@ -107,12 +114,12 @@ class Gaussians(Kernel):
     def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Compute the kernel between rows and centres; see `Kernel.block`."""
         assert len(C) == len(self.sigma), f"{len(C)} centres and {len(self.sigma)} widths"
-        return _gaussian(X, C, _precisions(self.sigma, X.dtype), out)
+        return _gaussian_block(X, C, _precisions(self.sigma, X.dtype), out)
 
     def columns(self, C: FloatArray, X: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Compute the kernel between centres and rows; see `Kernel.columns`."""
         assert len(C) == len(self.sigma), f"{len(C)} centres and {len(self.sigma)} widths"
-        return _gaussian(C, X, _precisions(self.sigma, X.dtype)[:, np.newaxis], out)
+        return _gaussian_columns(C, X, _precisions(self.sigma, X.dtype), out)
 
     def gradients(self, X: FloatArray, C: FloatArray, A: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Compute the gradients of weighted sums of kernels; see `Kernel.gradients`."""
@@ -383,31 +390,94 @@ def _precisions(sigma: Any, dtype: np.dtype[Any]) -> Any:
         return np.clip(np.float64(1.0) / sigma / sigma, float(limits.tiny), float(limits.max)).astype(dtype)
 
 
-def _gaussian(X: FloatArray, C: FloatArray, precisions: Any, out: FloatArray | None) -> FloatArray:
-    """Return exp(-|x - c|^2 / 2 * precisions), where `precisions` is broadcast over rows and centres."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        K = inner_products(X, C, out)
-        # -|x - c|^2 / 2 = x.c - |x|^2 / 2 - |c|^2 / 2, which rounding can leave slightly above 0.
-        row_norms, center_norms = 0.5 * squared_norms(X), 0.5 * squared_norms(C)
-        K -= row_norms[:, np.newaxis]
-        K -= center_norms
-        np.minimum(K, 0.0, out=K)
-        K *= precisions
-        np.exp(K, out=K)
+def _gaussian_block(X: FloatArray, C: FloatArray, precisions: Any, out: FloatArray | None) -> FloatArray:
+    """Return exp(-|x - c|^2 / 2 * precision), shape (n_rows, n_centers), with one precision, or one for each centre."""
+    out = np.empty((len(X), len(C)), dtype=X.dtype) if out is None else out
+    _write_gaussian(C, X, precisions, out.T)
+    return out
+
+
+def _gaussian_columns(C: FloatArray, X: FloatArray, precisions: Any, out: FloatArray | None) -> FloatArray:
+    """Return the transpose of `_gaussian_block`."""
+    out = np.empty((len(C), len(X)), dtype=X.dtype) if out is None else out
+    _write_gaussian(C, X, precisions, out)
+    return out
+
+
+def _write_gaussian(C: FloatArray, X: FloatArray, precisions: Any, out: FloatArray) -> None:
+    """Compute exp(-|x - c|^2 / 2 * precision), shape (n_centers, n_rows), into `out`.
+
+    Parameters
+    ----------
+    C, X : arrays, shapes (n_centers, d) and (n_rows, d)
+        Centres and rows.
+    precisions : array
+        A number, or one for each centre.
+    out : array, shape (n_centers, n_rows)
+        Array for the result, of any memory order.
+    """
+    lowest, highest = _FOLDED[X.dtype.itemsize]
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        if ((precisions >= lowest) & (precisions <= highest)).all():
+            norms = _folded_exponents(C, X, precisions, out)
+        else:
+            norms = _exponents(C, X, precisions, out)
+        # In parts that stay in the cache; rounding can leave an exponent slightly above 0.
+        values = out if out.flags.c_contiguous else out.T
+        step = max(1, PART_SIZE // max(1, values.shape[1]))
+        for start in range(0, len(values), step):
+            part = values[start : start + step]
+            np.minimum(part, 0.0, out=part)
+            np.exp(part, out=part)
     # A point whose squared norm overflows is far from all other points: its kernel values are 0.
-    for norms, part in ((row_norms, K), (center_norms, K.T)):
-        if not np.isfinite(norms).all():
-            part[~np.isfinite(norms)] = 0.0
-    return K
+    for squares, part in zip(norms, (out, out.T), strict=True):
+        if not np.isfinite(squares).all():
+            part[~np.isfinite(squares)] = 0.0
+
+
+def _folded_exponents(C: FloatArray, X: FloatArray, precisions: Any, out: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Write -|x - c|^2 / 2 * precision, by one product of centres and rows with two more columns each.
+
+    Returns
+    -------
+    tuple of array
+        Squared norms of centres and rows, in units of a power of two near the widest centre's width: these units
+        round nothing and leave the range of the dtype to the norms.
+    """
+    d = C.shape[1]
+    half = int(np.frexp(np.min(precisions, initial=1.0) if np.ndim(precisions) else precisions)[1]) // 2
+    unit = X.dtype.type(np.ldexp(1.0, half))
+    scaled = np.ldexp(precisions, -2 * half)
+    centers, rows = np.empty((len(C), d + 2), dtype=C.dtype), np.empty((len(X), d + 2), dtype=X.dtype)
+    np.multiply(X, unit, out=rows[:, :d])
+    np.multiply(C, unit, out=centers[:, :d])
+    norms = squared_norms(centers[:, :d]), squared_norms(rows[:, :d])
+    centers[:, :d].T[:] *= scaled
+    centers[:, d] = -0.5 * scaled
+    centers[:, d + 1] = norms[0] * centers[:, d]
+    rows[:, d], rows[:, d + 1] = norms[1], 1.0
+    np.matmul(centers, rows.T, out=out)
+    return norms
+
+
+def _exponents(C: FloatArray, X: FloatArray, precisions: Any, out: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Write the same in steps, for any width; return the squared norms."""
+    norms = squared_norms(C), squared_norms(X)
+    inner_products(C, X, out)
+    out -= 0.5 * norms[0][:, np.newaxis]
+    out -= 0.5 * norms[1]
+    np.minimum(out, 0.0, out=out)
+    out *= precisions[..., np.newaxis]
+    return norms
 
 
 def _gaussian_gradients(
     X: FloatArray, C: FloatArray, A: FloatArray, precisions: Any, out: FloatArray | None, *factors: float
 ) -> FloatArray:
-    """Return the sums of A_jt k(x, c_j) (x - c_j) times the factors, with the kernel of `_gaussian`."""
+    """Return the sums of A_jt k(x, c_j) (x - c_j) times the factors, with the kernel of `_gaussian_block`."""
 
     def slopes(part: slice, S: FloatArray) -> None:
-        _gaussian(X[part], C, precisions, S)
+        _gaussian_block(X[part], C, precisions, S)
 
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         return gradient_sums(slopes, X, C, A, out, *factors)

@@ -53,7 +53,7 @@ def plan_krls(work: Workload, facts: WorkerFacts | None, memory_limit: int | Non
         "blocks": (2 * threads + 1) * work.block_rows * row,
         "copies": threads * work.block_rows * (2 * row + 8 * 3 * targets),
         "loading": loading if passes > 1 else 0,
-        "tiles": threads * min(SOLVE_ROWS, work.block_rows) * (16 * work.n_features + 28 * (m + 2) + 16 * targets),
+        "tiles": threads * min(SOLVE_ROWS, work.block_rows) * (32 * work.n_features + 28 * (m + 2) + 16 * targets),
         # Two dictionaries as sent; U unpacked and padded, R'R and its part of a tile.
         "dictionaries": 8 * m * m + 16 * m * work.n_features + threads * 8 * 5 * (m + 2) ** 2,
         "sums": waiting * (4 * m * m + 8 * m * targets),

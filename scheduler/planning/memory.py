@@ -96,7 +96,9 @@ def plan_memory(
     # A problem with some of the rows selects them from all rows between the first and the last.
     borrowed = item * (settings.pool + width + min(SLAB, columns)) + (3 if work.subsets else 1) * work.row_bytes
     drawn = ROW_DRAW * settings.n_widths
-    made = item * (work.n_features + min(settings.pool, ELIMINATED) + 4 * width) + 8 * (3 * problem_targets + drawn)
+    # Scaled features twice: the Gaussian's product takes a copy with two more columns.
+    made = item * (2 * work.n_features + 2 + min(settings.pool, ELIMINATED) + 4 * width)
+    made += 8 * (3 * problem_targets + drawn)
     answers = answer_bytes(work, settings, n_rows, waiting) * factors
     sample = _rows_in_answers(MEDIAN_SAMPLE, n_rows, waiting) * work.row_bytes
     loo_bytes = 0
@@ -222,9 +224,9 @@ def refit_bytes(work: Workload, settings: SelectionSettings, threads: int, n_blo
     in_flight = 2 * threads + 1 + ceil(log2(max(n_blocks, 1))) + 1
     # Rows as read, and those of positive weight; the same for raw targets, row numbers and weights.
     rows = 2 * block_rows * (work.row_bytes + 8 * max(1, T if n_problems == 1 else 1) + 24)
-    # Scaled features, [1 K] in float64 and, in a run of float32, kernel columns; targets of a tile; the tile's product
-    # as a square and packed.
-    tile = TILE_ROWS * (2 * work.row_bytes + 12 * (m + 2) + 32 * T) + 12 * (m + 2) ** 2
+    # Scaled features twice, [1 K] in float64 and, in a run of float32, kernel columns; targets of a tile; the product
+    # of a tile as a square and packed.
+    tile = TILE_ROWS * (work.row_bytes + 16 * (work.n_features + 1) + 12 * (m + 2) + 32 * T) + 12 * (m + 2) ** 2
     preconditioners = n_problems * 8 * (m + 1) ** 2
     return sums * in_flight + threads * (rows + tile) + 2 * preconditioners
 

@@ -33,6 +33,7 @@ _MODULES = {
     "QRForwardClassifier": "distkern.estimators",
     "OLSForwardRegressor": "distkern.estimators",
     "OLSForwardClassifier": "distkern.estimators",
+    "TableEncoder": "distkern.estimators",
     "load_model": "distkern.estimators",
     "Dataset": "distkern.storage",
     "open_dataset": "distkern.storage",

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from .base.persistence import read_estimator
+from .base.table_encoder import TableEncoder
 from .dense.forward_selection import (
     OLSForwardClassifier,
     OLSForwardRegressor,
@@ -48,11 +49,11 @@ ESTIMATORS = (
 )
 """Classes of the models that a store may hold."""
 
-__all__ = ["ESTIMATORS", "GridSearch", "load_model", *(cls.__name__ for cls in ESTIMATORS)]
+__all__ = ["ESTIMATORS", "GridSearch", "TableEncoder", "load_model", *(cls.__name__ for cls in ESTIMATORS)]
 
 
 def load_model(path: str | os.PathLike[str]) -> Any:
-    """Read a model store.
+    """Read the store of a model, or of a `TableEncoder`.
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ def load_model(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    estimator
+    estimator or TableEncoder
         Fitted, of the saved class.
 
     Raises

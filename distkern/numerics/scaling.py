@@ -33,7 +33,9 @@ class FeatureScaling:
         return len(self.shift)
 
     @classmethod
-    def fit(cls, moments: Moments, *, standardize: bool, shift_allowed: bool) -> FeatureScaling:
+    def fit(
+        cls, moments: Moments, *, standardize: bool, shift_allowed: bool, scales: Array | None = None
+    ) -> FeatureScaling:
         """Choose the map from the training statistics.
 
         Parameters
@@ -45,11 +47,15 @@ class FeatureScaling:
         shift_allowed : bool
             Whether the kernel depends on differences only. The mean is then subtracted even without standardising,
             which keeps squared distances accurate for data far from the origin.
+        scales : array, shape (d,), optional
+            Scales in place of the standard deviations; NaN keeps the latter. Columns that belong together, as those of
+            the levels of one category, have one scale.
         """
         d = len(moments.mean)
         if standardize:
             std = moments.std()
-            return cls(moments.mean, np.where(std > 0, std, 1.0))
+            own = np.where(std > 0, std, 1.0)
+            return cls(moments.mean, own if scales is None else np.where(np.isnan(scales), own, scales))
         return cls(moments.mean if shift_allowed else np.zeros(d), np.ones(d))
 
     def apply(self, X: NDArray[Any], dtype: np.dtype[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:

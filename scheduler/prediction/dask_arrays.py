@@ -65,6 +65,8 @@ class DaskArraySource:
 
     inline = True
     place = "a dask array"
+    feature_scales: NDArray[np.float64] | None = None
+    """As of `BlockSource`."""
 
     def __init__(self, X: Any, y: Any, weights: Any = None) -> None:
         if y is None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.arrays import Array
 from distkern.errors import DataError
 from distkern.kernels import Kernel, Laplacian, make_kernel
 from distkern.kernels.standard import WITH_SIGMA
@@ -23,7 +24,7 @@ from distkern.storage.arrays.source import BlockSource
 
 from ..protocol.answers import LoadAnswer
 from .label_encoding import LabelEncoding
-from .numeric_ranges import SMALLEST_WEIGHT, check_ranges, feature_names, warn_about_scales
+from .numeric_ranges import SMALLEST_WEIGHT, check_ranges, feature_names, feature_scales, warn_about_scales
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +117,7 @@ class DataSummary:
         loaded = loaded.scaled(scale)
         check_statistics(loaded if classes is None else replace(loaded, labels=None), source, job)
         encoding = encoding_of(loaded, source, job) if classes is None else LabelEncoding.of(source, classes)
-        return cls(loaded, encoding, *fit_kernel_space(loaded, job), scale)
+        return cls(loaded, encoding, *fit_kernel_space(loaded, job, feature_scales(source)), scale)
 
     def warn_about_scales(self, source: BlockSource) -> None:
         """Warn where one feature dominates the distances, or a centre reaches no other row."""
@@ -238,11 +239,11 @@ def distinct_labels(values: NDArray[Any]) -> NDArray[Any]:
     return values
 
 
-def fit_kernel_space(loaded: LoadAnswer, job: SpaceJob) -> tuple[FeatureScaling, Kernel]:
-    """Choose the scaling of the features and the kernel's width."""
+def fit_kernel_space(loaded: LoadAnswer, job: SpaceJob, scales: Array | None) -> tuple[FeatureScaling, Kernel]:
+    """Choose the scaling of the features and the kernel's width; `scales` are those of `feature_scales`."""
     prototype = make_kernel(job.kernel, 1.0 if isinstance(job.sigma, str) else job.sigma)
     scaling = job.scaling or FeatureScaling.fit(
-        loaded.features, standardize=job.standardize, shift_allowed=prototype.stationary
+        loaded.features, standardize=job.standardize, shift_allowed=prototype.stationary, scales=scales
     )
     if not job.samples:
         return scaling, prototype

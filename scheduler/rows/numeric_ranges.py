@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from distkern.arrays import Array
 from distkern.errors import DataError, ScaleWarning
 from distkern.kernels import Gaussian, Gaussians, Kernel
 from distkern.numerics.moments import Moments
@@ -52,6 +53,12 @@ def feature_names(source: BlockSource) -> Sequence[str] | None:
     """Return the names of the features, None where the source has none."""
     names: Sequence[str] | None = getattr(source, "feature_names", None)
     return names
+
+
+def feature_scales(source: BlockSource) -> Array | None:
+    """Return the scales that a source gives its features, NaN for the standard deviation; None where it gives none."""
+    scales: Array | None = getattr(source, "feature_scales", None)
+    return scales
 
 
 def check_ranges(loaded: LoadAnswer, dtype: str, *, standardize: bool, names: Sequence[str] | None) -> None:

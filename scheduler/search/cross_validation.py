@@ -27,7 +27,7 @@ from ..protocol.messages import FoldModel, Score
 from ..protocol.path import Path
 from ..protocol.problems import Folds, OtherFolds
 from ..rows.data_checks import check_statistics, fit_kernel_space
-from ..rows.numeric_ranges import overflow_ignored
+from ..rows.numeric_ranges import feature_scales, overflow_ignored
 from ..runtime.threads import single_threaded_blas
 from ..selectors.problem_setup import Posed, pose
 from ..training.alternating import run_interleaved
@@ -117,7 +117,7 @@ def cross_validate(
     limit.begin()
     first = jobs[0]
     loaded, data = load_rows(jobs, source, executor, events, folds)
-    spaces = [fit_kernel_space(data.loaded, job) for job in jobs]
+    spaces = [fit_kernel_space(data.loaded, job, feature_scales(source)) for job in jobs]
     scaling, encoding = data.scaling, data.encoding
     outside = [_outside(loaded, fold) for fold in range(folds.count)]
     for fold in sorted({fold for _, fold in models}):

@@ -45,6 +45,9 @@ class BlockSource(FeatureSource, Protocol):
         worker can read them itself from a pickled copy of the source.
     place : str
         Place of the rows for messages, without credentials.
+
+    A source may have `feature_names`, for messages, and `feature_scales`, shape (n_features,): the scales of the
+    columns where a training standardises, NaN for the standard deviation.
     """
 
     n_rows: int

@@ -24,6 +24,7 @@ from ..io.json_files import MAX_JSON_BYTES
 from ..io.retries import RetryPolicy, read_patiently
 from ..io.trust import inside, labels_of, trusted
 from ..io.urls import Refused, is_url, open_store, place_of, shown_cause, shown_line
+from ..tables.schema import TableSchema
 from .sources import DatasetSource
 
 __all__ = ["DATASET_VERSION", "Dataset", "open_dataset"]
@@ -33,6 +34,10 @@ DATASET_VERSION = 2
 
 MAX_CODEC_BYTES = 2**31 - 1
 """Most bytes of a chunk of X or y; the codec of datasets takes no more."""
+
+
+MAX_SCHEMA_BYTES = 1 << 30
+"""Longest table schema that is read."""
 
 
 class Dataset:
@@ -67,6 +72,8 @@ class Dataset:
         Rows of each class.
     feature_names : tuple of str or None
         Names of the columns of X.
+    table_schema : TableSchema or None
+        Schema of the raw columns, where the store was made of a table whose columns are not all numbers.
     feature_mean, feature_std : array, shape (n_features,)
         Mean and population standard deviation of each column, float64.
     notes : mapping
@@ -93,6 +100,7 @@ class Dataset:
         self.feature_names: tuple[str, ...] | None = None if names is None else tuple(names)
         self.feature_mean: NDArray[np.float64] = np.array(facts["feature_mean"], dtype=np.float64)
         self.feature_std: NDArray[np.float64] = np.array(facts["feature_std"], dtype=np.float64)
+        self.table_schema: TableSchema | None = _schema(group, path) if "table_schema" in facts else None
         self.notes: Mapping[str, Any] = dict(facts.get("notes", {}))
         self.checksums: Mapping[str, list[str]] = facts["checksums"]
         self.crcs: Mapping[str, list[int]] | None = facts.get("crc32")
@@ -259,7 +267,10 @@ def open_dataset(path: str | os.PathLike[str], *, storage_options: Mapping[str, 
 
 def _require_own_files(place: str) -> None:
     """Refuse links that lead out of a local store, and descriptions that are too long."""
-    names = ("zarr.json", *(f"{name}{file}" for name in ("X", "y", "weights") for file in ("", "/zarr.json")))
+    names = (
+        "zarr.json",
+        *(f"{name}{file}" for name in ("X", "y", "weights", "table_schema") for file in ("", "/zarr.json")),
+    )
     if not inside(place, *names):
         raise _damaged(place, "it holds links to files outside of it")
     for name in names:
@@ -308,6 +319,8 @@ def _require_consistent(dataset: Dataset, facts: Mapping[str, Any]) -> None:
         "labels": (labels is None) == (dataset.task != "classification")
         and (labels is None or (y is not None and y.ndim == 1 and counts is not None and len(counts) == len(labels))),
         "counts": counts is None or all(type(count) is int and 0 <= count <= n_rows for count in counts),
+        "schema": dataset.table_schema is None
+        or (dataset.feature_names is not None and dataset.table_schema.encoded_names == [*dataset.feature_names]),
         "names": dataset.feature_names is None
         or (len(dataset.feature_names) == n_features and all(isinstance(name, str) for name in dataset.feature_names)),
         "statistics": dataset.feature_mean.shape == dataset.feature_std.shape == (n_features,),
@@ -343,6 +356,13 @@ def _open_group(place: str, options: Mapping[str, Any] | None) -> tuple[Mapping[
     if not isinstance(facts, Mapping) or facts.get("kind") != "dataset":
         raise DataError(f"{place} is a zarr group of another program, not a dataset", kind="not-a-dataset")
     return facts, group
+
+
+def _schema(group: zarr.Group, path: str) -> TableSchema:
+    stored = _array(group, "table_schema")
+    if stored.ndim != 1 or stored.dtype != np.uint8 or stored.shape[0] > MAX_SCHEMA_BYTES:
+        raise ValueError("table_schema")
+    return TableSchema.from_bytes(read_slab(stored, 0, stored.shape[0], "table_schema"), redact(path))
 
 
 def _array(group: zarr.Group, name: str) -> zarr.Array[Any]:

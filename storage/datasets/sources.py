@@ -70,6 +70,8 @@ class ArraySource:
 
     inline = True
     place = "arrays in memory"
+    feature_scales: NDArray[np.float64] | None = None
+    """As of `BlockSource`."""
 
     def __init__(
         self,
@@ -325,6 +327,9 @@ class DatasetSource(ZarrSource):
             places = {name: place for place, name in enumerate(self.feature_names)}
             self._order = np.array([places[name] for name in columns])
             self.feature_names = tuple(columns)
+        if dataset.table_schema is not None:
+            scales = dataset.table_schema.scales
+            self.feature_scales = scales if self._order is None else scales[self._order]
         self._content = dataset.fingerprint()
         self.place = redact(dataset.path)
         self._checksums: Mapping[str, Sequence[str | int]] = dataset.checksums

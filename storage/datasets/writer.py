@@ -24,6 +24,7 @@ from ..io.json_files import MAX_JSON_BYTES, dump_json
 from ..io.remote_folders import RemoteFolder
 from ..io.staged_writer import StagedWriter
 from ..io.trust import trusted
+from ..tables.schema import TableSchema
 from .dataset import DATASET_VERSION, Dataset, open_dataset
 
 __all__ = ["DatasetWriter", "write_dataset"]
@@ -56,6 +57,8 @@ class DatasetWriter(StagedWriter):
         Whether to replace a dataset at `path`.
     notes : mapping, optional
         JSON values that are kept with the store; `notes` may be changed until the block ends.
+    table_schema : TableSchema, optional
+        Schema of the raw columns that X was made of.
 
     Raises
     ------
@@ -76,10 +79,12 @@ class DatasetWriter(StagedWriter):
         feature_names: Sequence[str] | None = None,
         overwrite: bool = False,
         notes: Mapping[str, Any] | None = None,
+        table_schema: TableSchema | None = None,
     ) -> None:
         if chunk_rows is not None and chunk_rows < 1:
             raise JobError(f"chunk_rows is {chunk_rows}: it must be at least 1", kind="invalid-chunk-rows")
         self.notes: dict[str, Any] = dict(notes or {})
+        self._schema = table_schema
         self._n_rows = n_rows
         self._chunk_rows = chunk_rows
         self._names = None if feature_names is None else [str(name) for name in feature_names]
@@ -202,6 +207,9 @@ class DatasetWriter(StagedWriter):
         stored = {name: appender for name, appender in made if appender is not None}
         for appender in stored.values():
             appender.finish()
+        if self._schema is not None:
+            text = self._schema.to_bytes()
+            create_array(self._group, "table_schema", text.shape, len(text), text.dtype)[:] = text
         assert self._moments is not None
         # Rows to predict may be few and alike.
         if labelled and not self._moments.std().any():
@@ -228,6 +236,7 @@ class DatasetWriter(StagedWriter):
                 "checksums": {name: appender.checksums for name, appender in stored.items()},
                 "crc32": {name: appender.crcs for name, appender in stored.items()},
                 "dtypes": {name: appender.array.dtype.str for name, appender in stored.items()},
+                **({} if self._schema is None else {"table_schema": True}),
                 "notes": self.notes,
             }
         )

@@ -36,6 +36,8 @@ class TableEncoding:
         Schema of the training rows.
     out_of_fold : dict of str to array, optional
         Target statistics for the training rows, see `ProfiledTable`; without, rows are new ones.
+    unknown : {"warn", "ignore", "error"}, default "warn"
+        Treatment of levels and gaps that the training did not have, in `warn`.
 
     Attributes
     ----------
@@ -45,8 +47,14 @@ class TableEncoding:
         Number of missing values of columns that had none in the training.
     """
 
-    def __init__(self, schema: TableSchema, out_of_fold: dict[str, NDArray[np.float64]] | None = None) -> None:
+    def __init__(
+        self,
+        schema: TableSchema,
+        out_of_fold: dict[str, NDArray[np.float64]] | None = None,
+        unknown: str = "warn",
+    ) -> None:
         self.schema = schema
+        self._treatment = unknown
         self._out_of_fold = out_of_fold
         self._codes = {
             column.name: {level: code for code, level in enumerate(column.levels)}
@@ -156,7 +164,7 @@ class TableEncoding:
             out[...] = self._out_of_fold[column.name][codes, row_folds(rows.first, len(codes))]
 
     def warn(self, what: str = "X") -> None:
-        """Warn of levels and gaps that the training did not have, and forget them.
+        """Warn of levels and gaps that the training did not have, or refuse them, and forget them.
 
         Parameters
         ----------
@@ -167,6 +175,11 @@ class TableEncoding:
         -----
         TableWarning
             New rows hold what the training did not.
+
+        Raises
+        ------
+        DataError
+            ``unknown-level``, where they are refused.
         """
         parts = [
             f"column {name!r} has levels that the training did not have: {', '.join(map(repr, levels[:MOST_NAMED]))}"
@@ -175,7 +188,9 @@ class TableEncoding:
         ]
         parts += [f"column {name!r} has {counted(count, 'gap')} and had none" for name, count in self.new_gaps.items()]
         self.unknown, self.new_gaps = {}, {}
-        if parts:
+        if parts and self._treatment == "error":
+            raise DataError(f"{what}: {'; '.join(parts)}", kind="unknown-level")
+        if parts and self._treatment == "warn":
             warnings.warn(
                 f"{what}: {'; '.join(parts)}. An unknown level is none of the known ones, with the mean target; a gap "
                 "is filled with the mean",

@@ -79,6 +79,11 @@ def test_scikit_learns_checks(estimator: Any, check: Any) -> None:
     passes(estimator, check)
 
 
+@parametrize_with_checks([dk.TableEncoder()])
+def test_scikit_learns_checks_of_the_encoder(estimator: Any, check: Any) -> None:
+    passes(estimator, check)
+
+
 @pytest.mark.slow
 @parametrize_with_checks(
     [cls() for cls in EVERY if cls not in ONE_OF_A_KIND], expected_failed_checks=failures_by_nature
@@ -96,7 +101,7 @@ def test_scikit_learns_checks_of_variants(estimator: Any, check: Any) -> None:
 def test_no_estimator_is_missed() -> None:
     public = {getattr(dk, name) for name in dk.__all__}
     estimators = {kind for kind in public if isinstance(kind, type) and issubclass(kind, BaseEstimator)}
-    assert estimators == {*EVERY, dk.GridSearch}
+    assert estimators == {*EVERY, dk.GridSearch, dk.TableEncoder}
 
 
 def test_estimators_say_what_they_are() -> None:

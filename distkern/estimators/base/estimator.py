@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -60,16 +61,17 @@ from ...errors import DataError, JobError
 from ...models.kernel_model import KernelModel
 from ...probability.calibration import AnyCalibration
 from .containers import OpenedRows, open_column, open_rows, require_same_rows, targets_with
+from .encoded_rows import EncodedRows, TableInputs
 from .inputs import validate_rows
 from .parameter_checks import CONSTRAINTS, bytes_of, check_parameters, is_source_of_seeds, seed_of
 
 BY_REFERENCE = ("client", "callbacks")
 
-_SHAPES = ("n_features_in_", "feature_names_in_", "_flat")
+_SHAPES = ("n_features_in_", "feature_names_in_", "table_schema_", "_flat")
 """Attributes that are set before a training."""
 
 
-class BlockEstimator(BaseEstimator, ABC):
+class BlockEstimator(TableInputs, BaseEstimator, ABC):
     """Base of all estimators: `_train` is what a subclass adds, then `_model` evaluates rows of any container."""
 
     _classification: ClassVar[bool]
@@ -235,9 +237,13 @@ class BlockEstimator(BaseEstimator, ABC):
         y = targets_with(X, y)
         require_same_rows(X, y, "y")
         require_same_rows(X, sample_weight, "sample_weight")
+        X, y, schema = self._encoded(X, y, more=more)
         lengths = partition_lengths(X=X, y=y, sample_weight=sample_weight)
         y = open_column(y, "y", lengths["y"])
-        rows = open_rows(X, lengths["X"], finite=False)
+        scales = X.feature_scales if isinstance(X, EncodedRows) else None
+        rows = open_rows(np.asarray(X) if isinstance(X, EncodedRows) else X, lengths["X"], finite=False)
+        if schema is not None:
+            scales, rows = schema.scales, replace(rows, names=schema.encoded_names)
         if more:
             self._require_names(rows)
         weights = open_column(sample_weight, "sample_weight", lengths["sample_weight"])
@@ -245,6 +251,10 @@ class BlockEstimator(BaseEstimator, ABC):
             source = self._source_of(rows.X, y, weights, least_rows, more=more)
         if rows.names is not None and not more:
             self.feature_names_in_ = np.array(rows.names, dtype=object)
+        if not more:
+            self._set_schema(schema)
+        if scales is not None:
+            source.feature_scales = scales  # type: ignore[attr-defined]
         return source
 
     def _source_of(self, X: Any, y: Any, sample_weight: Any, least_rows: int, *, more: bool) -> BlockSource:
@@ -307,8 +317,7 @@ class BlockEstimator(BaseEstimator, ABC):
         """Apply the model, or another one, and `finish` to rows of any container, returning the same kind."""
         check_is_fitted(self)
         model = self._model if model is None else model
-        rows = open_rows(X)
-        self._require_names(rows)
+        rows = self._opened(X)
         with rows.checked():
             return rows.wrap(self._evaluate_rows(rows.X, finish, columns, dtype, model))
 
@@ -345,8 +354,7 @@ class BlockEstimator(BaseEstimator, ABC):
         """
         check_is_fitted(self)
         finish: OutputFunction[Any] = self._predictions_and_probabilities() if proba else self._predictions()
-        opened = open_rows(X)
-        self._require_names(opened)
+        opened = self._opened(X)
         X = opened.X
         if _is_stored(X):
             parts = self._stored_parts(X, finish, self._model)

@@ -53,11 +53,11 @@ def validate_rows(
         raise DataTypeError(str(error), kind="invalid-input") from None
     if frame_columns(X) is None:
         X = plain_array(X, "X")
-        _require_shape(X, least_rows)
+        require_shape(X, least_rows)
         if X.dtype.kind in "UST":
             X = X.astype(object)  # as in scikit-learn, texts in memory may be numbers
     rows = to_numeric(X, "X")
-    _require_shape(rows, least_rows)
+    require_shape(rows, least_rows)
     if rows.dtype != np.float32:
         rows = rows.astype(np.float64, copy=False)
     if fitting and not more:
@@ -70,7 +70,8 @@ def validate_rows(
     return rows
 
 
-def _require_shape(X: NDArray[Any], least_rows: int) -> None:
+def require_shape(X: NDArray[Any], least_rows: int) -> None:
+    """Refuse an array that is not rows of features, at least `least_rows` of them: `DataError` ``invalid-input``."""
     if X.ndim == 0:
         raise DataError(
             f"X is {X.item()!r:.60}, no rows: give an array of two dimensions, rows and features", kind="invalid-input"

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.storage import plain_labels, read_model, write_model
+from distkern.storage.tables.schema import TableSchema
 
 from ...errors import JobError, StoreError
 from ...kernels import Gaussians, Kernel, kernel_from_parameters
@@ -19,6 +20,7 @@ from ...numerics.scaling import DirectionScaling, FeatureScaling
 from ...probability.decisions import output_count
 from .parameter_checks import DTYPES, plain_parameter
 from .probability_arrays import probability_arrays, restore_probabilities
+from .table_encoder import TableEncoder
 
 _NOT_STORED = ("client", "callbacks", "run_dir", "max_seconds", "center_rows")
 
@@ -44,6 +46,7 @@ def save_estimator(estimator: Any, path: str | os.PathLike[str], *, overwrite: b
         "feature_shift": model.scaling.shift,
         "feature_scale": model.scaling.scale,
         **estimator._stored_arrays(),
+        **({"table_schema": estimator.table_schema_.to_bytes()} if hasattr(estimator, "table_schema_") else {}),
         **(probability_arrays(estimator) if hasattr(estimator, "classes_") else {}),
     }
     kernel_parameters = model.kernel.parameters()
@@ -80,6 +83,8 @@ def read_estimator(path: str | os.PathLike[str], known: Mapping[str, Any]) -> An
     """
     meta, arrays = read_model(path)
     try:
+        if meta.get("estimator") == TableEncoder.__name__:
+            return TableEncoder._of_store(meta, arrays, str(path))
         _require_consistent(meta, arrays)
         cls = known[meta["estimator"]]
         kernel = _stored_kernel(meta, arrays)
@@ -103,11 +108,17 @@ def read_estimator(path: str | os.PathLike[str], known: Mapping[str, Any]) -> An
         estimator.summary_ = meta["summary"]
         estimator.plan_ = meta["plan"]
         estimator._flat = meta["flat"]
+        if "table_schema" in arrays:
+            estimator.table_schema_ = TableSchema.from_bytes(arrays["table_schema"], str(path))
+            if estimator.table_schema_.encoded_names != meta["feature_names"]:
+                raise ValueError("table_schema does not fit the rest")
         if meta["feature_names"] is not None:
             estimator.feature_names_in_ = np.array(meta["feature_names"], dtype=object)
         if "classes" in arrays:
             labels = arrays["classes"]
             estimator.classes_ = labels.astype(object) if meta["object_labels"] else labels
+    except StoreError:
+        raise
     except Exception as error:  # a damaged description may lead to any error
         raise StoreError(
             f"{path} is not the description of a model of this version: {error!r}", kind="corrupt"

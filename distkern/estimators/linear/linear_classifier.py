@@ -16,6 +16,7 @@ from distkern.scheduler.passes.linear_plan import plan_linear
 from distkern.scheduler.planning.limits import WorkerFacts
 from distkern.scheduler.planning.plan import Plan
 from distkern.scheduler.planning.workload import Workload
+from distkern.scheduler.rows.numeric_ranges import feature_scales
 from distkern.storage import BlockSource
 
 from ...arrays import Array
@@ -75,7 +76,7 @@ class LinearClassifier(BlockClassifier):
     def _train(self, source: BlockSource, client: Any) -> None:
         with self._fitting(source, client) as fit:
             statistics = class_statistics(fit.tasks, with_scatter=self._with_scatter)
-            scaling = self._scaling(statistics)
+            scaling = self._scaling(statistics, source)
             fit.rounds, fit.passes, fit.bytes_read = 1, 1, statistics.reads.bytes_read
             found = self._solve(fit, statistics, scaling)
             fit.n_targets, fit.exchanges = len(found.intercept), 1 + fit.rounds
@@ -85,9 +86,12 @@ class LinearClassifier(BlockClassifier):
         assert statistics.loaded.labels is not None
         self._set_class_weights(statistics.loaded.labels.weights)
 
-    def _scaling(self, statistics: Statistics) -> FeatureScaling:
+    def _scaling(self, statistics: Statistics, source: BlockSource) -> FeatureScaling:
         return FeatureScaling.fit(
-            statistics.loaded.features, standardize=bool(self.standardize), shift_allowed=self._center_allowed
+            statistics.loaded.features,
+            standardize=bool(self.standardize),
+            shift_allowed=self._center_allowed,
+            scales=feature_scales(source),
         )
 
     def _norm_center(self, scaling: FeatureScaling) -> Array:

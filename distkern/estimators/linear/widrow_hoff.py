@@ -166,7 +166,7 @@ class WidrowHoffClassifier(LinearClassifier):
             first = Reads()
             if fresh:
                 statistics = class_statistics(fit.tasks, with_scatter=False, any_classes=True)
-                scaling, first = self._scaling(statistics), statistics.reads
+                scaling, first = self._scaling(statistics, source), statistics.reads
                 self._begin(statistics, scaling)
                 start = np.zeros((source.n_features + 1, targets.shape[1]))
             else:

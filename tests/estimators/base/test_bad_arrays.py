@@ -98,9 +98,11 @@ FEATURES: dict[str, Bad] = {
         lambda: ([[1, 2], [3, -np.inf], [4, 5]], Y[:3]), "not-finite", ("row 1",)
     ),
     "a frame with a hole": Bad(lambda: (frame(a=X[:, 0], b=HOLE[:, 1]), Y), "not-finite", ("row 3", "column 1")),
-    "a frame with text": Bad(lambda: (frame(a=X[:, 0], b=["p"] * N), Y), "not-numeric", ("'p'", "row 0", "column 'b'")),
-    "a frame with dates": Bad(
-        lambda: (frame(a=X[:, 0], b=pd.date_range("2020", periods=N)), Y), "not-numeric", ("column 'b'", "datetime64")
+    "a frame with text beside numbers": Bad(
+        lambda: (frame(a=X[:, 0], b=["p", 1.0] * (N // 2)), Y), "not-numeric", ("'p'", "row 0", "column 'b'")
+    ),
+    "a frame with durations": Bad(
+        lambda: (frame(a=X[:, 0], b=pd.timedelta_range("1D", periods=N)), Y), "not-numeric", ("column 'b'", "timedelta")
     ),
     "a frame with pandas' missing value": Bad(
         lambda: (frame(a=pd.array([1, None] * (N // 2), dtype="Int64"), b=X[:, 1]), Y), "not-finite", ("NaN", "row 1")

@@ -206,15 +206,15 @@ def test_partial_fit_takes_them() -> None:
 
 
 X, Y = regression(40)
-TABLE = dd.from_pandas(frame(X).assign(word="a", when=pd.Timestamp(0), target=Y), npartitions=2)
+TABLE = dd.from_pandas(frame(X).assign(lost=pd.NaT, span=pd.Timedelta(1), target=Y), npartitions=2)
 DATA = arrays(X, Y, 20)
 
 
 @pytest.mark.parametrize(
     ("rows", "y", "kind", "said"),
     [
-        (TABLE[["f0", "word"]], TABLE["target"], "not-numeric", "column 'word' of X"),
-        (TABLE[["f0", "when"]], TABLE["target"], "not-numeric", "column 'when' of X"),
+        (TABLE[["f0", "lost"]], TABLE["target"], "empty-column", "column 'lost' has no value in any row"),
+        (TABLE[["f0", "span"]], TABLE["target"], "not-numeric", "column 'span' of X"),
         (TABLE[[]], TABLE["target"], "zero-features", "no columns"),
         (TABLE[["f0"]], TABLE["target"].partitions[0], "shape-mismatch", "40 rows but y has 20"),
         (TABLE[["f0"]], None, "target", "y is missing"),

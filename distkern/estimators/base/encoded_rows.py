@@ -1,0 +1,200 @@
+"""Encoded rows of a table, which keep the scales of their columns; frames whose columns are not all numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from distkern.scheduler import is_dask_frame, partition_lengths
+from distkern.storage import (
+    Dataset,
+    as_targets,
+    check_rows_agree,
+    frame_columns,
+    in_memory,
+    names_of,
+    plain_labels,
+    to_numeric,
+)
+
+from ...arrays import Array
+from .containers import OpenedRows, open_column, open_rows
+
+
+class EncodedRows(np.ndarray[Any, Any]):
+    """Array of encoded rows; `feature_scales` is kept where rows are taken, and lost in any other operation.
+
+    Attributes
+    ----------
+    feature_scales : array, shape (n_features,), or None
+        Scale of each column where the estimator standardises; NaN for the column's own standard deviation.
+    """
+
+    feature_scales: Array | None = None
+
+    @classmethod
+    def of(cls, rows: NDArray[Any], scales: Array) -> EncodedRows:
+        """Return rows, shape (n, d), with the scales of their columns."""
+        made = rows.view(cls)
+        made.feature_scales = scales
+        return made
+
+    def __array_finalize__(self, source: Any) -> None:
+        self.feature_scales = None
+
+    def __getitem__(self, key: Any) -> Any:
+        taken = super().__getitem__(key)
+        rest = key[1:] if isinstance(key, tuple) else ()
+        whole = all(part is Ellipsis or (isinstance(part, slice) and part == slice(None)) for part in rest)
+        if isinstance(taken, EncodedRows) and whole and taken.ndim == 2 and taken.shape[1] == self.shape[1]:
+            taken.feature_scales = self.feature_scales
+        return taken
+
+    def __reduce__(self) -> Any:
+        return _rebuilt, (np.asarray(self), self.feature_scales)
+
+
+def _rebuilt(rows: NDArray[Any], scales: Array | None) -> EncodedRows:
+    made = rows.view(EncodedRows)
+    made.feature_scales = scales
+    return made
+
+
+def is_raw(X: Any) -> bool:
+    """Return whether rows are a frame, in memory or of dask, with a column that is not numbers."""
+    from distkern.storage.tables.frames import needs_encoding
+
+    if is_dask_frame(X):
+        return any(getattr(dtype, "kind", "O") not in "biufcm" for dtype in X.dtypes)
+    return frame_columns(X) is not None and needs_encoding(X)
+
+
+def is_frame(X: Any) -> bool:
+    """Return whether rows are a frame, in memory or of dask."""
+    return is_dask_frame(X) or frame_columns(X) is not None
+
+
+def statistic_targets(y: Any, n_rows: int, task: str | None) -> NDArray[Any] | None:
+    """Return targets for the statistics of levels, None without targets.
+
+    Raises
+    ------
+    DataError
+        The targets are no numbers, no labels, or not one for each row.
+    """
+    if y is None:
+        return None
+    values = as_targets(y)
+    check_rows_agree(n_rows, len(values) if values.ndim else 0)
+    if task == "regression":
+        return to_numeric(values, "y")
+    labels = plain_labels(values)
+    return labels.reshape(n_rows) if task == "classification" else labels
+
+
+def encode_training(X: Any, y: Any, *, task: str | None, **options: Any) -> tuple[Any, Any]:
+    """Return the encoded rows of a table to train on, and the schema.
+
+    Parameters
+    ----------
+    X : frame of pandas, polars, pyarrow or dask
+        Raw rows.
+    y : array-like or None
+        Targets in memory.
+    task : {"classification", "regression"} or None
+        Whether the targets are labels or numbers; by default the rule of datasets decides.
+    **options
+        As for `profile_rows`.
+
+    Raises
+    ------
+    DataError
+        A column cannot be used.
+    """
+    from distkern.storage.tables.encode import TableEncoding
+    from distkern.storage.tables.frames import encoded_table, frame_table
+    from distkern.storage.tables.raw_rows import ArrowRows, profile_rows
+
+    names_of(X)
+    if is_dask_frame(X):
+        from distkern.scheduler.prediction.dask_tables import PartitionRows, encoded_frame
+
+        rows = PartitionRows(X)
+        rows.y = statistic_targets(y, rows.n_rows, task)
+        found = profile_rows(rows, task=task, **options)
+        return encoded_frame(X, TableEncoding(found.schema, found.out_of_fold), rows.lengths), found.schema
+    table = frame_table(X)
+    targets = statistic_targets(y, table.num_rows, task)
+    found = profile_rows(ArrowRows(table, targets), task=task, **options)
+    return encoded_table(TableEncoding(found.schema, found.out_of_fold), table), found.schema
+
+
+def encode_new(X: Any, schema: Any) -> Any:
+    """Return the encoded rows of a frame of new rows: an array, or a dask array for a dask frame.
+
+    Rows that are encoded already, and other containers, are returned as they are.
+
+    Raises
+    ------
+    DataError
+        ``missing-column``, ``type-changed``, ``mixed-types`` and the like.
+    """
+    if not is_frame(X) or names_of(X) == schema.encoded_names:
+        return X
+    from distkern.storage.tables.encode import TableEncoding
+    from distkern.storage.tables.frames import encoded_table, frame_table
+
+    made = TableEncoding(schema)
+    if is_dask_frame(X):
+        from distkern.scheduler.prediction.dask_tables import encoded_frame
+
+        return encoded_frame(X, made)
+    return encoded_table(made, frame_table(X))
+
+
+class TableInputs:
+    """Part of the estimators that encodes frames whose columns are not all numbers.
+
+    Attributes
+    ----------
+    table_schema_ : TableSchema
+        Schema of the raw columns; only after a fit on such a frame, or on a dataset that was made of one.
+    """
+
+    _classification: ClassVar[bool]
+    _require_names: Callable[[OpenedRows], None]
+    table_schema_: Any
+
+    def _encoded(self, X: Any, y: Any, *, more: bool) -> tuple[Any, Any, Any]:
+        """Encode a frame whose columns are not all numbers; return rows, targets, and the schema if there is one."""
+        schema = getattr(self, "table_schema_", None)
+        if more:
+            return (X, y, None) if schema is None else (encode_new(X, schema), y, schema)
+        if isinstance(X, Dataset):
+            return X, y, X.table_schema
+        if not is_raw(X):
+            return X, y, None
+        y = in_memory(open_column(y, "y", partition_lengths(y=y)["y"]), "y")
+        rows, schema = encode_training(X, y, task="classification" if self._classification else "regression")
+        return rows, y, schema
+
+    def _set_schema(self, schema: Any) -> None:
+        """Set the schema of the raw columns, or forget that of the last fit."""
+        if schema is not None:
+            self.table_schema_ = schema
+        elif hasattr(self, "table_schema_"):
+            del self.table_schema_
+
+    def _opened(self, X: Any) -> OpenedRows:
+        """Open new rows; raw ones are encoded as those of the training were."""
+        schema = getattr(self, "table_schema_", None)
+        encoded = X if schema is None else encode_new(X, schema)
+        rows = open_rows(encoded)
+        if schema is not None and encoded is not X:
+            return replace(rows, names=schema.encoded_names)
+        self._require_names(rows)
+        return rows

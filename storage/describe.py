@@ -20,6 +20,7 @@ from .io.urls import is_url, local_place, place_of
 from .models.model_store import read_model
 from .runs.journal import driver_of, recorded
 from .runs.run_directory import RunDirectory
+from .tables.schema import TableSchema
 
 __all__ = ["describe"]
 
@@ -93,6 +94,7 @@ def _dataset(path: str | os.PathLike[str]) -> dict[str, Any]:
         "feature_mean": dataset.feature_mean.tolist(),
         "feature_std": dataset.feature_std.tolist(),
         "notes": dict(dataset.notes),
+        **_columns(dataset.table_schema),
     }
 
 
@@ -104,15 +106,23 @@ def _targets(dataset: Dataset) -> int:
 
 def _model(path: str | os.PathLike[str]) -> dict[str, Any]:
     meta, arrays = read_model(path)
+    stored = arrays.get("table_schema")
+    schema = None if stored is None else TableSchema.from_bytes(stored, str(path))
     return {
-        **_metric(meta, arrays),
+        **_metric(meta, arrays, schema),
+        **_columns(schema),
         "meta": meta,
         "arrays": {name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in arrays.items()},
         "stored_bytes": _stored_bytes(path),
     }
 
 
-def _metric(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+def _columns(schema: TableSchema | None) -> dict[str, Any]:
+    """Return the raw columns in words, by name."""
+    return {} if schema is None else {"columns": {column.name: column.words for column in schema.columns}}
+
+
+def _metric(meta: dict[str, Any], arrays: dict[str, NDArray[Any]], schema: TableSchema | None) -> dict[str, Any]:
     """Return the learnt metric of a model: its kind, the kernel, the number of rounds, and the leading features."""
     importances, metric = arrays.get("feature_importances"), arrays.get("metric")
     if importances is None or metric is None or importances.ndim != 1:
@@ -120,6 +130,9 @@ def _metric(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str, 
     names = meta.get("feature_names")
     if not isinstance(names, list) or len(names) != len(importances):
         names = [f"feature {index}" for index in range(len(importances))]
+    if schema is not None and schema.n_encoded == len(importances):
+        sums = schema.summed(importances)
+        names, importances = list(sums), np.array(list(sums.values()))
     changed = metric.ndim == 2 or bool((metric != metric[:1]).any())
     leading = np.argsort(-importances, kind="stable")[:LEADING_FEATURES]
     kernel, rounds, directions = meta.get("kernel"), meta.get("metric_rounds"), arrays.get("feature_directions")

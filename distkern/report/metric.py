@@ -62,15 +62,20 @@ def metric_part(record: RunRecord, model: Any, feature_names: Sequence[str] | No
     shares = found.importances.tolist()
     names = getattr(model, "feature_names_in_", feature_names)
     names = None if names is None or len(names) != len(shares) else [str(name) for name in names]
+    schema = getattr(model, "table_schema_", None)
+    if schema is not None and schema.n_encoded == len(shares):
+        sums = schema.summed(found.importances)
+        names, shares = list(sums), list(sums.values())
     ordered = sorted(range(len(shares)), key=lambda index: -shares[index])[:MOST_BARS]
     bars = [(f"feature {index}" if names is None else names[index], shares[index]) for index in ordered]
     space = found.map
+    n_features = len(found.importances)
     if space is None:
         what = "no map had a lower error than the standardised features"
     elif space.diagonal:
         what = "a factor for each standardised feature"
     else:
-        what = f"a matrix, from {counted(len(shares), 'standardised feature')} to {counted(space.width, 'direction')}"
+        what = f"a matrix, from {counted(n_features, 'standardised feature')} to {counted(space.width, 'direction')}"
     text = f"{counted(len(rounds), 'round')} on a sample of the rows. Kernel: {found.kernel.name}. Map: {what}."
     return MetricPart(shortened(text), table, _bar_chart(bars), len(shares) - len(bars))
 

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Sequence
 from typing import Literal
 
 from distkern.errors import DataError, JobError
 
-from ..arrays.blocks import chunk_rows_for
 from ..datasets.dataset import Dataset, open_dataset
-from ..datasets.writer import DatasetWriter
 from ..io.destinations import check_place
-from .cleaning import POLICIES, Cleaner
-from .files import FORMATS, found_files, open_table
+from .cleaning import POLICIES
+from .files import FORMATS, found_files
 from .row_files import RowFiles
-from .table import Reading, require_storable
+from .store_job import INDICATOR, StoreJob, schema_of
+from .table import Reading
 
 __all__ = ["FORMATS", "RowFiles", "ingest"]
-
-logger = logging.getLogger(__name__)
 
 
 def ingest(
@@ -32,8 +28,10 @@ def ingest(
     weight: str | int | None = None,
     part: str | None = None,
     task: str | None = None,
-    missing: str = "error",
+    missing: str | None = None,
     drop: Sequence[str] = (),
+    categorical: Sequence[str] = (),
+    like: str | os.PathLike[str] | None = None,
     delimiter: str | None = None,
     header: bool | None = None,
     features: int | None = None,
@@ -65,11 +63,17 @@ def ingest(
         npz: read X_train and y_train, or X_test and y_test.
     task : {"classification", "regression"}, optional
         As for `DatasetWriter`.
-    missing : {"error", "drop", "mean"}, default "error"
-        Refuse a missing value, leave its row out, or replace it by the mean of its column. A row without target or
-        weight is refused or, with ``drop``, left out.
+    missing : {"indicator", "error", "drop", "mean"}, optional
+        Replace a missing value by the mean of its column, with a further column that is 1 for such rows (CSV and
+        Parquet, their default); refuse it (the default of other formats); leave its row out; or replace it by the mean
+        alone. A row without target or weight is refused or, with ``drop``, left out.
     drop : sequence of str, default ()
         CSV and Parquet: columns to leave out.
+    categorical : sequence of str, default ()
+        CSV and Parquet: columns that are categories whatever their values are.
+    like : path-like, optional
+        CSV and Parquet: dataset or model with the schema of the columns; the rows are then encoded as new ones, for
+        tests and predictions.
     delimiter : str, optional
         CSV: the character between columns; by default a tab for .tsv and a comma otherwise.
     header : bool, optional
@@ -101,8 +105,10 @@ def ingest(
         The parameters do not fit together.
     """
     files = found_files([paths] if isinstance(paths, str | os.PathLike) else paths)
-    if missing not in POLICIES:
-        raise JobError(f"missing is {missing!r}: it must be one of {', '.join(POLICIES)}", kind="invalid-missing")
+    if missing is not None and missing not in (INDICATOR, *POLICIES):
+        raise JobError(
+            f"missing is {missing!r}: it must be one of {', '.join((INDICATOR, *POLICIES))}", kind="invalid-missing"
+        )
     if no_target and task is not None:
         raise JobError("rows without targets have no task: leave task (--task) out", kind="target")
     check_place(out, overwrite, DataError, "dataset")
@@ -118,28 +124,7 @@ def ingest(
         features=features,
         index_base=None if index_base == "auto" else index_base,
     )
-    table = open_table(files, reading, format)
-    require_storable(table.n_features, ", ".join(map(str, files)))
-    cleaner = Cleaner(table, missing)
-    if chunk_rows is None:
-        row_bytes = table.n_features * cleaner.dtype.itemsize
-        chunk_rows = max(1, min(chunk_rows_for(row_bytes, table.n_rows), table.n_rows))
-    with DatasetWriter(
-        out,
-        chunk_rows=chunk_rows,
-        task=task,
-        feature_names=table.names,
-        overwrite=overwrite,
-    ) as writer:
-        for batch in cleaner.rows():
-            writer.append(batch.features, batch.target, batch.weights)
-        writer.notes = {
-            "sources": [path.name for path in files],
-            "rows_dropped": cleaner.rows_dropped,
-            "values_filled": cleaner.values_filled,
-        }
-    if cleaner.rows_dropped:
-        logger.warning("%d of %d rows lack a value and were dropped", cleaner.rows_dropped, table.n_rows)
-    if cleaner.values_filled:
-        logger.warning("%d missing values were replaced by the column mean", cleaner.values_filled)
+    schema = None if like is None else schema_of(like)
+    job = StoreJob(files, reading, format, out, task, missing, tuple(categorical), schema, chunk_rows, overwrite)
+    job.write()
     return open_dataset(out)

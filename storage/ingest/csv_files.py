@@ -24,10 +24,11 @@ import pyarrow.csv as pa_csv
 
 from distkern.errors import DataError
 
+from ..tables.arrow_columns import casts, first_failure
 from .streams import STREAM_FAILURES, open_stream
 from .table import Batch, Reading, choose_columns, some_rows, unreadable
 
-__all__ = ["CsvTable"]
+__all__ = ["CsvFiles", "CsvTable", "holes_as_null"]
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +45,8 @@ _UNNAMED = ("", "Unnamed: 0")
 """Names of the index column in files of pandas; the second one where such a file was read and written again."""
 
 
-class CsvTable:
-    """Rows of text files; columns are matched by name, or by position in files without names.
+class CsvFiles:
+    """Text files whose columns are matched by name, or by position in files without names.
 
     A first column without a name that counts the rows, as ``DataFrame.to_csv`` writes it, is left out.
 
@@ -56,11 +57,16 @@ class CsvTable:
     reading : Reading
         Targets, weight, columns to leave out or to take, delimiter, and whether there is a header.
 
+    Attributes
+    ----------
+    chosen : ChosenColumns
+        Features, targets and weight.
+
     Raises
     ------
     DataError
-        ``empty-file``, ``unreadable``, ``ragged-row``, ``line-break``, ``empty-column``, ``no-header``,
-        ``unnamed-column``, ``bad-target``, ``text-column`` (on reading), and those of `choose_columns`.
+        ``empty-file``, ``unreadable``, ``no-header``, and those of `choose_columns`; on reading ``ragged-row``,
+        ``line-break`` and ``unnamed-column``.
     """
 
     def __init__(self, paths: Sequence[Path], reading: Reading) -> None:
@@ -81,64 +87,24 @@ class CsvTable:
         if reading.header is None:
             for path, header in zip(self._paths, names, strict=True):
                 _require_names(path, header)
-        self._columns = columns = choose_columns(
-            list(zip(self._paths, names, strict=True)), reading, self._unnamed(names, reading)
-        )
-        self.names: tuple[str, ...] | None = columns.features if self._named else None
-        self.n_features = len(columns.features)
-        self.dtype: np.dtype[Any] = np.dtype(np.float64)
-        self._types = dict.fromkeys(columns.targets, pa.int64())
-        self._words: list[list[str]] = []
+        self.chosen = choose_columns(list(zip(self._paths, names, strict=True)), reading, self._unnamed(names, reading))
+        self._types = dict.fromkeys(self.chosen.targets, pa.int64())
         self._starts = [1]
+
+    def _count_rows(self) -> int:
+        """Count the rows of all files, and find the types of the targets."""
         for file in range(len(self._paths)):
-            self._words.append(self._word_columns(file))
             self._starts.append(self._starts[-1] + self._scan(file))
-        self.n_rows = self._starts[-1] - 1
+        self._require_numeric_targets()
+        return self._starts[-1] - 1
+
+    def _require_numeric_targets(self) -> None:
         text = [name for name, kind in self._types.items() if pa.types.is_string(kind)]
-        if text and len(columns.targets) > 1:
+        if text and len(self.chosen.targets) > 1:
             raise DataError(
                 f"the target {text[0]!r} holds text: several targets must be numbers, labels are one target",
                 kind="bad-target",
             )
-
-    def batches(self) -> Iterator[Batch]:
-        """Yield all rows in order."""
-        numbers = self._numeric()
-        for file in range(len(self._paths)):
-            words = self._words[file]
-            types = {name: pa.string() if name in words else pa.float64() for name in numbers}
-            for block in self._blocks(file, types):
-                features = np.empty((block.num_rows, len(numbers)))
-                for column, name in enumerate(numbers):
-                    values = self._truths(file, block.column(name)) if name in words else block.column(name)
-                    features[:, column] = values.to_numpy(zero_copy_only=False)
-                yield self._batch(features, block)
-
-    def _batch(self, features: Any, block: Any) -> Batch:
-        weights = None
-        if self._columns.weight is not None:
-            features, weights = np.ascontiguousarray(features[:, :-1]), features[:, -1].copy()
-        targets, missing = [], np.zeros(block.num_rows, dtype=bool)
-        for name in self._columns.targets:
-            text = block.column(name)
-            if pa.types.is_string(self._types[name]):
-                missing |= pc.equal(text, "").to_numpy(zero_copy_only=False)
-                targets.append(np.asarray(text.to_numpy(zero_copy_only=False)).astype(str))
-            else:
-                values = pc.cast(_holes_as_null(text), self._types[name])
-                missing |= pc.is_null(values).to_numpy(zero_copy_only=False)
-                targets.append(pc.fill_null(values, 0).to_numpy(zero_copy_only=False))
-        if not targets:
-            return Batch(features, None, weights=weights)
-        return Batch(features, targets[0] if len(targets) == 1 else np.column_stack(targets), missing, weights)
-
-    def _truths(self, file: int, text: Any) -> Any:
-        """Return a column of the words True and False as 1 and 0."""
-        try:
-            return pc.cast(pc.cast(_holes_as_null(text), pa.bool_()), pa.float64())
-        except pa.ArrowInvalid as cause:
-            self._explain_text(file)
-            raise unreadable(self._paths[file], cause) from cause
 
     def _unnamed(self, names: Sequence[Sequence[str]], reading: Reading) -> list[str]:
         """Return the name of a first column that may number the rows; `_scan` decides."""
@@ -150,31 +116,15 @@ class CsvTable:
         self._index = first
         return [first]
 
-    def _word_columns(self, file: int) -> list[str]:
-        """Return the features that are words for true and false in the first block."""
-        for block in self._blocks_as_text(file):
-            if not block.num_rows:
-                return []
-            firsts = ((name, (block.column(name)[0].as_py() or "").strip().lower()) for name in self._columns.features)
-            text = {name: _holes_as_null(block.column(name)) for name, first in firsts if first in _MAYBE_TRUTHS}
-            return [
-                name for name, values in text.items() if not _casts(values, pa.float64()) and _casts(values, pa.bool_())
-            ]
-        return []
-
     def _scan(self, file: int) -> int:
         """Count the rows of a file and widen the types of the targets to hold their values."""
         rows, last = 0, None
-        index = self._index if self._index in self._stripped(file) else None
-        counted = (index,) if index is not None else () if self._columns.targets else self._columns.features[:1]
+        index = self._index_of(file)
+        counted = (index,) if index is not None else () if self.chosen.targets else self.chosen.features[:1]
         for block in self._blocks(file, dict.fromkeys(counted, pa.string())):
             rows += block.num_rows
             first_row = self._starts[file] + rows - block.num_rows
-            for name in self._columns.targets:
-                text = _holes_as_null(block.column(name))
-                self._refuse_line_breaks(name, text, first_row)
-                while not _casts(text, self._types[name]):
-                    self._types[name] = pa.float64() if pa.types.is_integer(self._types[name]) else pa.string()
+            self._widen_targets(block, first_row)
             if index is not None:
                 last = self._require_numbering(file, block.column(index), last, first_row)
         if index is not None:
@@ -184,10 +134,38 @@ class CsvTable:
             )
         return rows
 
+    def _index_of(self, file: int) -> str | None:
+        """Return the name of the first column of a file where it may number the rows."""
+        return self._index if self._index in self._stripped(file) else None
+
+    def _widen_targets(self, block: Any, first_row: int) -> None:
+        """Widen the types of the targets to hold the values of a block."""
+        for name in self.chosen.targets:
+            text = holes_as_null(block.column(name))
+            self._refuse_line_breaks(name, text, first_row)
+            while not casts(text, self._types[name]):
+                self._types[name] = pa.float64() if pa.types.is_integer(self._types[name]) else pa.string()
+
+    def _targets_of(self, block: Any) -> tuple[Any, Any]:
+        """Return the targets of a block, and where one is missing; None for rows without targets."""
+        targets, missing = [], np.zeros(block.num_rows, dtype=bool)
+        for name in self.chosen.targets:
+            text = block.column(name)
+            if pa.types.is_string(self._types[name]):
+                missing |= pc.equal(text, "").to_numpy(zero_copy_only=False)
+                targets.append(np.asarray(text.to_numpy(zero_copy_only=False)).astype(str))
+            else:
+                values = pc.cast(holes_as_null(text), self._types[name])
+                missing |= pc.is_null(values).to_numpy(zero_copy_only=False)
+                targets.append(pc.fill_null(values, 0).to_numpy(zero_copy_only=False))
+        if not targets:
+            return None, None
+        return targets[0] if len(targets) == 1 else np.column_stack(targets), missing
+
     def _require_numbering(self, file: int, text: Any, last: int | None, first_row: int) -> int | None:
         """Refuse a first column without a name whose values are not whole numbers that rise from row to row."""
-        values = _holes_as_null(text)
-        if _casts(values, pa.int64()) and not values.null_count:
+        values = holes_as_null(text)
+        if casts(values, pa.int64()) and not values.null_count:
             numbers = pc.cast(values, pa.int64()).to_numpy(zero_copy_only=False)
             rising = bool(np.all(numbers[1:] > numbers[:-1])) and (
                 last is None or not len(numbers) or last < numbers[0]
@@ -218,7 +196,7 @@ class CsvTable:
 
     def _blocks(self, file: int, types: dict[str, Any]) -> Iterator[Any]:
         """Yield record batches of the typed columns and the targets, which are text, under names without blanks."""
-        columns = {**types, **dict.fromkeys(self._columns.targets, pa.string())}
+        columns = {**types, **dict.fromkeys(self.chosen.targets, pa.string())}
         known = self._stripped(file)
         try:
             with _stream(self._paths[file]) as stream:
@@ -229,9 +207,11 @@ class CsvTable:
             if isinstance(cause, DataError):
                 raise
             self._explain_ragged(file)
-            if any(pa.types.is_floating(kind) for kind in types.values()):
-                self._explain_text(file)
+            self._explain_types(file, types)
             raise unreadable(self._paths[file], cause) from cause
+
+    def _explain_types(self, file: int, types: dict[str, Any]) -> None:
+        """Raise the error for a value that is not of its type, if there is one."""
 
     def _options(self, file: int, columns: dict[str, Any], handler: Any = None) -> tuple[Any, Any, Any]:
         names = None if self._named else self._headers[file]
@@ -279,16 +259,85 @@ class CsvTable:
             kind="ragged-row",
         )
 
+
+class CsvTable(CsvFiles):
+    """Rows of text files whose features are numbers, or the words True and False.
+
+    Parameters
+    ----------
+    paths : sequence of pathlib.Path
+        Files, plain or compressed.
+    reading : Reading
+        Targets, weight, columns to leave out or to take, delimiter, and whether there is a header.
+
+    Raises
+    ------
+    DataError
+        ``bad-target``, ``text-column`` (on reading), and those of `CsvFiles`.
+    """
+
+    def __init__(self, paths: Sequence[Path], reading: Reading) -> None:
+        super().__init__(paths, reading)
+        self.names: tuple[str, ...] | None = self.chosen.features if self._named else None
+        self.n_features = len(self.chosen.features)
+        self.dtype: np.dtype[Any] = np.dtype(np.float64)
+        self._words = [self._word_columns(file) for file in range(len(self._paths))]
+        self.n_rows = self._count_rows()
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield all rows in order."""
+        numbers = self._numeric()
+        for file in range(len(self._paths)):
+            words = self._words[file]
+            types = {name: pa.string() if name in words else pa.float64() for name in numbers}
+            for block in self._blocks(file, types):
+                features = np.empty((block.num_rows, len(numbers)))
+                for column, name in enumerate(numbers):
+                    values = self._truths(file, block.column(name)) if name in words else block.column(name)
+                    features[:, column] = values.to_numpy(zero_copy_only=False)
+                yield self._batch(features, block)
+
+    def _batch(self, features: Any, block: Any) -> Batch:
+        weights = None
+        if self.chosen.weight is not None:
+            features, weights = np.ascontiguousarray(features[:, :-1]), features[:, -1].copy()
+        target, missing = self._targets_of(block)
+        return Batch(features, target, missing, weights)
+
+    def _truths(self, file: int, text: Any) -> Any:
+        """Return a column of the words True and False as 1 and 0."""
+        try:
+            return pc.cast(pc.cast(holes_as_null(text), pa.bool_()), pa.float64())
+        except pa.ArrowInvalid as cause:
+            self._explain_text(file)
+            raise unreadable(self._paths[file], cause) from cause
+
+    def _word_columns(self, file: int) -> list[str]:
+        """Return the features that are words for true and false in the first block."""
+        for block in self._blocks_as_text(file):
+            if not block.num_rows:
+                return []
+            firsts = ((name, (block.column(name)[0].as_py() or "").strip().lower()) for name in self.chosen.features)
+            text = {name: holes_as_null(block.column(name)) for name, first in firsts if first in _MAYBE_TRUTHS}
+            return [
+                name for name, values in text.items() if not casts(values, pa.float64()) and casts(values, pa.bool_())
+            ]
+        return []
+
+    def _explain_types(self, file: int, types: dict[str, Any]) -> None:
+        if any(pa.types.is_floating(kind) for kind in types.values()):
+            self._explain_text(file)
+
     def _explain_text(self, file: int) -> None:
         """Raise the error for the first cell that is not a number, if there is one."""
         row = self._starts[file]
         for block in self._blocks_as_text(file):
             found = []
             for name in self._numeric():
-                text = _holes_as_null(block.column(name))
+                text = holes_as_null(block.column(name))
                 kind = pa.bool_() if name in self._words[file] else pa.float64()
-                if not _casts(text, kind):
-                    bad = _first_failure(text, kind)
+                if not casts(text, kind):
+                    bad = first_failure(text, kind)
                     found.append((bad, name, text[bad].as_py()))
             if found:
                 bad, name, value = min(found, key=lambda item: item[0])
@@ -301,8 +350,8 @@ class CsvTable:
             row += block.num_rows
 
     def _numeric(self) -> tuple[str, ...]:
-        weight = self._columns.weight
-        return self._columns.features if weight is None else (*self._columns.features, weight)
+        weight = self.chosen.weight
+        return self.chosen.features if weight is None else (*self.chosen.features, weight)
 
     def _blocks_as_text(self, file: int) -> Iterator[Any]:
         return self._blocks(file, dict.fromkeys(self._numeric(), pa.string()))
@@ -355,26 +404,8 @@ def _require_names(path: Path, header: Sequence[str]) -> None:
         )
 
 
-def _holes_as_null(text: Any) -> Any:
+def holes_as_null(text: Any) -> Any:
+    """Return text without blanks around it, null where it is a word for a missing value."""
     trimmed = pc.utf8_trim_whitespace(text)
     hole = pc.is_in(trimmed, value_set=pa.array(_NULLS))
     return pc.if_else(hole, pa.scalar(None, pa.string()), trimmed)
-
-
-def _casts(text: Any, dtype: Any) -> bool:
-    try:
-        pc.cast(text, dtype)
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def _first_failure(text: Any, kind: Any) -> int:
-    low, size = 0, len(text)
-    while size > 1:
-        half = size // 2
-        if _casts(text.slice(low, half), kind):
-            low, size = low + half, size - half
-        else:
-            size = half
-    return low

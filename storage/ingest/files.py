@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from distkern.errors import DataError, JobError
 from distkern.text import did_you_mean
@@ -19,7 +20,10 @@ from .streams import COMPRESSIONS
 from .table import InputTable, Reading
 from .weights_file import WeightedTable
 
-__all__ = ["FORMATS", "found_files", "open_table"]
+if TYPE_CHECKING:
+    from .raw_tables import RawFiles
+
+__all__ = ["FORMATS", "format_of", "found_files", "open_raw", "open_table"]
 
 FORMATS = ("csv", "parquet", "npy", "npz", "svmlight")
 """Names of the formats."""
@@ -112,8 +116,8 @@ def _natural(path: Path) -> list[tuple[int, str]]:
     return [(int(piece), piece) if piece.isdecimal() else (-1, piece) for piece in pieces]
 
 
-def open_table(files: Sequence[Path], reading: Reading, name: str | None = None) -> InputTable:
-    """Open files of one format as one table.
+def format_of(files: Sequence[Path], reading: Reading, name: str | None = None) -> str:
+    """Return the format of files, and refuse options that do not fit it.
 
     Parameters
     ----------
@@ -127,7 +131,7 @@ def open_table(files: Sequence[Path], reading: Reading, name: str | None = None)
     Raises
     ------
     DataError
-        ``unknown-format``, and the errors of the tables.
+        ``unknown-format``.
     JobError
         ``mixed-formats``, ``unused-option``, ``invalid-format`` and the like.
     """
@@ -151,6 +155,56 @@ def open_table(files: Sequence[Path], reading: Reading, name: str | None = None)
                 kind="unknown-format",
             )
     _refuse_unfit(name, reading)
+    return name
+
+
+def open_raw(files: Sequence[Path], reading: Reading, name: str) -> RawFiles:
+    """Open CSV or Parquet files as raw columns.
+
+    Parameters
+    ----------
+    files : sequence of pathlib.Path
+        Files.
+    reading : Reading
+        What is read of them.
+    name : {"csv", "parquet"}
+        Their format, as of `format_of`.
+
+    Raises
+    ------
+    DataError
+        The errors of the files.
+    """
+    # Every worker imports this room, so pyarrow is loaded only where it is used.
+    if name == "csv":
+        from .raw_csv import RawCsv
+
+        return RawCsv(files, reading)
+    from .raw_parquet import RawParquet
+
+    return RawParquet(files, reading)
+
+
+def open_table(files: Sequence[Path], reading: Reading, name: str | None = None) -> InputTable:
+    """Open files of one format as one table.
+
+    Parameters
+    ----------
+    files : sequence of pathlib.Path
+        Files.
+    reading : Reading
+        What is read of them.
+    name : str, optional
+        Their format, one of `FORMATS`; by default the extensions say it.
+
+    Raises
+    ------
+    DataError
+        Those of `format_of`, and the errors of the tables.
+    JobError
+        Those of `format_of`.
+    """
+    name = format_of(files, reading, name)
     # Every worker imports this room, so pyarrow and scikit-learn are loaded only where they are used.
     if name == "csv":
         from .csv_files import CsvTable

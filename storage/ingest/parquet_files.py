@@ -17,13 +17,79 @@ from distkern.errors import DataError
 
 from .table import BATCH_BYTES, Batch, Reading, choose_columns, some_rows, unreadable
 
-__all__ = ["ParquetTable"]
+__all__ = ["ParquetFiles", "ParquetTable"]
 
 
-class ParquetTable:
-    """Rows of Parquet files; columns are matched by name.
+class ParquetFiles:
+    """Parquet files whose columns are matched by name.
 
     Index columns, which pandas and dask note in the files, are no features unless they are asked for by name.
+
+    Parameters
+    ----------
+    paths : sequence of pathlib.Path
+        Files.
+    reading : Reading
+        Targets, weight, and the columns to leave out or to take.
+
+    Attributes
+    ----------
+    chosen : ChosenColumns
+        Features, targets and weight.
+    n_rows : int
+        Rows of all files.
+
+    Raises
+    ------
+    DataError
+        ``unreadable``, ``bad-target``, ``text-column`` for weights, ``empty-file``, and those of `choose_columns`.
+    """
+
+    def __init__(self, paths: Sequence[Path], reading: Reading) -> None:
+        self._schemas, counts = {}, []
+        for path in paths:
+            try:
+                with pq.ParquetFile(path) as file:
+                    self._schemas[path] = file.schema_arrow
+                    counts.append(file.metadata.num_rows)
+            except (pa.ArrowException, OSError, ValueError) as cause:
+                raise unreadable(path, cause) from cause
+        self._paths = paths = some_rows(paths, counts, "has columns but no rows")
+        self.n_rows: int = sum(counts)
+        headers = [(path, self._schemas[path].names) for path in paths]
+        indexes = {name for path in paths for name in _index_columns(self._schemas[path])}
+        self.chosen = choose_columns(headers, reading, indexes)
+        for path in paths:
+            for name in self.chosen.targets:
+                _require_labels(path, name, self._schemas[path].field(name).type, len(self.chosen.targets) > 1)
+            if self.chosen.weight is not None:
+                _number_type(path, self.chosen.weight, self._schemas[path].field(self.chosen.weight).type)
+
+    def _blocks(self, rows: int) -> Iterator[Any]:
+        """Yield record batches of the chosen columns, of `rows` rows or less."""
+        for path in self._paths:
+            try:
+                with pq.ParquetFile(path, page_checksum_verification=True) as file:
+                    yield from file.iter_batches(batch_size=rows, columns=list(self.chosen.all()))
+            except (pa.ArrowException, OSError) as cause:
+                raise unreadable(path, cause) from cause
+
+    def _beside(self, block: Any) -> tuple[Any, Any, Any]:
+        """Return targets, where one is missing, and weights of a block; None for what the files do not have."""
+        weight = self.chosen.weight
+        weights = None if weight is None else _numbers(block.column(weight)).astype(np.float64)
+        if not self.chosen.targets:
+            return None, None, weights
+        targets = [block.column(name) for name in self.chosen.targets]
+        targets = [target.dictionary_decode() if pa.types.is_dictionary(target.type) else target for target in targets]
+        missing = np.any([pc.is_null(target).to_numpy(zero_copy_only=False) for target in targets], axis=0)
+        labels = [_labels(target) for target in targets]
+        target = labels[0] if len(labels) == 1 else np.column_stack(labels)
+        return target, missing if missing.any() else None, weights
+
+
+class ParquetTable(ParquetFiles):
+    """Rows of Parquet files whose features are numbers or truth values.
 
     Features keep float32 or an integer type where all columns of all files share one, else become float64.
 
@@ -37,33 +103,18 @@ class ParquetTable:
     Raises
     ------
     DataError
-        ``unreadable``, ``text-column``, ``bad-target``, ``empty-file``, and those of `choose_columns`.
+        ``text-column``, and those of `ParquetFiles`.
     """
 
     def __init__(self, paths: Sequence[Path], reading: Reading) -> None:
-        schemas, counts = {}, []
-        for path in paths:
-            try:
-                with pq.ParquetFile(path) as file:
-                    schemas[path] = file.schema_arrow
-                    counts.append(file.metadata.num_rows)
-            except (pa.ArrowException, OSError, ValueError) as cause:
-                raise unreadable(path, cause) from cause
-        self._paths = paths = some_rows(paths, counts, "has columns but no rows")
-        self.n_rows = sum(counts)
-        headers = [(path, schemas[path].names) for path in paths]
-        indexes = {name for path in paths for name in _index_columns(schemas[path])}
-        self._columns = columns = choose_columns(headers, reading, indexes)
-        self.names: tuple[str, ...] | None = columns.features
-        self.n_features = len(columns.features)
+        super().__init__(paths, reading)
+        self.names: tuple[str, ...] | None = self.chosen.features
+        self.n_features = len(self.chosen.features)
         types = [
-            _number_type(path, name, schemas[path].field(name).type) for path in paths for name in columns.features
+            _number_type(path, name, self._schemas[path].field(name).type)
+            for path in self._paths
+            for name in self.chosen.features
         ]
-        for path in paths:
-            for name in columns.targets:
-                _require_labels(path, name, schemas[path].field(name).type, len(columns.targets) > 1)
-            if columns.weight is not None:
-                _number_type(path, columns.weight, schemas[path].field(columns.weight).type)
         self.dtype: np.dtype[Any] = np.result_type(*types)
         if self.dtype.kind == "b":
             self.dtype = np.dtype(np.uint8)
@@ -72,36 +123,17 @@ class ParquetTable:
 
     def batches(self) -> Iterator[Batch]:
         """Yield all rows in order."""
-        rows = max(1, BATCH_BYTES // (8 * self.n_features))
-        for path in self._paths:
-            try:
-                with pq.ParquetFile(path, page_checksum_verification=True) as file:
-                    for block in file.iter_batches(batch_size=rows, columns=list(self._columns.all())):
-                        yield self._batch(block)
-            except (pa.ArrowException, OSError) as cause:
-                raise unreadable(path, cause) from cause
+        for block in self._blocks(max(1, BATCH_BYTES // (8 * self.n_features))):
+            yield self._batch(block)
 
     def _batch(self, block: Any) -> Batch:
-        columns = [block.column(name) for name in self._columns.features]
+        columns = [block.column(name) for name in self.chosen.features]
         has_holes = any(column.null_count for column in columns)
         dtype = np.dtype(np.float64) if has_holes and self.dtype.kind != "f" else self.dtype
         features = np.empty((block.num_rows, self.n_features), dtype=dtype)
         for index, column in enumerate(columns):
             features[:, index] = _numbers(column)
-        weight = self._columns.weight
-        weights = None if weight is None else _numbers(block.column(weight)).astype(np.float64)
-        if not self._columns.targets:
-            return Batch(features, None, weights=weights)
-        targets = [block.column(name) for name in self._columns.targets]
-        targets = [target.dictionary_decode() if pa.types.is_dictionary(target.type) else target for target in targets]
-        missing = np.any([pc.is_null(target).to_numpy(zero_copy_only=False) for target in targets], axis=0)
-        labels = [_labels(target) for target in targets]
-        return Batch(
-            features,
-            labels[0] if len(labels) == 1 else np.column_stack(labels),
-            missing if missing.any() else None,
-            weights,
-        )
+        return Batch(features, *self._beside(block))
 
 
 def _index_columns(schema: Any) -> set[str]:

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..tables.schema import TableSchema
 from .cleaning import Cleaner
-from .files import found_files, open_table
+from .files import format_of, found_files, open_raw, open_table
+from .store_job import INDICATOR, RAW_FORMATS
 from .table import Reading
 
 __all__ = ["RowFiles"]
@@ -38,6 +40,8 @@ class RowFiles:
         As for `ingest`.
     no_target : bool, default True
         Whether the rows are read without targets.
+    schema : TableSchema, optional
+        Schema of the raw columns of CSV and Parquet files, which are then read in place of encoded ones.
 
     Attributes
     ----------
@@ -68,6 +72,7 @@ class RowFiles:
         index_base: int | None = None,
         target: Sequence[str] = (),
         no_target: bool = True,
+        schema: TableSchema | None = None,
     ) -> None:
         files = found_files(paths)
         self.place = ", ".join(map(str, files[:3])) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
@@ -82,6 +87,15 @@ class RowFiles:
             columns=None if names is None else tuple(names),
             expected=n_features,
         )
+        self._cleaner: Cleaner | None = None
+        if schema is not None and (name := format_of(files, reading, format)) in RAW_FORMATS:
+            from ..tables.encode import TableEncoding
+            from .raw_tables import RawTable
+
+            raw = open_raw(files, reading.of_columns(tuple(schema.names)), name)
+            self.n_rows, self.n_features = raw.count_rows(), schema.n_encoded
+            self._raw, self._encoding = RawTable(raw, INDICATOR), TableEncoding(schema)
+            return
         self._cleaner = Cleaner(open_table(files, reading, format), "error")
         self.n_rows, self.n_features = self._cleaner.table.n_rows, self._cleaner.table.n_features
 
@@ -91,7 +105,14 @@ class RowFiles:
         Raises
         ------
         DataError
-            ``missing-value``, ``not-finite``, or a damaged file.
+            ``missing-value``, ``not-finite``, ``type-changed``, or a damaged file.
         """
+        if self._cleaner is None:
+            from .raw_tables import encoded_pieces
+
+            for rows, raw in encoded_pieces(self._raw, self._encoding):
+                yield rows, raw.target
+            self._encoding.warn(self.place)
+            return
         for batch in self._cleaner.rows():
             yield np.ascontiguousarray(batch.features), batch.target

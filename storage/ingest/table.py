@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -101,6 +101,10 @@ class Reading:
     """Number of features of the model that the rows are for, default None."""
     columns: tuple[str, ...] | None = None
     """Names of the features to read, in order, default None: all but target, weight and dropped columns."""
+
+    def of_columns(self, columns: tuple[str, ...] | None) -> Reading:
+        """Return the same for some columns; None leaves it as it is."""
+        return self if columns is None else replace(self, columns=columns)
 
 
 @dataclass(frozen=True)

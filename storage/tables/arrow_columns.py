@@ -39,6 +39,8 @@ ANY_TEXT = "text"
 INSTANT = pa.timestamp("us", "UTC")
 LOCAL = pa.timestamp("us")
 
+LEVELS = pa.dictionary(pa.int32(), pa.string())
+
 TEXT_TYPES: tuple[tuple[str, str | None, Any], ...] = (
     ("number", None, pa.float64()),
     ("boolean", None, pa.bool_()),
@@ -99,7 +101,7 @@ def kind_of(name: str, kind: Any, what: str = "the table") -> Kind:
     """
     if pa.types.is_dictionary(kind):
         return Kind("category")
-    if _is_text(kind):
+    if is_text(kind):
         return Kind(ANY_TEXT)
     if pa.types.is_boolean(kind):
         return Kind("boolean")
@@ -116,7 +118,8 @@ def kind_of(name: str, kind: Any, what: str = "the table") -> Kind:
     )
 
 
-def _is_text(kind: Any) -> bool:
+def is_text(kind: Any) -> bool:
+    """Return whether an Arrow type is text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
@@ -170,7 +173,7 @@ def text_kind(columns: Any) -> Kind:
 def text_types(kinds: Mapping[str, Kind]) -> dict[str, Any]:
     """Return the Arrow types that text columns of some kinds are read as."""
     types = {Kind(name, zone): kind for name, zone, kind in TEXT_TYPES}
-    return {name: types.get(kind, pa.string()) for name, kind in kinds.items()}
+    return {name: types.get(kind, LEVELS) for name, kind in kinds.items()}
 
 
 def as_numbers(column: Any, name: str, rows: RowCount, kind: str = "number") -> NDArray[np.float64]:
@@ -194,7 +197,7 @@ def as_numbers(column: Any, name: str, rows: RowCount, kind: str = "number") -> 
     """
     column = _flat(column)
     wanted = Kind(kind)
-    if _is_text(column.type):
+    if is_text(column.type):
         column = _read(trimmed(column), pa.bool_() if kind == "boolean" else pa.float64(), name, rows, wanted)
     found = column.type
     if pa.types.is_time(found) or pa.types.is_duration(found):
@@ -249,7 +252,7 @@ def as_instants(column: Any, zone: str | None, name: str, rows: RowCount) -> tup
     """
     column = _flat(column)
     wanted = Kind("date", zone)
-    if _is_text(column.type):
+    if is_text(column.type):
         column = _read(trimmed(column), LOCAL if zone is None else INSTANT, name, rows, wanted)
     elif pa.types.is_null(column.type):
         column = column.cast(LOCAL if zone is None else INSTANT)
@@ -301,12 +304,16 @@ def as_levels(column: Any, name: str) -> tuple[list[str], NDArray[np.int64]]:
         column = pc.dictionary_encode(column)
     codes = np.asarray(pc.fill_null(pc.cast(column.indices, pa.int64()), -1).to_numpy(zero_copy_only=False))
     values = _level_text(column.dictionary, name)
-    missing = np.asarray(pc.is_null(values).to_numpy(zero_copy_only=False))
-    unique = pc.dictionary_encode(values)  # trimmed texts may be equal
+    unique = pc.dictionary_encode(values)  # trimmed texts may be equal, and null
     mapping = np.asarray(pc.fill_null(pc.cast(unique.indices, pa.int64()), -1).to_numpy(zero_copy_only=False))
-    if missing.any() or len(unique.dictionary) < len(values):
-        codes = np.append(mapping, -1)[codes]
-    return unique.dictionary.to_pylist(), codes.astype(np.int64, copy=False)
+    codes = np.append(mapping, -1)[codes]
+    # A dictionary may have levels that no row has.
+    used = np.flatnonzero(np.bincount(codes + 1, minlength=len(unique.dictionary) + 1)[1:])
+    if len(used) == len(unique.dictionary):
+        return unique.dictionary.to_pylist(), codes
+    places = np.full(len(unique.dictionary) + 1, -1)
+    places[used] = np.arange(len(used))
+    return unique.dictionary.take(pa.array(used)).to_pylist(), places[codes]
 
 
 def _level_text(values: Any, name: str) -> Any:

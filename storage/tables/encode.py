@@ -81,7 +81,7 @@ class TableEncoding:
         Raises
         ------
         DataError
-            ``missing-column``, ``type-changed``, ``column-type`` or ``not-finite``.
+            ``unknown-column``, ``type-changed``, ``column-type`` or ``not-finite``.
         """
         rows = RowCount(first, base)
         found = batch.schema.names
@@ -92,7 +92,7 @@ class TableEncoding:
                 raise DataError(
                     f"{what} lacks the column {column.name!r}, which the model was trained on"
                     f"{did_you_mean(column.name, found)}",
-                    kind="missing-column",
+                    kind="unknown-column",
                 )
             width = len(column.encoded_names(self.schema.targets))
             part = out[:, place : place + width]

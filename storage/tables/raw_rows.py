@@ -16,10 +16,14 @@ from numpy.typing import NDArray
 from distkern.errors import DataError
 from distkern.text import did_you_mean
 
-from .arrow_columns import ANY_TEXT, TEXT_TYPES, Kind, casts, kind_of, text_kind, text_types, trimmed
+from .arrow_columns import ANY_TEXT, TEXT_TYPES, Kind, RowCount, casts, is_text, kind_of, text_kind, text_types, trimmed
 from .profile import MAX_ONE_HOT, SMOOTHING, ProfiledTable, TableProfile
+from .schema import Column
 
 __all__ = ["ArrowRows", "RawRows", "TextChanged", "cast_text", "profile_rows"]
+
+_MOSTLY = {"numbers": r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$", "dates": r"^\d{4}-\d\d-\d\d"}
+"""Words for text, and the regular expression of it."""
 
 BATCH_ROWS = 65_536
 """Rows of a batch of a table in memory."""
@@ -95,7 +99,7 @@ def cast_text(batch: Any, types: Mapping[str, Any]) -> Any:
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         kind = types.get(name)
-        if kind is not None and not pa.types.is_string(kind):
+        if kind is not None and is_text(column.type) and not (pa.types.is_string(kind) or pa.types.is_dictionary(kind)):
             try:
                 column = pc.cast(trimmed(column), kind)
             except pa.ArrowInvalid:
@@ -130,7 +134,8 @@ def profile_rows(
     Raises
     ------
     DataError
-        ``unknown-column``: `categorical` names no column; those of `TableProfile`.
+        ``unknown-column``: `categorical` names no column; ``mixed-column``: most values of a text are numbers, or
+        dates, and it has too many levels for a column each; those of `TableProfile`.
     """
     for name in categorical:
         if name not in rows.kinds:
@@ -142,10 +147,36 @@ def profile_rows(
     text = [name for name, kind in given.items() if kind.name == ANY_TEXT]
     kinds = given | (_guess(rows, text) if text else {})
     try:
-        return _profiled(rows, kinds, task, max_one_hot, smoothing)
+        found = _profiled(rows, kinds, task, max_one_hot, smoothing)
     except TextChanged:
         kinds = given | _scan(rows, text)
-        return _profiled(rows, kinds, task, max_one_hot, smoothing)
+        found = _profiled(rows, kinds, task, max_one_hot, smoothing)
+    for column in found.schema.columns:
+        if column.name in text and column.encoding not in (None, "one-hot"):
+            _refuse_mixed(rows, column)
+    return found
+
+
+def _refuse_mixed(rows: RawRows, column: Column) -> None:
+    """Refuse text of many levels, most of which are numbers or dates: the others are mistakes, or it is a code."""
+    levels = pa.array(column.levels, pa.string())
+    for words, pattern in _MOSTLY.items():
+        if pc.sum(pc.match_substring_regex(levels, pattern)).as_py() * 2 < len(levels):
+            continue
+        first = 0
+        for batch, _ in rows.read({column.name: pa.string()}):
+            text = trimmed(batch.column(column.name))
+            other = pc.fill_null(pc.invert(pc.match_substring_regex(text, pattern)), False)
+            if pc.any(other).as_py():
+                row = pc.index(other, True).as_py()
+                raise DataError(
+                    f"column {column.name!r} holds the text {text[row].as_py()!r:.60} in "
+                    f"{RowCount(first, rows.base).place(row)}, and most of its other values are {words}: correct it, "
+                    "empty the cell, leave the column out (--drop), or name the column as a category (--categorical, "
+                    "TableEncoder(categorical=...))",
+                    kind="mixed-column",
+                )
+            first += batch.num_rows
 
 
 def _profiled(

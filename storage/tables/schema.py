@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.errors import DataError, StoreError
+from distkern.text import counted
 
 __all__ = ["COLUMN_KINDS", "CYCLES", "Column", "TableSchema"]
 
@@ -45,6 +46,9 @@ nearly all rows have does not make the others infinitely far."""
 
 FLAG_SCALE = 0.5
 """Scale of a column of ones for missing values: the largest standard deviation of zeros and ones."""
+
+MOST_SHOWN = 5
+"""Most levels in the description of a column."""
 
 CYCLE_SCALE = math.sqrt(0.5)
 """Scale of a sine and a cosine: their standard deviation over whole periods."""
@@ -96,6 +100,16 @@ class Column:
             return [math.nan] * len(targets)
         scale = math.sqrt(max(self.level_variance, LEAST_LEVEL_VARIANCE))
         return [scale] * len(self.encoded_names(targets))
+
+    @property
+    def words(self) -> str:
+        """The column in a few words."""
+        gaps = ", with gaps" if self.gaps else ""
+        if self.kind == "category":
+            shown = ", ".join(self.levels[:MOST_SHOWN]) + (", ..." if len(self.levels) > MOST_SHOWN else "")
+            return f"category, {self.encoding}, {counted(len(self.levels), 'level')} ({shown}){gaps}"
+        zone = f" of the time zone {self.zone}" if self.zone else ""
+        return self.kind + zone + gaps
 
     def as_record(self) -> dict[str, Any]:
         """Return JSON values."""

@@ -47,8 +47,9 @@ def info(context: click.Context, store: str, as_json: bool, followed: bool) -> N
 def _flat(description: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
     """Yield names and values; the name of a nested value begins with those of its mappings."""
     for name, value in description.items():
-        # Names of features stay as they are.
-        full = f"{prefix}{name}" if prefix.endswith(".importances.") else f"{prefix}{name}".replace("_", " ")
+        # Names of features and columns stay as they are.
+        named = prefix.endswith((".importances.", "columns."))
+        full = f"{prefix}{name}" if named else f"{prefix}{name}".replace("_", " ")
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")
         elif name.endswith(_SIZES) and isinstance(value, int):

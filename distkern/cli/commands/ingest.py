@@ -33,10 +33,20 @@ from ..running.file_options import file_options
 )
 @click.option(
     "--missing",
-    type=click.Choice(["error", "drop", "mean"]),
-    default="error",
-    show_default=True,
-    help="Treatment of missing values: refuse them, drop the row, or use the mean of the column.",
+    type=click.Choice(["indicator", "error", "drop", "mean"]),
+    help="Treatment of missing values: the mean of the column and a column that is 1 for them (default of CSV and "
+    "Parquet), refuse them (default of other formats), drop the row, or the mean alone.",
+)
+@click.option(
+    "--categorical",
+    metavar="COL",
+    multiple=True,
+    help="Column that is a category whatever its values are; may be repeated.",
+)
+@click.option(
+    "--like",
+    metavar="STORE|MODEL",
+    help="Encode the rows as new ones, by the schema of a store or a model: for tests and predictions.",
 )
 @click.option(
     "--features",
@@ -51,6 +61,8 @@ from ..running.file_options import file_options
 def ingest(sources: tuple[str, ...], out: str, reading: dict[str, Any], **options: Any) -> None:
     """Write CSV, Parquet, npy, npz or svmlight files as one dataset store.
 
+    Columns of CSV and Parquet files may be categories, dates, truth values and numbers with gaps.
+
     SRC is a file, a folder of files or a quoted pattern; CSV and svmlight files may be compressed (.gz, .bz2, .xz or
     .zst).
     """
@@ -58,6 +70,8 @@ def ingest(sources: tuple[str, ...], out: str, reading: dict[str, Any], **option
 
     data = write(list(sources), out, **options, **reading)
     rows: list[tuple[str, object]] = [("wrote", out), ("rows", data.n_rows), ("features", data.n_features)]
+    if data.table_schema is not None:
+        rows.append(("columns", len(data.table_schema.columns)))
     rows.append(("task", data.task or "none, the rows have no targets"))
     if data.class_labels is not None:
         rows.append(("classes", list(data.class_labels)))

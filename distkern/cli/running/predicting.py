@@ -52,7 +52,9 @@ def open_rows(model: Any, place: str, places: Sequence[str], reading: Mapping[st
     rows: Any
     if len(places) > 1 or kind in ("file", "directory") or (kind == "missing" and glob.has_magic(places[0])):
         names = getattr(model, "feature_names_in_", None)
-        rows = RowFiles(places, model.n_features_in_, None if names is None else list(map(str, names)), **reading)
+        schema = getattr(model, "table_schema_", None)
+        known = None if names is None else list(map(str, names))
+        rows = RowFiles(places, model.n_features_in_, known, schema=schema, **reading)
         count, what = rows.n_features, rows.place
     else:
         what = places[0]

@@ -141,7 +141,7 @@ def encode_new(X: Any, schema: Any) -> Any:
     Raises
     ------
     DataError
-        ``missing-column``, ``type-changed``, ``mixed-types`` and the like.
+        ``unknown-column``, ``type-changed``, ``mixed-types`` and the like.
     """
     if not is_frame(X) or names_of(X) == schema.encoded_names:
         return X

@@ -155,7 +155,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Raises
         ------
         DataError
-            ``missing-column``, ``type-changed``, ``unknown-level`` and the like.
+            ``unknown-column``, ``type-changed``, ``unknown-level`` and the like.
         """
         check_is_fitted(self)
         made = TableEncoding(self.table_schema_, unknown=self.unknown)

@@ -48,6 +48,8 @@ class MetricLearning:
     training_job: Callable[[], TrainingJob]
     metric_: Array
     feature_importances_: Array
+    feature_names_in_: NDArray[Any]
+    table_schema_: Any
     metric_rounds_: list[dict[str, Any]]
 
     @property
@@ -84,6 +86,20 @@ class MetricLearning:
         room.require_fit()
         found = learn_once(run, self._metric_job(job), source, client=client, **how)
         return found.applied(job, with_width=with_width), (found, room)
+
+    @property
+    def column_importances_(self) -> dict[str, float]:
+        """Sums of `feature_importances_` by column: of a raw table, all that one column became.
+
+        Raises
+        ------
+        AttributeError
+            No metric was learnt, or the columns have no names.
+        """
+        if hasattr(self, "table_schema_"):
+            sums: dict[str, float] = self.table_schema_.summed(self.feature_importances_)
+            return sums
+        return dict(zip(self.feature_names_in_.tolist(), self.feature_importances_.tolist(), strict=True))
 
     def metric_transform(self, X: Any) -> Any:
         """Map rows to the space in which the kernel measures distances: the learnt directions, longest first.

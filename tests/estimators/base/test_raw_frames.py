@@ -91,7 +91,7 @@ def test_new_rows_with_other_columns_types_and_levels(container: str, trained: A
         return np.asarray(trained.predict(FRAMES[container](table)))
 
     for change, kind, said in (
-        (lambda table: table.drop(columns="kind"), "missing-column", "'kind'"),
+        (lambda table: table.drop(columns="kind"), "unknown-column", "'kind'"),
         (lambda table: table.assign(length="long"), "type-changed", r"'length'.*'long' in row \d"),
         (lambda table: table.assign(when=1.5), "type-changed", "'when'.*double"),
     ):

@@ -193,7 +193,7 @@ TRAINED: dict[str, Any] = {
         ({"d": ["2024-01-01", "soon"]}, "type-changed", ("'d'", "'soon'", "row 1")),
         ({"d": pa.array([DAY, DAY], pa.timestamp("us", "UTC"))}, "type-changed", ("'d'", "UTC")),
         ({"c": [["a"], ["b"]]}, "column-type", ("'c'", "list")),
-        ({"c": None}, "missing-column", ("'c'",)),
+        ({"c": None}, "unknown-column", ("'c'",)),
     ],
 )
 def test_changed_types_and_missing_columns_are_named(

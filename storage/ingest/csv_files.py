@@ -69,6 +69,8 @@ class CsvFiles:
         ``line-break`` and ``unnamed-column``.
     """
 
+    _block_bytes = _BLOCK_BYTES
+
     def __init__(self, paths: Sequence[Path], reading: Reading) -> None:
         self._named = reading.header is not False
         if not self._named:
@@ -151,7 +153,10 @@ class CsvFiles:
         targets, missing = [], np.zeros(block.num_rows, dtype=bool)
         for name in self.chosen.targets:
             text = block.column(name)
-            if pa.types.is_string(self._types[name]):
+            if not pa.types.is_string(text.type):
+                missing |= pc.is_null(text).to_numpy(zero_copy_only=False)
+                targets.append(pc.fill_null(text, 0).to_numpy(zero_copy_only=False))
+            elif pa.types.is_string(self._types[name]):
                 missing |= pc.equal(text, "").to_numpy(zero_copy_only=False)
                 targets.append(np.asarray(text.to_numpy(zero_copy_only=False)).astype(str))
             else:
@@ -195,8 +200,8 @@ class CsvFiles:
         return {name.strip(): name for name in self._headers[file]}
 
     def _blocks(self, file: int, types: dict[str, Any]) -> Iterator[Any]:
-        """Yield record batches of the typed columns and the targets, which are text, under names without blanks."""
-        columns = {**types, **dict.fromkeys(self.chosen.targets, pa.string())}
+        """Yield record batches of the typed columns and the targets, text unless typed, under names without blanks."""
+        columns = {**dict.fromkeys(self.chosen.targets, pa.string()), **types}
         known = self._stripped(file)
         try:
             with _stream(self._paths[file]) as stream:
@@ -217,7 +222,7 @@ class CsvFiles:
         names = None if self._named else self._headers[file]
         return (
             # Row numbers of bad rows are known only where one thread reads.
-            pa_csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=handler is None, column_names=names),
+            pa_csv.ReadOptions(block_size=self._block_bytes, use_threads=handler is None, column_names=names),
             pa_csv.ParseOptions(delimiter=self._delimiters[file], newlines_in_values=True, invalid_row_handler=handler),
             pa_csv.ConvertOptions(
                 include_columns=list(columns),

@@ -38,13 +38,19 @@ class RawCsv(CsvFiles):
         Those of `CsvFiles`.
     """
 
+    # Levels are looked up once a block.
+    _block_bytes = 16 * 1024 * 1024
+
     def __init__(self, paths: Sequence[Path], reading: Reading) -> None:
         super().__init__(paths, reading)
+        self._complete = False
         self.kinds = {name: Kind(ANY_TEXT) for name in self.chosen.features}
 
     def count_rows(self) -> int:
         """Return the number of rows, and find the types of the targets."""
-        return self._count_rows()
+        count = self._count_rows()
+        self._complete = True
+        return count
 
     def pieces(self, types: Mapping[str, Any]) -> Iterator[RawBatch]:
         """Yield all rows in order; see `RawFiles.pieces`."""
@@ -53,13 +59,17 @@ class RawCsv(CsvFiles):
             index, last, first_row = self._index_of(file), None, self._starts[-1]
             beside = [name for name in (self.chosen.weight, index) if name is not None]
             columns = {name: types.get(name, pa.string()) for name in self.chosen.features}
+            if self._complete:
+                columns |= self._types
             for block in self._blocks(file, columns | dict.fromkeys(beside, pa.string())):
-                self._widen(block, first_row)
+                if not self._complete:
+                    self._widen(block, first_row)
                 if index is not None:
                     last = self._require_numbering(file, block.column(index), last, first_row)
                 yield self._raw(block, first_row)
                 first_row += block.num_rows
             self._starts.append(first_row)
+        self._complete = True
 
     def _widen(self, block: Any, first_row: int) -> None:
         """Widen the types of the targets; statistics of numbers do not hold for text."""

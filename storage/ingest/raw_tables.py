@@ -17,7 +17,7 @@ from ..datasets.writer import DatasetWriter
 from ..tables.arrow_columns import Kind, text_kind
 from ..tables.encode import TableEncoding
 from ..tables.profile import ProfiledTable
-from ..tables.raw_rows import profile_rows
+from ..tables.raw_rows import GUESS_ROWS, profile_rows
 from ..tables.schema import TableSchema
 
 __all__ = ["RawBatch", "RawFiles", "RawTable", "encoded_pieces", "profiled", "shows_raw_columns", "write_raw"]
@@ -159,10 +159,10 @@ def shows_raw_columns(files: RawFiles, *, with_gaps: bool) -> bool:
     if any(kind.name in ("category", "date") for kind in files.kinds.values()):
         return True
     text = dict.fromkeys(files.kinds, pa.string())
-    first = next((batch for batch in files.pieces(text) if batch.features.num_rows), None)
+    first = next((batch.features for batch in files.pieces(text) if batch.features.num_rows), None)
     if first is None:
         return False
-    columns = zip(files.kinds.items(), first.features.columns, strict=True)
+    columns = zip(files.kinds.items(), first.slice(0, GUESS_ROWS).columns, strict=True)
     return any(
         (with_gaps and _gaps(column) is not None)
         or (kind.name == "text" and text_kind(column).name in ("category", "date"))

@@ -6,6 +6,7 @@ Training rows get the target statistics of the other folds, new rows those of al
 from __future__ import annotations
 
 import warnings
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -133,7 +134,7 @@ class TableEncoding:
         known = self._codes[column.name]
         n_levels = len(known)
         missing, other = n_levels, n_levels + 1
-        mapping = np.array([*(known.get(level, other) for level in levels), missing], dtype=np.int64)
+        mapping = np.fromiter(chain(map(known.get, levels, repeat(other)), (missing,)), np.int64, len(levels) + 1)
         if column.encoding != "frequent" and self._out_of_fold is None and (mapping == other).any():
             named = self.unknown.setdefault(column.name, [])
             fresh = [level for level, code in zip(levels, mapping[:-1], strict=True) if code == other]

@@ -7,6 +7,7 @@ depends on how the rows are cut into batches.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -139,7 +140,9 @@ class LevelCounts:
         """
         levels, found = as_levels(column, self._name)
         known = self._codes
-        mapping = np.array([*(known.setdefault(level, len(known) + 1) for level in levels), 0], dtype=np.int64)
+        mapping = np.fromiter(chain(map(known.get, levels, repeat(-1)), (0,)), np.int64, len(levels) + 1)
+        for place in np.flatnonzero(mapping < 0).tolist():
+            mapping[place] = known[levels[place]] = len(known) + 1
         if len(known) > MOST_LEVELS:
             raise DataError(
                 f"column {self._name!r} has more than {MOST_LEVELS} levels: a column that names single rows tells "

@@ -20,10 +20,13 @@ from .arrow_columns import ANY_TEXT, TEXT_TYPES, Kind, RowCount, casts, is_text,
 from .profile import MAX_ONE_HOT, SMOOTHING, ProfiledTable, TableProfile
 from .schema import Column
 
-__all__ = ["ArrowRows", "RawRows", "TextChanged", "cast_text", "profile_rows"]
+__all__ = ["GUESS_ROWS", "ArrowRows", "RawRows", "TextChanged", "cast_text", "profile_rows"]
 
 _MOSTLY = {"numbers": r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$", "dates": r"^\d{4}-\d\d-\d\d"}
 """Words for text, and the regular expression of it."""
+
+GUESS_ROWS = 16_384
+"""Rows that lead to the first guess."""
 
 BATCH_ROWS = 65_536
 """Rows of a batch of a table in memory."""
@@ -193,7 +196,7 @@ def _guess(rows: RawRows, text: list[str]) -> dict[str, Kind]:
     """Return the kinds of the text columns in the first batch."""
     for batch, _ in rows.read(dict.fromkeys(text, pa.string())):
         if batch.num_rows:
-            return {name: text_kind(batch.column(name)) for name in text}
+            return {name: text_kind(batch.column(name).slice(0, GUESS_ROWS)) for name in text}
     return dict.fromkeys(text, Kind("category"))
 
 

@@ -123,17 +123,32 @@ class MetricJob:
     def sample_rows(self, n_rows: int) -> tuple[int, int]:
         """Return the numbers of rows that train the models, and that score them, of data of `n_rows` rows."""
         held, m = min(MOST_HELD, int(HELD_SHARE * n_rows)), self.centers(n_rows)
-        selecting = self.job.sampled_rows(n_rows) or n_rows
-        # Products with Q and the pool over the rows that select, and those of a pass over all rows after a sample.
-        most = self.job.max_centers
-        work = most * (selecting * (most + POOL_COLUMNS) + (selecting < n_rows) * n_rows * most // 2)
-        fitted = min(max(ROWS_A_CENTER * m, int(SHARE_OF_WORK * work / (m * (m + POOL_COLUMNS)))), MOST_ROUND_ROWS)
+        fitted = min(max(ROWS_A_CENTER * m, int(self._work(n_rows) / _work_a_row(m))), MOST_ROUND_ROWS)
         return min(fitted, n_rows - held), held
 
     def centers(self, n_rows: int) -> int:
-        """Return the number of centres of a model of a round."""
-        most = min(self.job.max_centers, n_rows // 4)
-        return max(1, min(ROUND_CENTERS, most, max(LEAST_CENTERS, 2 * self.job.max_centers // 3)))
+        """Return the number of centres of a model of a round.
+
+        A model of few centres does not see all that the target depends on, so that a large training has rounds of many
+        centres whatever its own number is.
+        """
+        most = min(ROUND_CENTERS, max(1, n_rows // 4))
+        affordable = np.arange(most, 0, -1)
+        affordable = affordable[ROWS_A_CENTER * affordable * _work_a_row(affordable) <= self._work(n_rows)]
+        of_training = max(LEAST_CENTERS, 2 * self.job.max_centers // 3)
+        return min(most, max(of_training, int(affordable.max(initial=1))))
+
+    def _work(self, n_rows: int) -> float:
+        """Return the work that a round may take: products of rows, columns and centres."""
+        selecting = self.job.sampled_rows(n_rows) or n_rows
+        # Products with Q and the pool over the rows that select, and those of a pass over all rows after a sample.
+        most = self.job.max_centers
+        return SHARE_OF_WORK * most * (selecting * (most + POOL_COLUMNS) + (selecting < n_rows) * n_rows * most // 2)
+
+
+def _work_a_row(n_centers: Any) -> Any:
+    """Return the products for each row of a selection of some centres."""
+    return n_centers * (n_centers + POOL_COLUMNS)
 
 
 @dataclass(frozen=True)

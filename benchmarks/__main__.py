@@ -21,6 +21,7 @@ from benchmarks import (
     memory,
     methods,
     norm_refit,
+    peers,
     probabilities,
     profiling,
     record_cost,
@@ -240,6 +241,18 @@ def large_table_command(
     folder: Path | None,
 ) -> None:
     tables.report(large_table.run(rows, features, centers, workers, budget, target, folder), path)
+
+
+@main.command("peers", help="Error, times, memory and model size beside Nystroem, trees and xRFM, each in a process.")
+@_sets
+@_json
+@click.option("--method", "chosen", multiple=True, type=click.Choice(list(peers.METHODS)), help="Only this method.")
+@_numbers("--centers", "sizes", (), "Centres, instead of those of each method.")
+@_number("--seeds", 1, "Trainings of each size.")
+def peers_command(
+    names: tuple[str, ...], path: Path | None, chosen: tuple[str, ...], sizes: tuple[int, ...], seeds: int
+) -> None:
+    tables.report(peers.run(names, chosen, sizes, seeds), path)
 
 
 @main.command("profile", help="Time of each phase of one training in this process.")

@@ -65,7 +65,7 @@ MORE_CENTERS = 1.5
 UNIMPROVED = 2
 """A chain ends after as many rounds that lower the error by less than `LEAST_GAIN` together."""
 
-LEAST_GAIN = 0.003
+LEAST_GAIN = 0.01
 """Least share of the error that rounds must lower."""
 
 ROUND_CENTERS = 500
@@ -87,7 +87,10 @@ MOST_ROUND_ROWS = 30_000
 """Most rows that train a model of a round."""
 
 HOPELESS = 1.3
-"""A kernel is dropped after its first rounds where its error is above this times the lowest."""
+"""A chain has no further round where its error is above this times the lowest."""
+
+BEST_KERNELS = 2
+"""Kernels of which a chain has all its rounds; the others get the best map."""
 
 MOST_HELD = 10_000
 """Most rows that are held out."""
@@ -319,19 +322,20 @@ class Rounds:
         return [replace(start, shape=shape, done=[_with_shape(start.best, shape)]) for shape in shapes]
 
     def _extend_chains(self, chains: list[Chain]) -> None:
-        """Make a few rounds of all chains, all rounds of the best one of each kernel, and all of the best kernel."""
-        rounds = self._search.rounds
-        if len(chains) > 1:
-            for chain in chains:
-                self._extend(chain, min(FIRST_ROUNDS, rounds))
-        lowest = min(chain.best.error for chain in chains)
-        for name in self._families:
-            own = [chain for chain in chains if chain.kernel == name]
-            best = min(own, key=lambda chain: chain.best.error)
-            if best.best.error <= HOPELESS * lowest:
-                self._extend(best, rounds)
-        best = min(chains, key=lambda chain: chain.best.error)
-        for chain in chains:
+        """Make a few rounds of all chains, and all rounds of the best one of the best kernels, and of the best."""
+        rounds, begun = self._search.rounds, chains
+        for number in range(1, FIRST_ROUNDS + 1):
+            begun = _hopeful(begun)
+            if len(chains) > 1:
+                for chain in begun:
+                    self._extend(chain, min(number, rounds))
+        of_kernels = [
+            min(own, key=_error) for name in self._families if (own := [c for c in begun if c.kernel == name])
+        ]
+        for chain in _hopeful(sorted(of_kernels, key=_error)[:BEST_KERNELS]):
+            self._extend(chain, rounds)
+        best = min(begun, key=_error)
+        for chain in _hopeful(begun):
             if chain.kernel == best.kernel:
                 self._extend(chain, rounds)
 
@@ -382,6 +386,17 @@ class Rounds:
             }
         )
         return made
+
+
+def _error(chain: Chain) -> float:
+    """Return the lowest error of a chain."""
+    return chain.best.error
+
+
+def _hopeful(chains: list[Chain]) -> list[Chain]:
+    """Return the chains whose error is not far above the lowest."""
+    lowest = min(map(_error, chains))
+    return [chain for chain in chains if _error(chain) <= HOPELESS * lowest]
 
 
 def _with_shape(first: Round, shape: str) -> Round:

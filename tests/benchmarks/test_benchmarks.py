@@ -24,6 +24,7 @@ from benchmarks import (
     methods,
     norm_refit,
     ours,
+    peers,
     probabilities,
     profiling,
     reference_loop,
@@ -455,3 +456,29 @@ def test_methods_are_measured_on_the_same_rows(classification: bool) -> None:
     assert ("Fisher" in {row["method"] for row in rows}) == classification
     assert all(0 <= row["error"] < 1.5 for row in rows)
     assert len(methods.pivoted(rows)) == len(rows)
+
+
+# --- peers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classification", [True, False])
+@pytest.mark.parametrize("name", peers.METHODS)
+def test_peers_predict_better_than_a_constant(classification: bool, name: str) -> None:
+    method = peers.METHODS[name]
+    pytest.importorskip(method.package)
+    split = split_of(classification=classification)
+    trained = method.train(split, 30, 0)
+    assert trained.size > 0
+    assert baselines.error_of(split)(trained.predict(split.X_test)) < 0.8
+
+
+def test_peers_are_measured_in_their_own_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    method = peers.Method("absent", "no_such_package", peers.METHODS["exact kernel"].train)
+    monkeypatch.setattr(peers, "METHODS", {"absent": method, "exact kernel": peers.METHODS["exact kernel"]})
+    monkeypatch.setattr(peers, "LEAST_ROWS", 100)
+    rows = list(peers.run(("ripley",), (), (), 1))
+    if not rows:
+        pytest.skip("the set ripley is not in DISTKERN_DATA")
+    assert [row["outcome"] for row in rows] == ["not installed", "done"]
+    assert 0 < rows[1]["error"] < 0.2
+    assert rows[1]["peak MiB"] > 50

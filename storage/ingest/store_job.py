@@ -63,7 +63,7 @@ class StoreJob:
     files: Sequence[Path]
     """Files."""
     reading: Reading
-    """What is read of them."""
+    """Columns and options of the reading."""
     format: str | None
     """Their format; None: that of the extensions."""
     out: str | os.PathLike[str]

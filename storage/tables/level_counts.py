@@ -145,8 +145,8 @@ class LevelCounts:
             mapping[place] = known[levels[place]] = len(known) + 1
         if len(known) > MOST_LEVELS:
             raise DataError(
-                f"column {self._name!r} has more than {MOST_LEVELS} levels: a column that names single rows tells "
-                "nothing about others, leave it out",
+                f"column {self._name!r} has more than {MOST_LEVELS} levels: a column whose levels belong to single "
+                "rows predicts nothing, leave it out",
                 kind="too-many-levels",
             )
         cells = mapping[found] * FOLDS + folds

@@ -122,7 +122,9 @@ class TableEncoding:
 
     def _date(self, column: Column, values: Any, rows: RowCount, out: NDArray[np.float64]) -> None:
         days, local = as_instants(values, column.zone, column.name, rows)
-        self._number(column, days, out)
+        assert column.extent is not None
+        # Later dates than those of the training are the rule; far from all of its rows a kernel predicts the intercept.
+        self._number(column, np.clip(days, *column.extent), out)
         present = ~np.isnan(days)
         for place, cycle in enumerate(column.cycles):
             angle = 2 * np.pi * _phase(local, cycle)

@@ -24,8 +24,9 @@ MAX_ONE_HOT = 32
 SMOOTHING = 10.0
 """Rows of the mean target that are added to those of a level."""
 
-LEAST_DAYS = dict(zip(CYCLES, (0.0, 7.0, 180.0), strict=True))
-"""Least days between the first and the last date for a cycle of a period."""
+LEAST_DAYS = dict(zip(CYCLES, (0.0, 14.0, 730.0), strict=True))
+"""Least days between the first and the last date for the cycle of a period: two weeks or years, for of less than two
+periods nothing shows what repeats."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +228,13 @@ class DatePart(NumberPart):
         cycles = [cycle for cycle in CYCLES if span >= LEAST_DAYS[cycle] and (cycle != "day" or self.with_time)]
         fill = self.total / (n_rows - self.missing)
         return Column(
-            name=name, kind="date", gaps=self.missing > 0, fill=fill, zone=self.kind.zone, cycles=tuple(cycles)
+            name=name,
+            kind="date",
+            gaps=self.missing > 0,
+            fill=fill,
+            zone=self.kind.zone,
+            extent=(self.first, self.last),
+            cycles=tuple(cycles),
         )
 
 

@@ -68,6 +68,8 @@ class Column:
     """Number in place of a missing one, the mean of the training rows, default 0.0."""
     zone: str | None = None
     """Time zone of a date, default None: dates without."""
+    extent: tuple[float, float] | None = None
+    """First and last date of the training rows in days, default None: no date."""
     cycles: tuple[str, ...] = ()
     """Periods of a date that training rows vary in, of `CYCLES`, default ()."""
     encoding: str | None = None
@@ -121,7 +123,8 @@ class Column:
             return record
         record["fill"] = self.fill
         if self.kind == "date":
-            record |= {"zone": self.zone, "cycles": list(self.cycles)}
+            assert self.extent is not None
+            record |= {"zone": self.zone, "cycles": list(self.cycles), "extent": list(self.extent)}
         return record
 
     @classmethod
@@ -129,7 +132,7 @@ class Column:
         """Return the column of JSON values; raises ValueError, KeyError or TypeError where they do not fit together."""
         values = dict(record)
         statistics = values.pop("statistics", None)
-        for name in ("cycles", "levels"):
+        for name in ("cycles", "levels", "extent"):
             if name in values:
                 values[name] = tuple(values[name])
         column = cls(**values, statistics=None if statistics is None else np.array(statistics, dtype=np.float64))
@@ -142,6 +145,8 @@ class Column:
             and (column.zone is None or isinstance(column.zone, str))
             and set(column.cycles) <= set(CYCLES)
             and (column.encoding in ENCODINGS) == category
+            and (column.extent is not None) == (column.kind == "date")
+            and (column.extent is None or column.extent == tuple(sorted(map(float, column.extent))))
             and all(isinstance(level, str) for level in column.levels)
             and len(set(column.levels)) == len(column.levels)
             and 0.0 <= column.level_variance <= 1.0

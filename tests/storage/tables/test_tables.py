@@ -42,7 +42,7 @@ def test_columns_become_numbers() -> None:
         "code": pa.array(["7", "8", "7", "7"]).dictionary_encode(),
         "text": ["1", " 2", "3.5", ""],
         "word": ["true", "False", "TRUE", "true"],
-        "when": [DAY + datetime.timedelta(days=90 * step, hours=6) for step in range(4)],
+        "when": [DAY + datetime.timedelta(days=300 * step, hours=6) for step in range(4)],
     }
     found = profiled(columns)
     schema = found.schema
@@ -167,6 +167,24 @@ def test_text_is_what_all_rows_allow() -> None:
     assert (code.kind, code.levels) == ("category", ("7", "8"))
 
 
+@pytest.mark.parametrize(
+    ("days", "cycles"), [(5, ()), (13.9, ()), (14, ("week",)), (729, ("week",)), (730, ("week", "year"))]
+)
+def test_a_date_has_the_cycles_that_training_rows_saw_twice(days: float, cycles: tuple[str, ...]) -> None:
+    whole = [DAY + datetime.timedelta(days=part) for part in (0, int(days))]
+    assert profiled({"d": [*whole, DAY + datetime.timedelta(days=int(days))]}).schema.columns[0].cycles == (
+        cycles if days == int(days) else ()
+    )
+    with_time = profiled({"d": [DAY, DAY + datetime.timedelta(days=days, hours=1)]}).schema.columns[0]
+    assert with_time.cycles[0] == "day"
+
+
+def test_later_dates_are_the_last_one_of_the_training() -> None:
+    found = profiled({"d": [DAY, DAY + datetime.timedelta(days=3)]})
+    X = encoded(found, {"d": [DAY - datetime.timedelta(days=1), DAY + datetime.timedelta(days=9)]})
+    np.testing.assert_array_equal(X, encoded(found, {"d": [DAY, DAY + datetime.timedelta(days=3)]}))
+
+
 def test_one_instant_has_one_number_in_all_zones() -> None:
     instants = pa.array([DAY, DAY + datetime.timedelta(hours=5)], pa.timestamp("us", "UTC"))
     found = profiled({"d": instants})
@@ -258,6 +276,7 @@ def test_a_schema_is_the_same_after_a_store_and_damage_is_refused() -> None:
         (("columns", 2, "levels"), ["u", "u"]),
         (("columns", 4, "statistics"), [[1.0]]),
         (("columns", 3, "cycles"), ["month"]),
+        (("columns", 3, "extent"), [2.0, 1.0]),
         (("columns", 0, "unknown"), 1),
         (("targets",), "x"),
         (("columns",), []),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,11 @@ from distkern.errors import DataError, JobError, StoreError
 from distkern.monitoring.events import Event, MetricRoundDone
 from distkern.numerics.scaling import DirectionScaling
 from distkern.scheduler import Workload
+from distkern.scheduler.passes.first_pass import Statistics
 from distkern.scheduler.runtime.processes import peak_rss
 from distkern.storage.io.json_files import read_json
 from tests.markers import variants
+from tests.scheduler.worker_clusters import cluster
 
 Array = NDArray[Any]
 
@@ -208,9 +212,6 @@ def test_a_run_learns_once(tmp_path: Path) -> None:
 
 
 def test_a_driver_that_is_killed_in_a_round_resumes(tmp_path: Path) -> None:
-    class Killed(BaseException):
-        pass
-
     def kill(event: Event) -> None:
         if isinstance(event, MetricRoundDone) and event.rounds == 2:
             raise dk.errors.Cancelled("killed")
@@ -230,6 +231,35 @@ def test_workers_change_no_bit(metric: str, in_process_client: Any, tmp_path: Pa
     assert there.coef_.tobytes() == here.coef_.tobytes()
     assert there.metric_.tobytes() == here.metric_.tobytes()
     assert np.asarray(there.predict(dataset)).tobytes() == np.asarray(here.predict(dataset)).tobytes()
+
+
+@pytest.mark.cluster
+def test_workers_that_are_killed_in_the_draw_and_in_a_round(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    X, y = rows(2000)
+    dataset = dk.write_dataset(tmp_path / "rows.zarr", X, y, chunk_rows=50)
+    settings = {"metric": "auto", "kernel": "auto", **SMALL}
+    here = dk.OROLSRegressor(**settings).fit(dataset)
+    merge, killed = Statistics.merge, []
+    with cluster(3, processes=True) as client:
+
+        def kill() -> None:
+            killed.append(min(client.run(os.getpid).values()))
+            os.kill(killed[-1], signal.SIGKILL)
+
+        def kill_in_the_draw(left: Statistics, right: Statistics) -> Statistics:
+            if not killed:
+                kill()
+            return merge(left, right)
+
+        def kill_in_a_round(event: Event) -> None:
+            if isinstance(event, MetricRoundDone) and event.rounds == 2:
+                kill()
+
+        monkeypatch.setattr(Statistics, "merge", kill_in_the_draw)
+        there = dk.OROLSRegressor(client=client, callbacks=[kill_in_a_round], **settings).fit(dataset)
+    assert len(set(killed)) == 2
+    assert there.coef_.tobytes() == here.coef_.tobytes()
+    assert there.metric_.tobytes() == here.metric_.tobytes()
 
 
 def test_float32_and_a_sample_of_the_rows() -> None:

@@ -30,6 +30,7 @@ from benchmarks import (
     speech_size,
     stop_rule,
     tables,
+    wide_table,
 )
 from benchmarks.faults_in_code import campaign
 from benchmarks.faults_in_code.faults import load
@@ -241,6 +242,20 @@ def large_table_command(
     folder: Path | None,
 ) -> None:
     tables.report(large_table.run(rows, features, centers, workers, budget, target, folder), path)
+
+
+@main.command("wide-table", help="Many columns of which few matter, mixed: one width beside learnt metrics.")
+@_json
+@_number("--rows", 1_000_000)
+@_number("--features", 500)
+@_number("--centers", 600)
+@_number("--workers", 2)
+@click.option("--memory", "budget", default="2GiB", show_default=True, help="Memory of a worker.")
+@_folder
+def wide_table_command(
+    path: Path | None, rows: int, features: int, centers: int, workers: int, budget: str, folder: Path | None
+) -> None:
+    tables.report(wide_table.run(rows, features, centers, workers, budget, folder), path)
 
 
 @main.command("peers", help="Error, times, memory and model size beside Nystroem, trees and xRFM, each in a process.")

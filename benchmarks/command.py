@@ -66,6 +66,32 @@ def train(folder: Path, sections: Mapping[str, Mapping[str, Any]]) -> Trained:
     return Trained(done.returncode, seconds, {}, lines[-1] if lines else "no message")
 
 
+def on_workers(
+    train_store: Path, test_store: Path, out: Path, model: Mapping[str, Any], workers: int, memory: str
+) -> dict[str, Any]:
+    """Train the model `out` on workers of bounded memory, and return what a table shows of it."""
+    trained = train(
+        out.parent,
+        {
+            "data": {"train": str(train_store), "test": str(test_store)},
+            "model": model,
+            "cluster": {"workers": workers, "memory": memory},
+            "output": {"model": str(out)},
+        },
+    )
+    planned, worker = trained.value("planned_peak_bytes"), trained.value("peak_rss_worker")
+    return {
+        "outcome": trained.outcome(),
+        "rmse": (trained.value("test") or {}).get("rmse"),
+        "s": trained.value("seconds"),
+        "s with start": trained.seconds,
+        "GB read": (trained.value("bytes_read") or 0) / 1e9,
+        "planned MiB": planned and planned / (1 << 20),
+        "worker MiB": worker and worker / (1 << 20),
+        "driver MiB": (trained.value("peak_rss_driver") or 0) / (1 << 20),
+    }
+
+
 def job_text(sections: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the text of a job file; strings, numbers and truth values have the same form in JSON and TOML."""
     lines: list[str] = []

@@ -65,27 +65,7 @@ def _ours(
     model = {"max_centers": centers, "metric": metric, "selection_rows": 50 * centers}
     if metric != "isotropic":
         model["kernel"] = "auto"
-    trained = command.train(
-        folder,
-        {
-            "data": {"train": str(train), "test": str(test)},
-            "model": model,
-            "cluster": {"workers": workers, "memory": memory},
-            "output": {"model": str(folder / f"{metric}.model")},
-        },
-    )
-    planned, worker = trained.value("planned_peak_bytes"), trained.value("peak_rss_worker")
-    return {
-        "method": f"distkern, {metric}",
-        "outcome": trained.outcome(),
-        "rmse": (trained.value("test") or {}).get("rmse"),
-        "s": trained.value("seconds"),
-        "s with start": trained.seconds,
-        "GB read": (trained.value("bytes_read") or 0) / 1e9,
-        "planned MiB": planned and planned / (1 << 20),
-        "worker MiB": worker and worker / (1 << 20),
-        "driver MiB": (trained.value("peak_rss_driver") or 0) / (1 << 20),
-    }
+    return {"method": f"distkern, {metric}", **command.on_workers(train, test, folder / metric, model, workers, memory)}
 
 
 def _xgboost(train: Path, test: Path, target: float) -> dict[str, Any]:

@@ -73,12 +73,13 @@ class LinearMap:
         Parameters
         ----------
         outer : array, shape (k,) or (k, k)
-            Mean outer products of the gradients with respect to the mapped rows, or their diagonal where P is diagonal.
+            Mean outer products of the gradients with respect to the mapped rows; where P is diagonal, their diagonal
+            counts.
         power : float, default 0.25
             Damping.
         """
         if self.diagonal:
-            return LinearMap(self.factors * _damped(outer, power))
+            return LinearMap(self.factors * _damped(_diagonal(outer), power))
         values, vectors = np.linalg.eigh(outer)
         return LinearMap((vectors * _damped(values, power)) @ (vectors.T @ self.factors))
 
@@ -104,7 +105,7 @@ class LinearMap:
             As for `updated`, of a model in the space of this map.
         """
         if self.diagonal:
-            squares = np.square(self.factors) * outer
+            squares = np.square(self.factors) * _diagonal(outer)
         else:
             squares = np.einsum("ji,jk,ki->i", self.factors, outer, self.factors, optimize=True)
         squares = np.maximum(squares, 0.0)
@@ -117,6 +118,10 @@ class LinearMap:
             return DirectionScaling(scaling.shift, scaling.scale, self.factors)
         # A factor in the scale costs nothing; it is above zero, see `LEAST`.
         return FeatureScaling(scaling.shift, scaling.scale / self.factors)
+
+
+def _diagonal(outer: Array) -> Array:
+    return outer if outer.ndim == 1 else outer.diagonal()
 
 
 def _damped(squares: Array, power: float) -> Array:

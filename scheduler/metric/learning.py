@@ -35,13 +35,16 @@ FAMILIES: dict[str, tuple[float, ...]] = {
 }
 """Kernels of ``kernel="auto"``, with the multiples of the median distance that are tried as width."""
 
+DIAGONAL, FULL = "diagonal", "full"
+"""Shapes of a map: a factor for each feature, and a matrix."""
+
 L1 = "laplacian-l1"
 """Name of the kernel that is a product over the features."""
 
 WIDTH_STEPS = (1.4, 0.7)
 """Factors by which the width of the best round is changed at the end."""
 
-ROUNDS = 8
+ROUNDS = 12
 """Most rounds of a chain by default."""
 
 FIRST_ROUNDS = 2
@@ -121,7 +124,7 @@ class MetricJob:
     @property
     def shapes(self) -> tuple[str, ...]:
         """Shapes of the map that are tried."""
-        return {"isotropic": (), "auto": ("diagonal", "full")}.get(self.metric, (self.metric,))
+        return {"isotropic": (), "auto": (DIAGONAL, FULL)}.get(self.metric, (self.metric,))
 
     def sample_rows(self, n_rows: int) -> tuple[int, int]:
         """Return the numbers of rows that train the models, and that score them, of data of `n_rows` rows."""
@@ -256,10 +259,10 @@ class Rounds:
 
     def best(self) -> Round:
         """Make the rounds and return the simplest one that is as good as the best."""
-        chains = [chain for name in self._families for chain in self._begun(name)]
+        chains = [self._begun(name) for name in self._families]
         if self._search.shapes:
-            self._extend_chains(chains)
-        winner = min(chains, key=lambda chain: chain.best.error)
+            chains += self._learn_maps(chains)
+        winner = min(chains, key=_error)
         if self._auto:
             winner = self._other_kernels(winner)
             self._tune_width(winner)
@@ -305,39 +308,43 @@ class Rounds:
         kernel = self._job.kernel
         return FAMILIES if self._auto else {kernel.name if isinstance(kernel, Kernel) else kernel: (1.0,)}
 
-    def _begun(self, name: str) -> list[Chain]:
-        """Return the chains of one kernel after their first round, with the best of its widths."""
-        shapes = self._search.shapes or ("isotropic",)
-        if self._auto and name == L1 and shapes == ("diagonal", "full"):
-            shapes = ("diagonal",)  # its functions have steps along single features
+    def _begun(self, name: str) -> Chain:
+        """Return the chain of a kernel after its first round, with the best of its widths."""
         job = replace(self._job, kernel=name) if self._auto else self._job
-        space = LinearMap.identity(self._sample.features.shape[1], diagonal="full" not in shapes)
+        space = LinearMap.identity(self._sample.features.shape[1], diagonal=True)
         tried = []
         for factor in self._families[name]:
-            chain = Chain(job, name, "isotropic", factor, [])
+            chain = Chain(job, name, DIAGONAL, factor, [])
             chain.done.append(self._make(chain, space, 0))
             tried.append(chain)
-        start = min(tried, key=lambda chain: chain.best.error)
+        start = min(tried, key=_error)
         self._factors[name] = start.factor
-        return [replace(start, shape=shape, done=[_with_shape(start.best, shape)]) for shape in shapes]
+        return start
 
-    def _extend_chains(self, chains: list[Chain]) -> None:
-        """Make a few rounds of all chains, and all rounds of the best one of the best kernels, and of the best."""
-        rounds, begun = self._search.rounds, chains
-        for number in range(1, FIRST_ROUNDS + 1):
-            begun = _hopeful(begun)
-            if len(chains) > 1:
-                for chain in begun:
-                    self._extend(chain, min(number, rounds))
+    def _learn_maps(self, chains: list[Chain]) -> list[Chain]:
+        """Make a few rounds of all kernels, then all of the best ones; return the chains of matrices.
+
+        With many features that do not matter, the outer products of a first fit have more noise in d x d numbers than
+        a few rounds of factors leave. So matrices begin with the best factors where factors are better at first.
+        """
+        rounds, begun, matrices = self._search.rounds, _hopeful(chains), list[Chain]()
+        if FULL in self._search.shapes and rounds:
+            # Functions of the l1 kernel have steps along single features.
+            matrices = [_turned(chain) for chain in begun if not (self._auto and chain.kernel == L1)]
+        for number in range(1, min(FIRST_ROUNDS, rounds) + 1):
+            begun = _hopeful([*begun, *matrices])
+            for chain in begun:
+                self._extend(chain, number)
         of_kernels = [
             min(own, key=_error) for name in self._families if (own := [c for c in begun if c.kernel == name])
         ]
-        for chain in _hopeful(sorted(of_kernels, key=_error)[:BEST_KERNELS]):
-            self._extend(chain, rounds)
-        best = min(begun, key=_error)
-        for chain in _hopeful(begun):
-            if chain.kernel == best.kernel:
-                self._extend(chain, rounds)
+        for leader in _hopeful(sorted(of_kernels, key=_error))[:BEST_KERNELS]:
+            self._extend(leader, rounds)
+            if leader.shape == DIAGONAL and any(chain.kernel == leader.kernel for chain in matrices):
+                turned = _turned(leader)
+                self._extend(turned, rounds)
+                matrices.append(turned)
+        return matrices
 
     def _extend(self, chain: Chain, rounds: int) -> None:
         while len(chain.done) <= rounds and not chain.ended and self._in_time():
@@ -374,7 +381,7 @@ class Rounds:
 
     def _make(self, chain: Chain, space: LinearMap, updates: int) -> Round:
         """Make a round with a map that has been updated a number of times."""
-        made = run_round(self._sample, chain.job, space, chain.factor)
+        made = run_round(self._sample, chain.job, space, chain.factor, with_products=FULL in self._search.shapes)
         self.made.append((updates, replace(chain, done=[]), made))
         self._note(
             {
@@ -395,15 +402,14 @@ def _error(chain: Chain) -> float:
 
 def _hopeful(chains: list[Chain]) -> list[Chain]:
     """Return the chains whose error is not far above the lowest."""
-    lowest = min(map(_error, chains))
+    lowest = min(map(_error, chains), default=0.0)
     return [chain for chain in chains if _error(chain) <= HOPELESS * lowest]
 
 
-def _with_shape(first: Round, shape: str) -> Round:
-    """Return a round with the standardised features as that of a chain with a shape."""
-    if first.map.diagonal or shape == "full":
-        return first
-    return replace(first, map=LinearMap(np.diag(first.map.factors).copy()), outer=np.diag(first.outer).copy())
+def _turned(chain: Chain) -> Chain:
+    """Return a chain of matrices that begins with the best factors of a chain."""
+    first = replace(chain.best, map=LinearMap(np.diag(chain.best.map.factors)))
+    return replace(chain, shape=FULL, done=[first], start=chain.start + chain.done.index(chain.best))
 
 
 def learn_metric(

@@ -72,7 +72,9 @@ class Round:
         return bool(differences.sum() <= TOLERATED_ERRORS * np.sqrt(n) * differences.std())
 
 
-def run_round(sample: MetricSample, job: TrainingJob, space: LinearMap, factor: float) -> Round:
+def run_round(
+    sample: MetricSample, job: TrainingJob, space: LinearMap, factor: float, *, with_products: bool = False
+) -> Round:
     """Train a model of the sample in the space of a map.
 
     Parameters
@@ -85,6 +87,8 @@ def run_round(sample: MetricSample, job: TrainingJob, space: LinearMap, factor: 
         Map of the standardised rows.
     factor : float
         Multiple of the median distance of the mapped rows, where the width is not a number.
+    with_products : bool, default False
+        Whether the products of different components of the gradients are computed for a diagonal map too.
 
     Returns
     -------
@@ -113,7 +117,8 @@ def run_round(sample: MetricSample, job: TrainingJob, space: LinearMap, factor: 
     weights_of = path.weights(path.n_centers)
     centers = result.scaling.apply(path.features[: path.n_centers], np.dtype(np.float64))
     rows = result.scaling.apply(space.apply(sample.features), np.dtype(np.float64))
-    outputs, outer = _evaluate(sample, rows, centers, kernel, weights_of[1:], diagonal=space.diagonal, seed=job.seed)
+    squares_only = space.diagonal and not with_products
+    outputs, outer = _evaluate(sample, rows, centers, kernel, weights_of[1:], diagonal=squares_only, seed=job.seed)
     return Round(space, kernel, _held_errors(sample, outputs + weights_of[0] + result.target_means), outer)
 
 

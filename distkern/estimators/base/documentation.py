@@ -81,12 +81,12 @@ PARAMETERS = {
         {"isotropic", "diagonal", "full", "auto"}
             Linear map of the (standardised) features before the kernel: none, a factor for each feature, or a matrix,
             learnt in rounds on a sample of the rows: fit, average the outer products of the gradients, map, fit again.
-            "auto" tries all three. The simplest map that is as good as the best is kept, by the error on rows of the
+            "auto" tries all three, "full" matrices and factors. The simplest map that is as good as the best is kept, by the error on rows of the
             sample that are held out. The attribute `feature_importances_`, shape (d,), then has the share of each
             standardised feature in the mean squared gradient of the model of that round.""",
     "metric_rounds": """
         int, optional
-            Most rounds of a map (8).""",
+            Most rounds of a map (12).""",
     "metric_rank": """
         int, optional
             Most directions that a learnt map keeps, the longest ones; all by default.""",

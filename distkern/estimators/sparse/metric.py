@@ -46,6 +46,7 @@ class MetricLearning:
     _evaluate: Callable[..., Any]
     _memory_bytes: int | None
     training_job: Callable[[], TrainingJob]
+    metric: str
     metric_: Array
     feature_importances_: Array
     feature_names_in_: NDArray[Any]
@@ -137,6 +138,8 @@ class MetricLearning:
         found, room = learnt
         if found.map is not None:
             self.metric_ = found.map.metric()
+        if self.metric == "full" and self.metric_.ndim == 1:
+            self.metric_ = np.diag(self.metric_)
         self.metric_rounds_ = found.rounds
         self.feature_importances_ = found.importances
         costs = {"passes": 1, "bytes_read": found.bytes_read, "seconds": found.seconds}

@@ -31,10 +31,10 @@ SMALL: dict[str, Any] = {"max_centers": 40, "metric_rounds": 2}
 
 
 def rows(n: int = 400, d: int = 6, seed: int = 0) -> tuple[Array, Array]:
-    """Rows of different scales; the targets depend on two features, by their product too."""
+    """Rows of different scales; the targets depend on mixtures of two features."""
     X = np.random.default_rng(seed).standard_normal((n, d)) * np.arange(1, d + 1) + 5.0
     Z = (X - 5.0) / np.arange(1, d + 1)
-    return X, np.sin(2 * Z[:, 1]) + Z[:, 3] * Z[:, 1]
+    return X, np.sin(1.5 * (Z[:, 1] + Z[:, 3])) + (Z[:, 3] - Z[:, 1]) / 3
 
 
 def labels(y: Array) -> Array:

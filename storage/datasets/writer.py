@@ -17,7 +17,8 @@ from ..arrays.blocks import chunk_rows_for
 from ..arrays.checks import check_rows_agree, check_weights, require_finite, to_numeric
 from ..arrays.chunks import ChunkAppender, create_array, read_slab, require_fit
 from ..arrays.column_names import names_of, require_names
-from ..arrays.labels import CODE_DTYPE, TargetRecorder, as_targets
+from ..arrays.labels import CODE_DTYPE, TargetRecorder, as_targets, plain_labels
+from ..arrays.plain import frame_columns
 from ..io.destinations import publish_place
 from ..io.formats import ATTRIBUTE
 from ..io.json_files import MAX_JSON_BYTES, dump_json
@@ -290,7 +291,8 @@ def write_dataset(
         Local path or URL of the store, which appears only when it is complete.
     X : array-like or zarr.Array, shape (n_rows, n_features)
         Finite numbers. float32, float64 and integers keep their dtype, bool becomes uint8, other numbers float64. A
-        zarr array is read a chunk at a time; the names of a frame's columns are kept.
+        zarr array is read a chunk at a time; the names of a frame's columns are kept. A frame whose columns are not all
+        numbers is encoded as by `TableEncoder`, and the store keeps its schema.
     y : array-like or zarr.Array, shape (n_rows,) or (n_rows, n_targets), optional
         Labels or numbers; a store of rows to predict has none.
     sample_weight : array-like or zarr.Array, shape (n_rows,), optional
@@ -311,6 +313,17 @@ def write_dataset(
         As for `DatasetWriter`.
     """
     names = names_of(X)
+    schema = None
+    if frame_columns(X) is not None:
+        X, schema = _encoded(X, y, task)
+    if schema is not None:
+        if feature_names is not None:
+            raise JobError(
+                "feature_names is given, but the columns of a raw frame are encoded, and named by its own columns: "
+                "leave it out, or rename the columns of the frame",
+                kind="feature-names",
+            )
+        names = schema.encoded_names
     if feature_names is not None:
         feature_names = [str(name) for name in feature_names]
         require_names(names, feature_names, "X", "feature_names")
@@ -335,6 +348,7 @@ def write_dataset(
         task=task,
         feature_names=names if feature_names is None else feature_names,
         overwrite=overwrite,
+        table_schema=schema,
     ) as writer:
         step = X.chunks[0] if isinstance(X, zarr.Array) else max(1, X.shape[0])
         for start in range(0, X.shape[0], step):
@@ -342,6 +356,25 @@ def write_dataset(
             parts = (("X", X), ("y", y), ("sample_weight", sample_weight))
             writer.append(*(None if values is None else _rows(values, start, stop, what) for what, values in parts))
     return open_dataset(path)
+
+
+def _encoded(frame: Any, y: Any, task: str | None) -> tuple[Any, TableSchema | None]:
+    """Encode a frame whose columns are not all numbers; return the rows and the schema, None for numbers."""
+    # Every worker imports this room, so pyarrow is loaded only where it is used.
+    from ..tables.encode import TableEncoding
+    from ..tables.frames import encoded_table, frame_table, needs_encoding
+    from ..tables.raw_rows import ArrowRows, profile_rows
+
+    if not needs_encoding(frame):
+        return frame, None
+    table = frame_table(frame)
+    targets = None
+    if y is not None:
+        values = read_slab(y, 0, y.shape[0], "y") if isinstance(y, zarr.Array) else as_targets(y)
+        check_rows_agree(table.num_rows, values.shape[0] if values.ndim else 0)
+        targets = to_numeric(values, "y") if task == "regression" else plain_labels(values)
+    found = profile_rows(ArrowRows(table, targets), task=task)
+    return encoded_table(TableEncoding(found.schema, found.out_of_fold), table), found.schema
 
 
 def _rows(values: Any, start: int, stop: int, what: str) -> NDArray[Any]:

@@ -66,11 +66,13 @@ def _rebuilt(rows: NDArray[Any], scales: Array | None) -> EncodedRows:
 
 def is_raw(X: Any) -> bool:
     """Return whether rows are a frame, in memory or of dask, with a column that is not numbers."""
-    from distkern.storage.tables.frames import needs_encoding
-
     if is_dask_frame(X):
         return any(getattr(dtype, "kind", "O") not in "biufcm" for dtype in X.dtypes)
-    return frame_columns(X) is not None and needs_encoding(X)
+    if frame_columns(X) is None:
+        return False
+    from distkern.storage.tables.frames import needs_encoding
+
+    return needs_encoding(X)
 
 
 def is_frame(X: Any) -> bool:

@@ -13,8 +13,6 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from distkern.scheduler import is_dask_frame, partition_lengths
 from distkern.storage import frame_columns, in_memory, names_of, plain_array, to_numeric, write_model
-from distkern.storage.tables.encode import TableEncoding
-from distkern.storage.tables.frames import array_table, encoded_table, frame_table
 from distkern.storage.tables.schema import TableSchema
 
 from ...errors import DataError
@@ -157,6 +155,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         DataError
             ``unknown-column``, ``type-changed``, ``unknown-level`` and the like.
         """
+        from distkern.storage.tables.encode import TableEncoding
+        from distkern.storage.tables.frames import encoded_table
+
         check_is_fitted(self)
         made = TableEncoding(self.table_schema_, unknown=self.unknown)
         if is_dask_frame(X):
@@ -249,6 +250,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def _table(self, X: Any, known: list[str] | None) -> Any:
         """Return rows in memory as an Arrow table; columns without names get those that are known."""
+        # Commands and workers that need no table load no pyarrow.
+        from distkern.storage.tables.frames import array_table, frame_table
+
         columns = frame_columns(X)
         if columns is not None:
             require_shape(np.broadcast_to(0.0, (len(X), len(columns))), 1)

@@ -117,6 +117,16 @@ def saved(fitted: Any, place: Path) -> Any:
     return dk.load_model(place)
 
 
+def test_a_store_of_a_raw_frame_gives_the_bits_of_the_frame(trained: Any, tmp_path: Path) -> None:
+    data = dk.write_dataset(tmp_path / "d", TABLE, Y, chunk_rows=N)
+    assert data.table_schema is not None
+    made = model().fit(data)
+    np.testing.assert_array_equal(made.coef_, trained.coef_)
+    np.testing.assert_array_equal(made.predict(TABLE), trained.predict(TABLE))
+    with pytest.raises(dk.JobError, match="feature_names"):
+        dk.write_dataset(tmp_path / "e", TABLE, Y, feature_names=["a"] * 6)
+
+
 def test_levels_share_one_scale(trained: Any) -> None:
     scaling = trained._model.scaling
     names = trained.feature_names_in_.tolist()

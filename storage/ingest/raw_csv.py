@@ -39,7 +39,7 @@ class RawCsv(CsvFiles):
     """
 
     # Levels are looked up once a block.
-    _block_bytes = 16 * 1024 * 1024
+    _block_bytes = 8 * 1024 * 1024
 
     def __init__(self, paths: Sequence[Path], reading: Reading) -> None:
         super().__init__(paths, reading)

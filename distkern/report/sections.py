@@ -71,6 +71,9 @@ def headline(record: RunRecord, test: TestPart | None) -> list[KeyNumber]:
         figures.append(KeyNumber("training", duration(float(seconds)), seconds))
     if {"n_rows", "n_features"} <= set(shapes):
         figures.append(KeyNumber("rows × features", f"{grouped(shapes['n_rows'])} × {grouped(shapes['n_features'])}"))
+    selecting = finite(summary.get("selection_rows"))
+    if selecting is not None and selecting != shapes.get("n_rows"):
+        figures.append(KeyNumber("rows for selection", grouped(int(selecting)), selecting))
     return figures
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from ..arrays import Array
 from .regularization import charged_gcv, effective_centers, residual_sum_of_squares
 
-__all__ = ["bayesian_information", "description_length", "path_score"]
+__all__ = ["bayesian_information", "description_length", "information_criterion", "model_length", "path_score"]
 
 
 def bayesian_information(s: Array, z: Array, yy: Array, lam: Array, W: float) -> float:
@@ -44,13 +44,31 @@ def bayesian_information(s: Array, z: Array, yy: Array, lam: Array, W: float) ->
         The score; infinite where p reaches half of W, as for GCV_c: the likelihood of a nearly exact fit would exceed
         any price of its parameters.
     """
-    effective = float(effective_centers(s, lam).mean())
-    if 1.0 + 2.0 * effective >= W:
+    effective, ss = float(effective_centers(s, lam).mean()), float(residual_sum_of_squares(s, z, yy, lam).sum())
+    return information_criterion(ss, effective, W, len(yy), float(yy.sum()))
+
+
+def information_criterion(ss: float, effective: float, W: float, n_targets: int, squares: float) -> float:
+    """Compute BIC from sums over the targets.
+
+    Parameters
+    ----------
+    ss : float
+        Squares of the residual.
+    effective : float
+        Effective number of weights beside the constant.
+    W : float
+        Sum of the row weights.
+    n_targets : int
+        Number of targets.
+    squares : float
+        Squares of the centred targets.
+    """
+    if 1.0 + 2.0 * effective >= W or ss == float("inf"):
         return float("inf")
     # A residual below the rounding of y'y is no better fit; the papers take the logarithm of ss itself.
-    floor = float(np.finfo(np.float64).eps) * float(yy.sum())
-    ss = max(float(residual_sum_of_squares(s, z, yy, lam).sum()), floor, float(np.finfo(np.float64).tiny))
-    return W * (log(ss) - log(W * len(yy))) + (1.0 + effective) * log(W)
+    ss = max(ss, float(np.finfo(np.float64).eps) * squares, float(np.finfo(np.float64).tiny))
+    return W * (log(ss) - log(W * n_targets)) + (1.0 + effective) * log(W)
 
 
 def description_length(s: Array, z: Array, yy: Array, lam: Array, W: float) -> float:
@@ -69,11 +87,15 @@ def description_length(s: Array, z: Array, yy: Array, lam: Array, W: float) -> f
     float
         The length, up to a constant; infinite where BIC is, and where there are no more rows than centres.
     """
-    m = len(s) - 1
-    if m >= W:
+    return model_length(bayesian_information(s, z, yy, lam, W), len(s) - 1, W, len(yy))
+
+
+def model_length(bic: float, n_centers: int, W: float, n_targets: int) -> float:
+    """Compute the length of the code from BIC, with the choice of `n_centers` among rows of weight W."""
+    if n_centers >= W:
         return float("inf")
-    which = lgamma(W + 1.0) - lgamma(m + 1.0) - lgamma(W - m + 1.0)
-    return bayesian_information(s, z, yy, lam, W) / 2.0 + which / len(yy)
+    which = lgamma(W + 1.0) - lgamma(n_centers + 1.0) - lgamma(W - n_centers + 1.0)
+    return bic / 2.0 + which / n_targets
 
 
 def _charged_gcv(s: Array, z: Array, yy: Array, lam: Array, W: float) -> float:

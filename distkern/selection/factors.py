@@ -17,6 +17,7 @@ from scipy.linalg import solve_triangular
 
 from ..arrays import Array
 from .criteria import path_score
+from .extrapolation import LambdaOverRows, score_over_rows
 from .regularization import gcv, reestimate_by_evidence, reestimate_lambda
 
 PER_TARGET = "-per-target"
@@ -253,17 +254,29 @@ class Factors:
         self._residual_products[m] = z - s * step
         return step, float(gcv(self.s, self._sizes[: m + 1], self._norms, self.lambdas[m], self.weight_sum).sum())
 
-    def score(self, stop: str | None) -> float | None:
+    def score(self, stop: str | None, all_rows: float | None = None) -> float | None:
         """Return the score that a stop rule observes after the last step, None if it observes another number.
 
         Parameters
         ----------
         stop : str or None
             Name of the rule.
+        all_rows : float, optional
+            Sum of the weights of all rows, to estimate the score over them where the factors are of a sample.
         """
-        # The other rules also use the number of targets.
+        sums = self._sums(stop)
+        if all_rows is None:
+            return path_score(stop, *sums, self.weight_sum)
+        return score_over_rows(stop, *sums, self.weight_sum, all_rows)
+
+    def _sums(self, stop: str | None) -> tuple[Array, Array, Array, Array]:
+        # Rules other than GCV also use the number of targets.
         z, yy = (self._sizes[: self.n_columns], self._norms) if stop == "gcv" else (self.z, self.target_norms)
-        return path_score(stop, self.s, z, yy, self.lambda_, self.weight_sum)
+        return self.s, z, yy, self.lambda_
+
+    def lambda_over(self, estimate: LambdaOverRows) -> float:
+        """Return lambda over all rows after the last step, as `estimate` has followed it from the first."""
+        return estimate.observe(*self._sums("lambda"), self.weight_sum)
 
     def preview(self, ahead: int, s: float, z: Array) -> Array:
         """Return the residual step of a column that may be added, without adding it.

@@ -116,11 +116,18 @@ class LambdaConverged(StopRule):
         Largest relative change of a step that counts as converged.
     patience : int
         Number of converged steps in a row.
+    beyond : float, default 0.0
+        The path goes on to so many times the centres at which lambda converged, where a later fit decides at which of
+        them it ends.
     """
 
-    def __init__(self, tol: float, patience: int) -> None:
+    reason = StopReason.LAMBDA_CONVERGED
+
+    def __init__(self, tol: float, patience: int, *, beyond: float = 0.0) -> None:
         self.tol = tol
         self.patience = patience
+        self._beyond = beyond
+        self._ends_at: float | None = None
         self._last = 0.0
         self._converged = 0
 
@@ -129,4 +136,6 @@ class LambdaConverged(StopRule):
         converged = value > 0 and abs(value - self._last) <= self.tol * value
         self._converged = self._converged + 1 if converged else 0
         self._last = value
-        return StopReason.LAMBDA_CONVERGED if self._converged >= self.patience else None
+        if self._ends_at is None and self._converged >= self.patience:
+            self._ends_at = self._beyond * n_centers
+        return self.reason if self._ends_at is not None and n_centers >= self._ends_at else None

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.arrays import Array
-from distkern.selection.gram_refit import add_gram, empty_gram, precondition
+from distkern.selection.gram_refit import Preconditioner, add_gram, empty_gram
 
 from ..protocol.answers import Answer, ProblemAnswer
 from ..protocol.candidates import Candidates
@@ -92,7 +92,8 @@ class _Sums:
         self._begin = begin
         self._problem = problem
         self._means = centers.target_means
-        self._preconditioner = centers.preconditioner
+        given = centers.preconditioner
+        self._preconditioner = None if given is None else Preconditioner(given)
         self._n_targets = n_targets = len(problem.columns)
         self._centers = Candidates.prepare(
             centers.rows,
@@ -116,7 +117,7 @@ class _Sums:
         columns = full[: m + 1]
         columns[0] = 1.0 if roots is None else roots
         if self._preconditioner is not None:
-            precondition(columns, self._preconditioner)
+            self._preconditioner.apply(columns)
         add_gram(self._gram, columns, workspace.array("square", (m + 1, m + 1), columns.dtype))
         targets = encoded[:, list(self._problem.columns)] - self._means
         if roots is not None:

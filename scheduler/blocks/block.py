@@ -24,6 +24,7 @@ from ..protocol.answers import Answer, Labels, LoadAnswer, ProblemAnswer
 from ..protocol.candidates import Candidates, rows_and_widths
 from ..protocol.messages import Begin, Columns, FetchRows, Load, LookaheadStep, ProblemStep, Step
 from ..protocol.problems import Folds, folds_of
+from ..protocol.selected_rows import SelectedRows
 from ..rows.block_reading import (
     HOLDOUT_STREAM,
     BlockRows,
@@ -173,7 +174,8 @@ class Block:
             held = row_uniforms(message.seed, HOLDOUT_STREAM, first, len(rows)) < message.holdout
         self._labels = self._all_rows = None
         if message.selection_rows:
-            selecting = selecting_rows(message, present, first, self.source.n_rows)
+            labels = targets if message.classification else None
+            selecting = selecting_rows(message, present, first, self.source.n_rows, labels)
             self._all_rows = replace(block_statistics(read, message), n_held=int(np.count_nonzero(selecting & held)))
             present = selecting
         fit_rows, held_rows = np.flatnonzero(present & ~held), np.flatnonzero(present & held)
@@ -190,6 +192,16 @@ class Block:
         if weights is not None:
             weights = weights.astype(np.float64)
             weights[self._n_fit :] = 1.0
+        self._keep(rows, features, targets, weights)
+
+    def _keep(
+        self,
+        rows: NDArray[np.int64],
+        features: NDArray[Any] | None,
+        targets: NDArray[Any],
+        weights: NDArray[np.float64] | None,
+    ) -> None:
+        """Set the rows on which centres are selected, training rows first."""
         kept = None
         if features is not None:
             kept = self._matrix(len(rows), features.shape[1], features.dtype, "features")
@@ -197,6 +209,19 @@ class Block:
         self.data = TileData(rows, weights, None if weights is None else np.sqrt(weights), kept)
         self._features = kept
         self._targets = targets
+
+    def _selected(self) -> SelectedRows:
+        """Return the rows of the block's share of a sample."""
+        data, held = self.data, np.arange(len(self.data.rows)) >= self._n_fit
+        features = None if self._features is None else self._features.whole()
+        return SelectedRows(data.rows, features, self._targets, data.weights, held)
+
+    def _exchange_rows(self, selected: SelectedRows) -> None:
+        """Replace the block's share of a sample by its part of the whole sample, which may be empty."""
+        self._features = self.data.features = None  # their memory is free for those of the part
+        part = selected.part(self.number, len(self.source.boundaries) - 1)
+        self._n_fit = int(np.count_nonzero(~part.held))
+        self._keep(part.rows, part.features if self.with_features else None, part.targets, part.weights)
 
     def load_answer(self, message: Load) -> Answer:
         """Return the statistics of the rows."""
@@ -213,7 +238,8 @@ class Block:
         )
         checksums = {} if self.checksum is None else {self.number: self.checksum}
         folds = [] if message.folds is None else self._fold_statistics(message, message.folds)
-        found = replace(loaded, all_rows=self._all_rows, checksums=checksums, folds=folds)
+        selected = None if self._all_rows is None else self._selected()
+        found = replace(loaded, all_rows=self._all_rows, checksums=checksums, folds=folds, selected=selected)
         return Answer(load=found, report=self._report)
 
     def _fold_statistics(self, message: Load, folds: Folds) -> list[LoadAnswer]:
@@ -234,6 +260,9 @@ class Block:
 
     def start(self, message: Begin) -> None:
         """Allocate the arrays of every problem and set E = Y, Q = 1 (both times the root weights)."""
+        if message.selected is not None:
+            self._exchange_rows(message.selected)
+            message = replace(message, selected=None)
         self.begin = message
         self._all_rows = None
         if message.weight_scale != 1.0 and self.data.weights is not None and self.data.roots is not None:

@@ -250,7 +250,7 @@ def columns_of(
     candidates: Candidates,
     out: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
-    """Return kernel columns on some rows, times the root weights, shape (w, n), in a buffer of this thread.
+    """Return kernel columns on some rows, times the root weights, shape (w, n).
 
     The kernel is computed as (few centres, many rows), which is much faster than the transpose.
 

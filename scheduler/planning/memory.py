@@ -36,6 +36,7 @@ TERM_ADVICE = {
     "workspaces": "fewer max_centers, fewer candidates, or fewer threads a worker",
     "refit": "fewer max_centers, fewer threads a worker, or smaller chunks of X",
     "lazy_results": "dask arrays that are persisted, or rows written to zarr",
+    "sample": "a smaller selection_rows, or fewer max_centers",
     "driver": "fewer max_centers, or fewer candidates",
 }
 """Settings to change, by the largest term."""
@@ -55,6 +56,7 @@ def plan_memory(
     read_rows: int | None = None,
     read_ahead: int = 0,
     refit: int = 0,
+    sample: int = 0,
 ) -> Memory:
     """Compute the peak of a process that holds `n_rows` rows.
 
@@ -82,6 +84,8 @@ def plan_memory(
         Blocks that reads run ahead; 0 by default.
     refit : int
         Bytes of the final pass over all rows; 0 by default.
+    sample : int
+        Bytes of the rows of a selection sample as they are collected; 0 by default.
     """
     item = 4 if settings.single_precision else 8
     width = settings.panel + settings.batch
@@ -100,7 +104,7 @@ def plan_memory(
     made = item * (2 * work.n_features + 2 + min(settings.pool, ELIMINATED) + 4 * width)
     made += 8 * (3 * problem_targets + drawn)
     answers = answer_bytes(work, settings, n_rows, waiting) * factors
-    sample = _rows_in_answers(MEDIAN_SAMPLE, n_rows, waiting) * work.row_bytes
+    drawn_rows = _rows_in_answers(MEDIAN_SAMPLE, n_rows, waiting) * work.row_bytes
     loo_bytes = 0
     if settings.criterion == "loo-error":
         # Shares and labels; with two classes several candidates are scored together, otherwise one by one.
@@ -130,13 +134,15 @@ def plan_memory(
         # E, and the encoded targets of the block that starts.
         "residual": factor_rows * problem_targets + 3 * 8 * work.block_rows * work.n_targets * factors,
         # Copies while blocks are read; the sample for the median distance is freed before tiles run.
-        "loading": copies + max(0, sample - workspaces - answers),
+        "loading": copies + max(0, drawn_rows - workspaces - answers),
         # Tile buffers of all threads; partial sums in the tree, and messages.
         "workspaces": workspaces,
         "answers": answers,
         # Kernel columns for factors in the driver: as computed or used, and as sent.
         "columns": 2 * work.memberships * n_rows * settings.batch * item * columns_sent,
         "refit": refit,
+        # The shares of blocks, their merge, and the message with all of them.
+        "sample": sample,
         # dask keeps them in the driver's process, or on the workers of its current client.
         "lazy_results": work.lazy_results,
         "driver": work.n_problems * driver_bytes(settings, work.row_bytes) if is_driver else 0,
@@ -224,11 +230,17 @@ def refit_bytes(work: Workload, settings: SelectionSettings, threads: int, n_blo
     in_flight = 2 * threads + 1 + ceil(log2(max(n_blocks, 1))) + 1
     # Rows as read, and those of positive weight; the same for raw targets, row numbers and weights.
     rows = 2 * block_rows * (work.row_bytes + 8 * max(1, T if n_problems == 1 else 1) + 24)
-    # Scaled features twice, [1 K] in float64 and, in a run of float32, kernel columns; targets of a tile; the product
-    # of a tile as a square and packed.
-    tile = TILE_ROWS * (work.row_bytes + 16 * (work.n_features + 1) + 12 * (m + 2) + 32 * T) + 12 * (m + 2) ** 2
+    # Scaled features twice, [1 K] in float64, and half of it again for preconditioned or float32 columns; the product
+    # of a tile as a square and packed; its targets.
+    tile_rows = min(TILE_ROWS, block_rows)
+    tile = tile_rows * (work.row_bytes + 16 * (work.n_features + 1) + 12 * (m + 2) + 32 * T) + 12 * (m + 2) ** 2
     preconditioners = n_problems * 8 * (m + 1) ** 2
-    return sums * in_flight + threads * (rows + tile) + 2 * preconditioners
+    return sums * in_flight + threads * (rows + tile + preconditioners) + 2 * preconditioners
+
+
+def sample_bytes(work: Workload, n_rows: int) -> int:
+    """Return the bytes of `n_rows` rows of a selection sample as they are collected and sent, at most three times."""
+    return 3 * n_rows * (work.row_bytes + 8 * work.target_columns + 17)
 
 
 def refit_driver_bytes(work: Workload, settings: SelectionSettings) -> int:

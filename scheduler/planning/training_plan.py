@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 
 from distkern.selection.rkhs_refit import norm_fit_bytes
 
+from ..protocol.selected_rows import part_count
 from ..protocol.selection_settings import SelectionSettings
 from .limits import FAN_IN, WorkerFacts
-from .memory import answer_bytes, driver_bytes, plan_memory, refit_bytes, refit_driver_bytes
+from .memory import answer_bytes, driver_bytes, plan_memory, refit_bytes, refit_driver_bytes, sample_bytes
 from .plan import BASELINE, Course, Memory, Plan
 from .workload import Workload
 
@@ -58,13 +59,15 @@ def plan_training(
     n_workers, together = facts.n_workers, facts.in_process
     rows = work.n_rows if selected_rows is None else min(selected_rows, work.n_rows)
     sampled = rows < work.n_rows
-    chosen = (
-        replace(work, n_rows=rows, block_rows=max(1, -(-rows * work.block_rows // work.n_rows))) if sampled else work
-    )
-    share = min(rows, -(-work.rows_of_a_worker(n_workers) * rows // work.n_rows))
+    chosen, share = work, work.rows_of_a_worker(n_workers)
     here = in_driver or together
-    final_pass = final_driver = 0
+    final_pass = final_driver = collected = 0
     if sampled:
+        parts = part_count(rows, work.n_blocks)
+        chosen = replace(work, n_rows=rows, block_rows=-(-rows // parts))
+        # Parts are spread evenly over the blocks.
+        share = min(rows, -(-parts * -(-work.n_blocks // n_workers) // work.n_blocks) * chosen.block_rows)
+        collected = sample_bytes(work, rows)
         final_driver = refit_driver_bytes(work, settings)
         blocks = work.n_blocks if together else -(-work.n_blocks // n_workers)
         final_pass = refit_bytes(work, settings, threads, blocks)
@@ -80,6 +83,7 @@ def plan_training(
         read_rows=work.block_rows,
         read_ahead=work.read_ahead(limit),
         refit=(0 if in_driver and not together else final_pass) + (final_driver if here else 0),
+        sample=collected,
     )
     features = None
     if in_driver and not together:
@@ -95,6 +99,7 @@ def plan_training(
             read_rows=work.block_rows,
             read_ahead=work.read_ahead(feature_limit),
             refit=final_pass,
+            sample=collected,
         )
     path = _Path.of(settings)
     message, answer = _message_bytes(settings, work)
@@ -105,7 +110,7 @@ def plan_training(
         written, read = written + more_written, read + more_read
     # The blocks of a worker are a few whole subtrees; their sums wait for those of the other workers.
     waiting = min(senders, FAN_IN) * min(2 * work.n_blocks.bit_length(), -(-work.n_blocks // senders)) + 3
-    driver = work.n_problems * driver_bytes(settings, work.row_bytes) + final_driver
+    driver = work.n_problems * driver_bytes(settings, work.row_bytes) + final_driver + collected
     apart = BASELINE + driver + answer_bytes(work, settings, rows, waiting) + work.lazy_results
     refitted = norm_refit * _norm_refit_bytes(settings, work)
     processes = [memory] if features is None else [memory, features]

@@ -19,6 +19,7 @@ from distkern.numerics.row_draws import Shortlist
 from distkern.storage import ReadReport
 
 from .answers import Answer, CandidateRows, Drawn, Labels, Leaders, LoadAnswer, ProblemAnswer, Sample
+from .selected_rows import SelectedRows
 
 _CLASSES: dict[str, type[Any]] = {
     cls.__name__: cls
@@ -33,6 +34,7 @@ _CLASSES: dict[str, type[Any]] = {
         ProblemAnswer,
         ReadReport,
         Sample,
+        SelectedRows,
         Shortlist,
     )
 }

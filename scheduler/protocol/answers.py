@@ -19,6 +19,7 @@ from distkern.numerics.row_draws import Shortlist
 from distkern.storage import ReadReport
 
 from ..runtime.timings import Costs
+from .selected_rows import SelectedRows
 
 
 @dataclass
@@ -131,6 +132,8 @@ class LoadAnswer:
     """The same of the training rows of every fold, for cross-validation."""
     weight_roots: float = 0.0
     """Sum of the square roots of the row weights of the training rows; 0 in records of version 0.1."""
+    selected: SelectedRows | None = None
+    """The rows of a selection sample; None without a sample, and in records of version 0.1."""
 
     def merge(self, other: LoadAnswer) -> LoadAnswer:
         """Merge the statistics of disjoint sets of rows."""
@@ -146,6 +149,7 @@ class LoadAnswer:
             all_rows=_merged(self.all_rows, other.all_rows),
             folds=[a.merge(b) for a, b in zip(self.folds, other.folds, strict=True)],
             weight_roots=self.weight_roots + other.weight_roots,
+            selected=_merged(self.selected, other.selected),
         )
 
     def scaled(self, factor: float) -> LoadAnswer:

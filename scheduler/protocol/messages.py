@@ -22,6 +22,7 @@ from distkern.kernels import Kernel
 from distkern.numerics.scaling import FeatureScaling
 
 from .problems import Draw, Folds, OtherFolds, Problem
+from .selected_rows import SelectedRows
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,8 @@ class Begin:
     """Whether rows keep the shares for counting leave-one-out errors."""
     weight_scale: float = field(default=1.0, metadata={"hashed_unless": 1.0})
     """Factor on the row weights, see `distkern.scheduler.rows.data_checks.weight_scale`."""
+    selected: SelectedRows | None = field(default=None, metadata={"hashed_unless": None})
+    """Rows that select the centres, of which a block keeps its part; None for the rows that the blocks loaded."""
 
 
 @dataclass(frozen=True)

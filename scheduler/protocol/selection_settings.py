@@ -103,12 +103,19 @@ class SelectionSettings:
         """Largest condition number of Q."""
         return 1e6 if self.single_precision else 1e10
 
-    def stop_rule(self) -> StopRule:
-        """Return a new stop rule for one problem."""
+    def stop_rule(self, *, sampled: bool = False) -> StopRule:
+        """Return a new stop rule for one problem.
+
+        Parameters
+        ----------
+        sampled : bool
+            Whether it observes estimates from a sample, and the model is cut to its length over all rows; False by
+            default.
+        """
         if self.stop in _MINIMUM:
             return MinimumPassed(_MINIMUM[self.stop], self.patience)
         if self.stop == "lambda":
-            return LambdaConverged(1e-2 if self.tol is None else self.tol, self.patience or 5)
+            return LambdaConverged(1e-2 if self.tol is None else self.tol, self.patience or 5, beyond=2.0 * sampled)
         return StopRule()
 
     def draw(self, round_: int) -> Draw:

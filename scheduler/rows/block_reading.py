@@ -31,6 +31,10 @@ SELECTION_STREAM = HOLDOUT_STREAM + 2
 """Stream of the row draws that decides which rows select centres."""
 
 
+RARE = 0.25
+"""Rows of a class with less than this part of an equal share of its block are drawn more often, up to this part."""
+
+
 class BlockRows(NamedTuple):
     """Rows of a block as read from its source; unpack it, so that arrays that are replaced can be freed."""
 
@@ -135,7 +139,13 @@ def flat_labels(targets: NDArray[Any]) -> NDArray[Any]:
     return targets
 
 
-def selecting_rows(message: Load, present: NDArray[np.bool_], first_row: int, n_rows: int) -> NDArray[np.bool_]:
+def selecting_rows(
+    message: Load,
+    present: NDArray[np.bool_],
+    first_row: int,
+    n_rows: int,
+    labels: NDArray[Any] | None = None,
+) -> NDArray[np.bool_]:
     """Draw a block's share of the selection sample.
 
     Parameters
@@ -148,6 +158,8 @@ def selecting_rows(message: Load, present: NDArray[np.bool_], first_row: int, n_
         Global number of the block's first row.
     n_rows : int
         Rows of all blocks.
+    labels : array, shape (rows of the block,), optional
+        Labels; rows of a class that is rare in the block are then more likely to be drawn. None by default.
 
     Returns
     -------
@@ -156,11 +168,26 @@ def selecting_rows(message: Load, present: NDArray[np.bool_], first_row: int, n_
         up to the sample; where fewer rows are present, all of them are drawn.
     """
     share = _up_to(message, first_row + len(present), n_rows) - _up_to(message, first_row, n_rows)
-    uniforms = row_uniforms(message.seed, SELECTION_STREAM, first_row, len(present))
-    order = np.argsort(np.where(present, uniforms, np.inf), kind="stable")
+    keys = row_uniforms(message.seed, SELECTION_STREAM, first_row, len(present))
+    if labels is not None:
+        odds = _odds(labels, present)
+        if odds.max(initial=1.0) > 1.0:
+            # Exponential times with these rates; with equal rates they have the order of the uniform numbers.
+            keys = -np.log1p(-keys) / odds
+    order = np.argsort(np.where(present, keys, np.inf), kind="stable")
     drawn = np.zeros(len(present), dtype=bool)
     drawn[order[:share]] = True
     return drawn & present
+
+
+def _odds(labels: NDArray[Any], present: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return the odds of every row of a block: above 1 in a class with less than `RARE` of an equal share."""
+    odds = np.ones(len(labels))
+    values, classes = np.unique(labels[present], return_inverse=True)
+    counts = np.bincount(classes.ravel(), minlength=len(values))
+    if len(values):
+        odds[present] = np.maximum(1.0, RARE * counts.sum() / (len(values) * counts))[classes.ravel()]
+    return odds
 
 
 def _up_to(message: Load, row: int, n_rows: int) -> int:

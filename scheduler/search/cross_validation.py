@@ -131,7 +131,7 @@ def cross_validate(
     posed = [p for problems in problems_of for p in problems]
     widest = max((p.settings for p in posed), key=lambda settings: settings.pool)
     posed = [_widened(p, widest.pool, widest.batch, widest.panel) for p in posed]
-    begin = begin_of(first, data, posed)
+    begin = begin_of(first, data, posed, loaded.selected)
     selectors = make_selectors(posed, loaded.n_held)
     for selector, part in zip(selectors, executor.exchange(begin).problems, strict=True):
         selector.begin(part)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from time import perf_counter
 from typing import Any
 
@@ -111,6 +111,7 @@ def search_settings(
     if n_folds > source.n_rows:
         raise DataError(f"folds={n_folds}: there are {source.n_rows} rows only", kind="too-few-rows")
     limit = limit or TimeLimit()
+    jobs = _on_common_rows(jobs, source.n_rows)
     events = EventBus([limit, *subscribers])
     started = perf_counter()
     facts = None if client is None else worker_facts(client)
@@ -159,6 +160,13 @@ def search_settings(
         planned_peak=peak,
         planned_driver_peak=driver_peak,
     )
+
+
+def _on_common_rows(jobs: Sequence[TrainingJob], n_rows: int) -> list[TrainingJob]:
+    """Give all jobs the rows of the largest sample, all rows if one has no sample: errors are compared on one set."""
+    sizes = [job.sampled_rows(n_rows) for job in jobs]
+    rows = max(sizes, default=0) if all(sizes) else None
+    return [replace(job, selection_rows=rows) for job in jobs]
 
 
 def _alike(jobs: Sequence[TrainingJob]) -> list[list[int]]:

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from distkern.arrays import Array
 from distkern.numerics.row_draws import combine_draws
 from distkern.selection.candidate_pool import Panel, Pool
-from distkern.selection.factors import Factors, PanelUpdate, finish_panel
+from distkern.selection.extrapolation import LambdaOverRows
+from distkern.selection.factors import PER_TARGET, Factors, PanelUpdate, finish_panel
 from distkern.selection.stopping import StopReason
 
 from ..protocol.answers import Drawn, ProblemAnswer
@@ -93,9 +94,19 @@ class Selector(ABC):
         Sum of the row weights.
     held_out : int
         Number of held-out rows, for the validation stop rule.
+    all_rows : float, optional
+        Sum of the weights of all rows, where the path is selected on a sample and then fitted to all: the stop rule
+        observes its estimate over all rows. None by default.
     """
 
-    def __init__(self, settings: SelectionSettings, problem: int, weight_sum: float, held_out: int) -> None:
+    def __init__(
+        self,
+        settings: SelectionSettings,
+        problem: int,
+        weight_sum: float,
+        held_out: int,
+        all_rows: float | None = None,
+    ) -> None:
         self.settings = settings
         self.problem = problem
         self.round = 0
@@ -106,7 +117,10 @@ class Selector(ABC):
         self.gcv = float("nan")
         self.residual_max = float("inf")
         self.validation: float | None = None
-        self._rule = settings.stop_rule()
+        self._all_rows = all_rows
+        self._rule = settings.stop_rule(sampled=all_rows is not None)
+        by_gcv = str(settings.regularization).removesuffix(PER_TARGET) == "gcv"
+        self._lambda_over = LambdaOverRows(all_rows) if all_rows is not None and by_gcv else None
         self._weight_sum = weight_sum
         self._held_out = held_out
         self._factors: Factors | None = None
@@ -147,7 +161,7 @@ class Selector(ABC):
     def final_reason(self) -> StopReason:
         """The reason for the length of the kept model: a path with a minimum before its end is cut there."""
         assert self.reason is not None
-        if self.reason is StopReason.MAX_CENTERS and self.best < self.n_centers:
+        if self.reason is StopReason.MAX_CENTERS and self.best < self.n_centers and self._all_rows is None:
             return self._rule.reason or self.reason
         return self.reason
 
@@ -216,11 +230,12 @@ class Selector(ABC):
                 self.problem,
             )
         )
-        score = factors.score(settings.stop)
+        score = factors.score(settings.stop, self._all_rows)
+        if settings.stop == "lambda":
+            over = self._lambda_over
+            score = float(factors.lambda_.max()) if over is None else factors.lambda_over(over)
         if score is not None:
             self.reason = self._rule.observe(self.n_centers, score)
-        elif settings.stop == "lambda":
-            self.reason = self._rule.observe(self.n_centers, float(factors.lambda_.max()))
         return step
 
     def _finish_panel(self, cross: Array, sums: dict[str, Array], lower: Array, norms: Array) -> PanelUpdate:

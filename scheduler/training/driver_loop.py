@@ -31,6 +31,7 @@ from ..protocol.candidates import rows_and_widths
 from ..protocol.messages import WIDTH_UNIT, Begin, Load, LookaheadStep, ProblemStep, Step
 from ..protocol.path import Path
 from ..protocol.problems import Folds
+from ..protocol.selected_rows import SelectedRows
 from ..protocol.selection_settings import LOOKAHEAD_PANEL, LOOKAHEAD_POOL, SelectionSettings
 from ..rows.data_checks import MEDIAN_SAMPLE, DataSummary, SpaceJob, report_reads
 from ..rows.numeric_ranges import overflow, overflow_ignored
@@ -39,6 +40,7 @@ from ..selectors.loo_selector import LooSelector
 from ..selectors.lookahead_selector import LookaheadSelector
 from ..selectors.pool_selector import HISTORY_DTYPE, PoolSelector, Selector
 from ..selectors.problem_setup import Posed, pose
+from .automatic_sample import automatic_rows
 from .path_check import Selected, check_paths
 from .refit import check_sample, refit_paths
 from .time_limit import NOTHING, TimeLimit, WorkAfter
@@ -67,8 +69,9 @@ class TrainingJob(SpaceJob):
     stop: str | None
     tol: float | None
     patience: int | None
-    selection_rows: int | None = None
-    """Rows of the selection sample; None, or a number not below that of all rows, for all."""
+    selection_rows: int | str | None = None
+    """Rows of the selection sample; None, or a number not below that of all rows, for all; "auto", see
+    `automatic_sample`."""
     intercept: bool = True
     """Whether there is a constant column."""
     refit: str | None = None
@@ -86,7 +89,8 @@ class TrainingJob(SpaceJob):
 
     def sampled_rows(self, n_rows: int) -> int:
         """Return the rows of the selection sample, 0 where centres are selected on all rows."""
-        return self.selection_rows if self.selection_rows and self.selection_rows < n_rows else 0
+        rows = automatic_rows(self, n_rows) if isinstance(self.selection_rows, str) else self.selection_rows
+        return rows if rows and rows < n_rows else 0
 
     def selection(self, n_rows: int) -> SelectionSettings:
         """Fit the widths of pool, panel and batch to the number of training rows."""
@@ -188,7 +192,7 @@ def train(
     settings = job.selection(loaded.n_fit)
     posed = pose(job.multiclass, settings, loaded, encoding, data.kernel, intercept=job.intercept)
     n_targets = len(encoding.means(loaded))
-    begin = begin_of(job, data, posed)
+    begin = begin_of(job, data, posed, loaded.selected)
     events.emit(
         RunStarted(
             run_id=run_id,
@@ -201,7 +205,8 @@ def train(
             workers=executor.n_workers,
         )
     )
-    selectors = make_selectors(posed, loaded.n_held)
+    whole = None if all_rows is loaded else pose(job.multiclass, settings, all_rows, encoding, data.kernel)
+    selectors = make_selectors(posed, loaded.n_held, whole)
     for selector, answer in zip(selectors, executor.exchange(begin).problems, strict=True):
         selector.begin(answer)
     after = WorkAfter(
@@ -216,8 +221,8 @@ def train(
         history["center"] = path.rows
     passes, bytes_read = 1, loaded.bytes_read
     selected = [Selected(path, selector.unappended) for path, selector in zip(paths, selectors, strict=True)]
-    if all_rows is not loaded:
-        posed = pose(job.multiclass, settings, all_rows, encoding, data.kernel)
+    if whole is not None:
+        posed = whole
         means = [p.problem.target_means for p in posed]
         sums, chosen = [p.problem.weight_sum for p in posed], [p.settings for p in posed]
         refitted = refit_paths(paths, histories, executor, means, sums, chosen, source.n_rows)
@@ -250,6 +255,7 @@ def train(
         reason=reason,
         summary={
             "n_rows": source.n_rows,
+            "selection_rows": source.n_rows if whole is None else loaded.n_fit + loaded.n_held,
             "n_features": source.n_features,
             "n_targets": n_targets,
             "rounds": rounds,
@@ -294,8 +300,10 @@ def load_rows(
     return loaded, data
 
 
-def begin_of(job: TrainingJob, data: DataSummary, posed: Sequence[Posed]) -> Begin:
-    """Return the message that starts problems of common widths with the settings of a job."""
+def begin_of(
+    job: TrainingJob, data: DataSummary, posed: Sequence[Posed], selected: SelectedRows | None = None
+) -> Begin:
+    """Return the message that starts problems of common widths with the settings of a job, on the rows of a sample."""
     settings = posed[0].settings
     return Begin(
         scaling=data.scaling,
@@ -310,14 +318,27 @@ def begin_of(job: TrainingJob, data: DataSummary, posed: Sequence[Posed]) -> Beg
         intercept=job.intercept,
         judged=job.criterion == "loo-error",
         weight_scale=data.weight_scale,
+        selected=selected,
     )
 
 
-def make_selectors(posed: Sequence[Posed], n_held: int) -> list[Selector]:
-    """Return the state machine of every problem; `n_held` rows are held out."""
+def make_selectors(posed: Sequence[Posed], n_held: int, whole: Sequence[Posed] | None = None) -> list[Selector]:
+    """Return the state machine of every problem.
+
+    Parameters
+    ----------
+    posed : sequence of Posed
+        The problems.
+    n_held : int
+        Number of held-out rows.
+    whole : sequence of Posed, optional
+        The same problems over all rows, where these are of a sample and their paths are fitted to all rows.
+    """
     machines: dict[str, type[Selector]] = {"residual": LookaheadSelector, "loo-error": LooSelector}
     return [
-        machines.get(p.settings.criterion, PoolSelector)(p.settings, i, p.problem.weight_sum, n_held)
+        machines.get(p.settings.criterion, PoolSelector)(
+            p.settings, i, p.problem.weight_sum, n_held, None if whole is None else whole[i].problem.weight_sum
+        )
         for i, p in enumerate(posed)
     ]
 

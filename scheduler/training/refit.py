@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from distkern.arrays import Array
 from distkern.errors import DataError
-from distkern.selection.gram_refit import FORESEEN, Refit, refit, regularise, smallest_share
+from distkern.selection.gram_refit import Refit, preconditioner_of, refit, regularise
+from distkern.selection.stopping import StopReason
 from distkern.storage import ReadReport
 
 from ..execution.executor import Executor
@@ -120,8 +121,8 @@ def refit_paths(
     Returns
     -------
     Refitted
-        With a stop rule whose score follows from the factors (`gcv`, `bic`, `mdl`), a path keeps its prefix with the
-        lowest score over all rows; with others the prefix that the rule chose on the sample.
+        With a stop rule whose number follows from the factors (`gcv`, `bic`, `mdl`, `lambda`), a path keeps the prefix
+        that the rule chooses over all rows; with others the one that it chose on the sample.
 
     Raises
     ------
@@ -129,13 +130,13 @@ def refit_paths(
         Products over all rows overflow.
     """
     fits: dict[int, tuple[Refit, Array]] = {}
-    conditioned = {i for i, path in enumerate(paths) if smallest_share(path.u, path.s) < FORESEEN}
+    preconditioners = [preconditioner_of(path.u, path.s) for path in paths]
     wanted = {i for i, path in enumerate(paths) if len(path.rows)}
     passes = bytes_read = 0
     report = ReadReport()
     while wanted:
         problems = (
-            Centers(path.candidates(n_rows), path.features, path.u if i in conditioned else None, target_means[i])
+            Centers(path.candidates(n_rows), path.features, preconditioners[i], target_means[i])
             if i in wanted
             else None
             for i, path in enumerate(paths)
@@ -145,14 +146,17 @@ def refit_paths(
         report = report.merge(answer.report)
         for i in sorted(wanted):
             sums = _finite(answer.problems[i])
-            preconditioner = paths[i].u if i in conditioned else None
-            fitted = refit(sums["refit_gram"], sums["refit_products"], settings[i].dependent, preconditioner)
+            given = preconditioners[i]
+            complete = given is paths[i].u
+            small = sums["refit_gram"], sums["refit_products"]
+            fitted = refit(*small, settings[i].dependent, given, complete=complete)
             if fitted is not None:
                 fits[i] = fitted, sums["target_norms"]
             # The sums are large, and not needed any more.
             answer.problems[i] = ProblemAnswer()
         wanted -= fits.keys()
-        conditioned |= wanted
+        for i in wanted:
+            preconditioners[i] = paths[i].u
     refitted, rewritten = [], []
     for i, (path, history) in enumerate(zip(paths, histories, strict=True)):
         if i in fits:
@@ -193,13 +197,19 @@ def _over_all_rows(
     history = history[kept]
     history["lambda_"] = factors.lambdas[1:].max(axis=1)
     history["gcv"] = gcv
+    reason, rule = path.reason, settings.stop_rule().reason
     if scores is not None:
         n_centers = int(np.argmin(scores)) + 1 if np.isfinite(scores).any() else 0
+    elif settings.stop == "lambda":
+        n_centers = _until_converged(history["lambda_"], settings)
     else:
-        n_centers = int(np.count_nonzero(kept < path.n_centers))
+        n_centers, rule = int(np.count_nonzero(kept < path.n_centers)), None
+    if 0 < n_centers < len(kept) and rule is not None and reason is not StopReason.TIME_LIMIT:
+        reason = rule
     path = replace(
         path,
         n_centers=n_centers,
+        reason=reason,
         rows=path.rows[kept],
         widths=path.widths[kept],
         features=path.features[kept],
@@ -211,3 +221,12 @@ def _over_all_rows(
         target_norms=target_norms,
     )
     return path, history
+
+
+def _until_converged(lambdas: Array, settings: SelectionSettings) -> int:
+    """Return the number of centres at which lambda converges, all of them where it does not."""
+    rule = settings.stop_rule()
+    for n_centers, value in enumerate(lambdas.tolist(), start=1):
+        if rule.observe(n_centers, value) is not None:
+            return n_centers
+    return len(lambdas)

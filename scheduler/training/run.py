@@ -205,7 +205,7 @@ def plan_job(
     memory_limit : int, optional
         Bytes that a process with rows may take beside its baseline; by default most of its available memory.
     """
-    selected_rows = work.n_rows if job.selection_rows is None else min(job.selection_rows, work.n_rows)
+    selected_rows = job.sampled_rows(work.n_rows) or work.n_rows
     settings = job.selection(selected_rows)
     in_driver = False
     if facts is None:

@@ -16,13 +16,14 @@ from distkern.selection.factors import kernel_weights
 from distkern.selection.gram_refit import (
     FORESEEN,
     RELIABLE,
+    Preconditioner,
     Refit,
     add_gram,
     empty_gram,
-    precondition,
+    orthogonal_shares,
+    preconditioner_of,
     refit,
     regularise,
-    smallest_share,
     unpack_gram,
 )
 from distkern.selection.regularization import charged_gcv
@@ -46,7 +47,7 @@ def sums(columns: Array, targets: Array, u: Array | None = None, tiles: int = 3)
     for start, stop in pairwise(edges):
         tile = np.ascontiguousarray(columns[start:stop].T)
         if u is not None:
-            precondition(tile, u)
+            Preconditioner(u).apply(tile)
         add_gram(gram, tile, np.empty((n, n)))
         products += tile @ targets[start:stop]
     return gram, products
@@ -132,12 +133,12 @@ def test_preconditioned_sums_give_the_factors_of_nearly_dependent_columns(
     """Whatever the condition number, up to the limit of what counts as dependent."""
     rows = Rows.make(seed, n, tails, n_targets, weighted=weighted, scale=scale)
     u, s, _ = dense_factors(rows.columns, rows.targets)
-    if smallest_share(u, s) < 1e-13:
+    if orthogonal_shares(u, s).min() < 1e-13:
         return
     start = rows.sample(1 if len(rows.columns) < 4 * len(tails) else 2)
     fitted = refit(*sums(rows.columns, rows.targets, start), 1e-14, start)
     # The columns themselves hold what is left of them to eps / sqrt(share) only.
-    check(fitted, rows, 1e-9 + 1e3 * np.finfo(float).eps / np.sqrt(smallest_share(u, s)))
+    check(fitted, rows, 1e-9 + 1e3 * np.finfo(float).eps / np.sqrt(orthogonal_shares(u, s).min()))
 
 
 @given(seeds, sizes, ill, n_targets)
@@ -145,11 +146,32 @@ def test_plain_sums_say_when_they_are_not_enough(seed: int, n: int, tails: list[
     rows = Rows.make(seed, n, tails, n_targets, weighted=False)
     u, s, _ = dense_factors(rows.columns, rows.targets)
     fitted = refit(*sums(rows.columns, rows.targets), 1e-14)
-    share = smallest_share(u, s)
+    share = orthogonal_shares(u, s).min()
     if share > 10 * RELIABLE:
         check(fitted, rows, 1e-3)
     elif share < RELIABLE / 10:
         assert fitted is None
+
+
+@given(seeds, sizes, ill, n_targets)
+def test_only_nearly_dependent_columns_are_changed(seed: int, n: int, tails: list[float], n_targets: int) -> None:
+    """Their number decides whether a tile multiplies or solves; the factors are the same."""
+    rows = Rows.make(seed, n, tails, n_targets, weighted=True)
+    every = 1 if len(rows.columns) < 4 * len(tails) else 2
+    start, s, _ = dense_factors(rows.columns[::every], rows.targets[::every])
+    near = orthogonal_shares(start, s) < FORESEEN
+    matrix = preconditioner_of(start, s)
+    if not near.any():
+        assert matrix is None
+    elif 2 * near.sum() > len(near):
+        assert matrix is start
+    else:
+        assert matrix is not None
+        np.testing.assert_array_equal(np.triu(matrix, 1).any(axis=0), near)
+        shares = orthogonal_shares(*dense_factors(rows.columns, rows.targets)[:2])
+        fitted = refit(*sums(rows.columns, rows.targets, matrix), 1e-14, matrix, complete=False)
+        if shares.min() > 1e-13 and shares[~near].min() > 10 * RELIABLE:
+            check(fitted, rows, 1e-3 if shares[~near].min() < FORESEEN else 1e-5)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -204,10 +226,10 @@ def test_what_rounding_left_of_the_mean_does_not_matter() -> None:
 
 
 @given(seeds, st.integers(1, 6), st.integers(10, 40))
-def test_smallest_share(seed: int, m: int, n: int) -> None:
+def test_orthogonal_shares(seed: int, m: int, n: int) -> None:
     columns = np.random.default_rng(seed).standard_normal((n, m + 1))
     u, s, _ = dense_factors(columns, columns)
-    assert smallest_share(u, s) == pytest.approx((s / np.square(columns).sum(axis=0)).min())
+    assert orthogonal_shares(u, s) == pytest.approx(s / np.square(columns).sum(axis=0))
     assert RELIABLE < FORESEEN
 
 

@@ -28,6 +28,7 @@ _ORDER = (
     "model",
     "run",
     "n_rows",
+    "selection_rows",
     "n_features",
     "n_targets",
     "n_centers",
@@ -37,13 +38,15 @@ _ORDER = (
     *_COSTS,
     "test",
 )
+_OPTIONAL = {"selection_rows", "test"}
+"""Entries of methods without a choice of rows, and of records of version 0.1, are absent; so is a test without data."""
 
 
 def recorded_result(summary: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the record in the summary of a run; None where an estimator wrote the summary, or it is damaged."""
     numbers = ("n_rows", "n_features", "n_centers", *(name for name in _COSTS if not name.startswith("peak_")))
     if (
-        set(_ORDER) - {"test"} <= summary.keys() <= set(_ORDER)
+        set(_ORDER) - _OPTIONAL <= summary.keys() <= set(_ORDER)
         and all(isinstance(summary[name], (int, float)) for name in numbers)
         and (summary["stop_reason"] is None or summary["stop_reason"] in {str(reason) for reason in StopReason})
         and isinstance(summary.get("test", {}), dict)
@@ -70,6 +73,7 @@ class JobResult:
             "model": job.output.model,
             "run": job.output.run,
             "n_rows": summary["n_rows"],
+            **{name: summary[name] for name in ("selection_rows",) if name in summary},
             "n_features": summary["n_features"],
             "n_targets": summary["n_targets"],
             "n_centers": summary["n_centers"],
@@ -87,6 +91,7 @@ def show_result(record: Mapping[str, Any]) -> None:
     advice = f": {StopReason(reason).advice}" if reason in set(StopReason) else ""
     forms: tuple[tuple[str, str, Callable[[Any], object]], ...] = (
         ("n_features", "rows x features", lambda count: f"{known.get('n_rows')} x {count}"),
+        ("selection_rows", "rows for selection", lambda value: value),
         ("n_targets", "targets", lambda value: value),
         ("n_centers", "centres", lambda value: value),
         ("lambda", "lambda", lambda value: value),
@@ -97,6 +102,8 @@ def show_result(record: Mapping[str, Any]) -> None:
         ("bytes_read", "read", byte_size),
         ("planned_peak_bytes", "peak memory", lambda planned: f"{_peaks(known)}planned {byte_size(planned)}"),
     )
+    if known.get("selection_rows") == known.get("n_rows"):
+        known.pop("selection_rows", None)
     rows = [(label, form(known[name])) for name, label, form in forms if name in known]
     if "model" in record:
         rows.append(("model", record["model"] or "not saved: the job names no model in [output]"))

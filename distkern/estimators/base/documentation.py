@@ -72,18 +72,20 @@ PARAMETERS = {
             Added to each kernel column at its own row; K + epsilon I is strictly positive definite. Dependent
             columns are skipped anyway, so 0 is safe; above 0 a weight is no longer the same as repeated rows.""",
     "selection_rows": """
-        int, optional
+        {"auto"}, int or None
             Choose the centres on a random sample of this many rows, then fit weights and lambda on all rows. The cost
-            of the selection then does not grow with the data, and X is read once or twice more. With
-            ``stop="validation"`` a tenth of the sample is held out while centres are chosen; the weights are fitted
-            on those rows too.""",
+            of the selection then does not grow with the data, and X is read once or twice more. "auto" takes five rows
+            for each of `max_centers`, 5000 at least, and all rows where the sample were more than two thirds of them,
+            or where the settings ask about every row; ``summary_["selection_rows"]`` is the number that it took.
+            None takes all rows. With ``stop="validation"`` a tenth of the sample is held out while centres are chosen;
+            the weights are fitted on those rows too.""",
     "metric": """
         {"isotropic", "diagonal", "full", "auto"}
             Linear map of the (standardised) features before the kernel: none, a factor for each feature, or a matrix,
             learnt in rounds on a sample of the rows: fit, average the outer products of the gradients, map, fit again.
-            "auto" tries all three, "full" matrices and factors. The simplest map that is as good as the best is kept, by the error on rows of the
-            sample that are held out. The attribute `feature_importances_`, shape (d,), then has the share of each
-            standardised feature in the mean squared gradient of the model of that round.""",
+            "auto" tries all three, "full" matrices and factors. The simplest map that is as good as the best is kept,
+            by the error on rows of the sample that are held out. The attribute `feature_importances_`, shape (d,), then
+            has the share of each standardised feature in the mean squared gradient of the model of that round.""",
     "metric_rounds": """
         int, optional
             Most rounds of a map (12).""",

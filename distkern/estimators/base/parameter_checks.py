@@ -201,7 +201,7 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     ).or_none(),
     "sampler": one_of("mixture", "residual-weighted", "top-residual", "uniform", "all"),
     "schedule": one_of("pass", "row", "constant"),
-    "selection_rows": whole(2).or_none(),
+    "selection_rows": (whole(2) | one_of("auto")).or_none(),
     "shrinkage": real("a number from 0 to 1", lambda value: 0 <= value <= 1),
     "sigma": ABOVE_ZERO | one_of("median"),
     "solver": one_of("auto", "dense", "cg"),

@@ -75,7 +75,7 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, BlockEst
     tol: float | None
     patience: int | None
     epsilon: float
-    selection_rows: int | None
+    selection_rows: int | str | None
     _calibration: AnyCalibration | None
     _made_calibration: Any
 
@@ -103,7 +103,7 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, BlockEst
             tol=None if self.tol is None else float(self.tol),
             patience=None if self.patience is None else int(self.patience),
             seed=self._seed,
-            selection_rows=None if self.selection_rows is None else int(self.selection_rows),
+            selection_rows=plain_parameter(self.selection_rows),
             intercept=self._intercept,
             refit=self._plain_refit(),
         )
@@ -278,7 +278,9 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, BlockEst
         if self._plain_refit():
             own: Array = evaluate(self._model, self._sample.features)
             return own
-        on_all_rows = self.selection_rows is not None and self.selection_rows < self._result.summary["n_rows"]
+        summary = self._result.summary
+        # Pickles of version 0.1 hold no number of rows that selected.
+        on_all_rows = summary.get("selection_rows", self.selection_rows or summary["n_rows"]) < summary["n_rows"]
         return outputs_left_out(
             self._result,
             self._prefixes,

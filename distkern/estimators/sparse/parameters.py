@@ -41,7 +41,7 @@ class PoolParameters(SparseParameters):
     tol: float | None = None
     patience: int | None = None
     epsilon: float = 0.0
-    selection_rows: int | None = None
+    selection_rows: int | str | None = "auto"
     metric: str = "isotropic"
     metric_rounds: int | None = None
     metric_rank: int | None = None

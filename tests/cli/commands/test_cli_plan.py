@@ -51,6 +51,7 @@ TERMS = {
     "answers",
     "columns",
     "refit",
+    "sample",
     "lazy_results",
     "driver",
     *(f"{place}_{name}" for place in ("resident", "scratch") for name in ("features", "work", "pool", "factors")),
@@ -158,13 +159,16 @@ def test_classes_are_targets(blobs: Path, call: Call) -> None:
 
 
 def test_what_if_there_were_more_rows(waves: Path, call: Call) -> None:
-    job = write_job(waves, **WAVES)
+    job = write_job(waves, **{**WAVES, "model": {**WAVES["model"], "selection_rows": "none"}})
     now = record_of(call("plan", job, "--json", "--memory", "4GiB"))
     later = record_of(call("plan", job, "--json", "--memory", "4GiB", "--rows", 40_000_000))
     assert later["n_rows"] == 40_000_000
     assert later["n_blocks"] == -(-40_000_000 // 128)
     assert later["bytes_read"] == 100_000 * now["bytes_read"]
     assert later["flops"]["total"] == pytest.approx(100_000 * now["flops"]["total"], rel=1e-3)
+    sampled = record_of(call("plan", write_job(waves, **WAVES), "--json", "--rows", 40_000_000))
+    assert (now["selected_rows"], later["selected_rows"], sampled["selected_rows"]) == (400, 40_000_000, 5000)
+    assert sampled["flops"]["total"] < later["flops"]["total"] / 10
 
 
 def test_fewer_rows_have_smaller_blocks(waves: Path, call: Call) -> None:
@@ -175,7 +179,7 @@ def test_fewer_rows_have_smaller_blocks(waves: Path, call: Call) -> None:
 
 
 def test_what_if_there_were_workers(waves: Path, call: Call) -> None:
-    job = write_job(waves, **WAVES)
+    job = write_job(waves, **{**WAVES, "model": {**WAVES["model"], "selection_rows": "none"}})
     plans = {
         n: record_of(call("plan", job, "--json", "--rows", 4_000_000, "--memory", "4GiB", "--workers", n))
         for n in (1, 2, 8)
@@ -202,11 +206,12 @@ def test_data_that_does_not_exist(here: Path, call: Call) -> None:
     plan = record_of(call("plan", job, *options))
     assert (plan["n_rows"], plan["n_features"], plan["n_targets"]) == (10**9, 32, 1)
     assert plan["feature_itemsize"] == 4
-    assert plan["bytes_read"] == 10**9 * (32 * 4 + 8)
+    assert plan["selected_rows"] == 5000
+    assert plan["bytes_read"] == 2 * 10**9 * (32 * 4 + 8)
     assert plan["planned_peak_bytes"] <= (8 << 30) + (250 << 20)
     classes = record_of(call("plan", job, *options, "--targets", 10))
     assert classes["n_targets"] == 10
-    assert classes["bytes_read"] == 2 * plan["bytes_read"]
+    assert 2 * classes["bytes_read"] == 3 * plan["bytes_read"]  # a pass calibrates
     chunks = record_of(call("plan", job, *options, "--chunk-rows", 1000))
     assert chunks["block_rows"] % 1000 == 0
     # Without shapes there is nothing to plan.

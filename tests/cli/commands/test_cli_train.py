@@ -19,6 +19,7 @@ KEYS = {
     "model",
     "run",
     "n_rows",
+    "selection_rows",
     "n_features",
     "n_targets",
     "n_centers",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from distkern.scheduler.execution.executor import Executor, SerialExecutor
 from distkern.scheduler.planning.limits import WorkerFacts
 from distkern.scheduler.planning.plan import Course, Plan
 from distkern.scheduler.planning.training_plan import plan_training
+from distkern.scheduler.protocol import selected_rows
 from distkern.scheduler.protocol.messages import Step
 from distkern.scheduler.runtime.spillable_matrix import LazyScratch, MemoryBudget
 from distkern.scheduler.training.driver_loop import TrainingJob, train
@@ -207,7 +209,7 @@ def test_products(name: str) -> None:
 
 
 def test_a_row_sample_is_planned_for() -> None:
-    """Selection on a share of the rows holds that share and reads the data twice."""
+    """Selection on a share of the rows holds that share, in parts, and reads the data twice."""
     job, source = training("float32")
     work = workload(job, source)
     facts, options = WorkerFacts(2, 1, None, False), {"threads": 1, "limit": 1 << 50}
@@ -220,7 +222,12 @@ def test_a_row_sample_is_planned_for() -> None:
     assert [plan.passes for plan in plans] == [1, 2]
     assert part.bytes_read == 2 * whole.bytes_read
     rows = [sum(plan.processes[0].resident.values()) for plan in plans]
-    assert 4 * rows[1] == pytest.approx(rows[0], rel=0.01)
+    # A sample of one part has one owner, all rows have two.
+    assert 2 * rows[1] == pytest.approx(rows[0], rel=0.01)
+    with mock.patch.object(selected_rows, "PART_ROWS", 75):
+        shared = plan_training(work, job.selection(150), facts, selected_rows=150, **options)
+    assert 4 * sum(shared.processes[0].resident.values()) == pytest.approx(rows[0], rel=0.01)
+    assert plans[1].terms["sample"] > plans[0].terms["sample"] == 0
     assert part.flops["total"] - part.flops["refit"] == pytest.approx(whole.flops["total"] / 4, rel=0.01)
     assert part.flops["refit"] > whole.flops["refit"] == 0
     assert plans[1].terms["refit"] > plans[0].terms["refit"] == 0

@@ -35,6 +35,7 @@ from distkern.scheduler.rows.block_reading import SELECTION_STREAM, selecting_ro
 from distkern.scheduler.rows.label_encoding import LabelEncoding
 from distkern.scheduler.training import refit as refitting
 from distkern.scheduler.training.driver_loop import TrainingJob, TrainingResult, train
+from distkern.selection import gram_refit
 from distkern.selection.criteria import path_score
 from distkern.selection.factors import kernel_weights
 from distkern.selection.gram_refit import refit
@@ -126,6 +127,25 @@ def test_the_sample_is_another_for_another_seed() -> None:
     drawn = [selecting_rows(Load(False, 0, seed, 0.0, selection_rows=100), present, 0, 200) for seed in (0, 0, 1)]
     assert (drawn[0] == drawn[1]).all()
     assert 20 < np.count_nonzero(drawn[0] & drawn[2]) < 80
+
+
+def test_rows_of_a_rare_class_are_drawn_more_often() -> None:
+    """A class of 0.4 % of the rows has about a quarter of an equal share of the sample, as its rows allow."""
+    labels = np.where(np.arange(4000) % 250 == 7, "rare", np.where(np.arange(4000) % 2 == 0, "a", "b"))
+    seen, size = [], []
+    for seed in range(20):
+        load = Load(True, 0, seed, 0.0, selection_rows=400)
+        parts = [
+            selecting_rows(load, np.ones(500, dtype=bool), start, 4000, labels[start : start + 500])
+            for start in range(0, 4000, 500)
+        ]
+        drawn = np.concatenate(parts)
+        seen.append(np.count_nonzero(drawn & (labels == "rare")))
+        size.append(np.count_nonzero(drawn))
+    assert set(size) == {400}
+    assert min(seen) >= 8  # of 16; 1.6 without
+    equal = selecting_rows(load, np.ones(500, dtype=bool), 0, 4000, np.array(["a", "b"] * 250))
+    np.testing.assert_array_equal(equal, selecting_rows(load, np.ones(500, dtype=bool), 0, 4000))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -289,7 +309,16 @@ def selected(job: TrainingJob, source: ArraySource) -> Array:
     present = np.ones(source.n_rows, dtype=bool) if source.weights is None else source.weights > 0
     return np.concatenate(
         [
-            first + np.flatnonzero(selecting_rows(load, present[first:last], first, source.n_rows))
+            first
+            + np.flatnonzero(
+                selecting_rows(
+                    load,
+                    present[first:last],
+                    first,
+                    source.n_rows,
+                    source.y[first:last] if job.classification else None,
+                )
+            )
             for first, last in pairwise(source.boundaries)
         ]
     )
@@ -317,7 +346,7 @@ def test_columns_that_unexpectedly_depend_are_summed_again() -> None:
     job = make_job(**FLAT, selection_rows=90)
     expected = fit(job, counting(X, y))
     source = counting(X, y)
-    with mock.patch.object(refitting, "FORESEEN", 0.0):
+    with mock.patch.object(gram_refit, "FORESEEN", 0.0):
         result = fit(job, source)
     assert set(source.reads.values()) == {3}
     assert result.summary["passes"] == 3
@@ -331,9 +360,9 @@ def test_only_the_problems_that_need_it_are_summed_again() -> None:
     source = counting(X, y)
     calls: list[bool] = []
 
-    def distrust_the_second(gram: Array, products: Array, dependent: float, u: Array | None = None) -> Any:
-        calls.append(u is not None)
-        return None if len(calls) == 2 else refit(gram, products, dependent, u)
+    def distrust_the_second(*sums: Any, complete: bool) -> Any:
+        calls.append(complete)
+        return None if len(calls) == 2 else refit(*sums, complete=complete)
 
     with mock.patch.object(refitting, "refit", distrust_the_second):
         result = fit(job, source)
@@ -349,10 +378,10 @@ def test_centres_that_depend_on_others_over_all_rows_are_left_out(caplog: pytest
     source = make_source(X, y)
     whole = fit(job, source)
 
-    def strict(gram: Array, products: Array, dependent: float, u: Array | None = None) -> Any:
-        return refit(gram, products, 1e-5, u)
+    def strict(gram: Array, products: Array, _: float, u: Array | None = None, *, complete: bool) -> Any:
+        return refit(gram, products, 1e-5, u, complete=complete)
 
-    with mock.patch.object(refitting, "refit", strict), mock.patch.object(refitting, "FORESEEN", 1.0):
+    with mock.patch.object(refitting, "refit", strict), mock.patch.object(gram_refit, "FORESEEN", 1.0):
         result = fit(job, source)
     kept = result.paths[0].rows.tolist()
     assert 2 < len(kept) < len(whole.paths[0].rows)
@@ -365,8 +394,10 @@ def test_centres_that_depend_on_others_over_all_rows_are_left_out(caplog: pytest
 
 def test_a_class_without_a_row_in_the_sample(caplog: pytest.LogCaptureFixture) -> None:
     X, y = make_classes(240)
-    sampled = selected(make_job(selection_rows=60), make_source(X, y))
-    rare = np.setdiff1d(np.arange(240), sampled)[:5]
+    # The last row that would be drawn; one row of a class is drawn early most often.
+    bounds = make_source(X, y).boundaries
+    keys = [row_uniforms(make_job().seed, SELECTION_STREAM, a, b - a) for a, b in pairwise(bounds)]
+    rare = int(np.concatenate(keys).argmax())
     y = y.astype("U20")
     y[rare] = "rare"
     X[rare] = 40 + X[rare]
@@ -377,7 +408,7 @@ def test_a_class_without_a_row_in_the_sample(caplog: pytest.LogCaptureFixture) -
             result = fit(job, source)
         assert result.classes is not None
         assert "rare" in result.classes
-        assert result.target_means[list(result.classes).index("rare")] == pytest.approx(2 * 5 / 240 - 1)
+        assert result.target_means[list(result.classes).index("rare")] == pytest.approx(2 / 240 - 1)
         assert "1 of 4 classes have no row among the 60" in caplog.text
         caplog.clear()
         if multiclass == "shared":

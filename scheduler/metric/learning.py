@@ -68,7 +68,7 @@ MORE_CENTERS = 1.5
 UNIMPROVED = 2
 """A chain ends after as many rounds that lower the error by less than `LEAST_GAIN` together."""
 
-LEAST_GAIN = 0.01
+LEAST_GAIN = 0.003
 """Least share of the error that rounds must lower."""
 
 ROUND_CENTERS = 500

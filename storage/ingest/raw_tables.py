@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -14,10 +15,10 @@ from numpy.typing import NDArray
 from distkern.errors import DataError
 
 from ..datasets.writer import DatasetWriter
-from ..tables.arrow_columns import Kind, text_kind
+from ..tables.arrow_columns import ANY_TEXT, Kind, is_text, text_kind
 from ..tables.encode import TableEncoding
 from ..tables.profile import ProfiledTable
-from ..tables.raw_rows import GUESS_ROWS, profile_rows
+from ..tables.raw_rows import GUESS_ROWS, TextChanged, profile_rows
 from ..tables.schema import TableSchema
 
 __all__ = ["RawBatch", "RawFiles", "RawTable", "encoded_pieces", "profiled", "shows_raw_columns", "write_raw"]
@@ -158,14 +159,19 @@ def shows_raw_columns(files: RawFiles, *, with_gaps: bool) -> bool:
     """Return whether the first rows show a column that is neither numbers nor truth values, or, `with_gaps`, a gap."""
     if any(kind.name in ("category", "date") for kind in files.kinds.values()):
         return True
-    text = dict.fromkeys(files.kinds, pa.string())
-    first = next((batch.features for batch in files.pieces(text) if batch.features.num_rows), None)
+    first = None
+    # Most tables are numbers, which are read at once.
+    for kind in (pa.float64(), pa.string()):
+        batches = files.pieces(dict.fromkeys(files.kinds, kind))
+        with suppress(TextChanged):
+            first = next((batch.features for batch in batches if batch.features.num_rows), None)
+            break
     if first is None:
         return False
     columns = zip(files.kinds.items(), first.slice(0, GUESS_ROWS).columns, strict=True)
     return any(
         (with_gaps and _gaps(column) is not None)
-        or (kind.name == "text" and text_kind(column).name in ("category", "date"))
+        or (kind.name == ANY_TEXT and is_text(column.type) and text_kind(column).name in ("category", "date"))
         for (_, kind), column in columns
     )
 

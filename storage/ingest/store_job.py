@@ -29,6 +29,9 @@ INDICATOR = "indicator"
 RAW_FORMATS = ("csv", "parquet")
 """Formats of raw columns."""
 
+WIDE = 4096
+"""Columns above which a table is first taken for numbers: to look at the kind of each takes long."""
+
 _RAW_KINDS = ("text-column", "missing-value")
 """Errors of a table of numbers whose later rows show raw columns."""
 
@@ -107,7 +110,10 @@ class StoreJob:
     def _shows_raw(self, name: str) -> bool:
         from .raw_tables import shows_raw_columns
 
-        return shows_raw_columns(open_raw(self.files, self.reading, name), with_gaps=self.missing in (None, INDICATOR))
+        files = open_raw(self.files, self.reading, name)
+        if len(files.kinds) > WIDE:
+            return False
+        return shows_raw_columns(files, with_gaps=self.missing in (None, INDICATOR))
 
     def _write_numbers(self) -> None:
         table = open_table(self.files, self.reading, self.format)

@@ -166,6 +166,8 @@ X, LABELS = np.arange(24.0).reshape(12, 2) ** 1.5, np.arange(12) % 2
 HOLE = np.where(np.arange(24).reshape(12, 2) == 7, np.nan, X)
 RECORDS = np.zeros(12, dtype=[("a", "f8"), ("b", "i4")])
 ROWS = "".join(f"{i},{i * i},{'ab'[i % 2]}\n" for i in range(12))
+MANY = "".join(f"{i},{i},{'pq'[i % 2]}\n" for i in range(40))
+"""Rows of more numbers than a category may have levels of its own."""
 
 INGEST = "ingest {} --target y --out new"
 CSV, NPZ, NPY, PARQUET = (INGEST.format(f"a.{kind}") for kind in ("csv", "npz", "npy", "parquet"))
@@ -432,13 +434,15 @@ FILES: dict[str, Bad] = {
     "CSV: a separator at the end of lines": Bad(
         CSV, 3, ("row 1", "4 values"), text("a.csv", "a,b,y\n1,2,p,\n1,2,q,\n")
     ),
-    "CSV: text among numbers": Bad(CSV, 3, ("'b'", "'two'", "row 2"), text("a.csv", "a,b,y\n1,2,p\n1,two,q\n")),
-    "CSV: hexadecimal": Bad(CSV, 3, ("'b'", "'0x10'", "row 2"), text("a.csv", "a,b,y\n1,2,p\n1,0x10,q\n")),
-    "CSV: digits of another script": Bad(CSV, 3, ("'b'", "row 2"), text("a.csv", "a,b,y\n1,2,p\n1,٣,q\n")),
+    "CSV: text among numbers": Bad(CSV, 3, ("'b'", "'two'", "row 2"), text("a.csv", f"a,b,y\n1,2,p\n1,two,q\n{MANY}")),
+    "CSV: hexadecimal": Bad(CSV, 3, ("'b'", "'0x10'", "row 2"), text("a.csv", f"a,b,y\n1,2,p\n1,0x10,q\n{MANY}")),
+    "CSV: digits of another script": Bad(CSV, 3, ("'b'", "row 2"), text("a.csv", f"a,b,y\n1,2,p\n1,٣,q\n{MANY}")),
     "CSV: a comma for the point": Bad(CSV, 3, ("row 1", "4 values"), text("a.csv", "a,b,y\n1,2,5,p\n")),
     "CSV: 1e400": Bad(CSV, 3, ("'b'", "row 2", "infinite"), text("a.csv", "a,b,y\n1,2,p\n1,1e400,q\n")),
     "CSV: infinity": Bad(CSV, 3, ("'b'", "row 2", "infinite"), text("a.csv", "a,b,y\n1,2,p\n1,-inf,q\n")),
-    "CSV: a hole": Bad(CSV, 3, ("'b'", "row 2", "--missing"), text("a.csv", "a,b,y\n1,2,p\n1,,q\n")),
+    "CSV: a hole": Bad(
+        f"{CSV} --missing error", 3, ("'b'", "row 2", "--missing"), text("a.csv", "a,b,y\n1,2,p\n1,,q\n")
+    ),
     "CSV: a hole in the target": Bad(CSV, 3, ("the target", "row 2"), text("a.csv", "a,b,y\n1,2,p\n1,3,\n")),
     "CSV: a column of holes": Bad(
         f"{CSV} --missing mean", 3, ("'b'", "no value"), text("a.csv", "a,b,y\n1,,p\n2,,q\n")
@@ -450,7 +454,7 @@ FILES: dict[str, Bad] = {
     ),
     "CSV: another separator": Bad(CSV, 3, ("'y'", "--delimiter"), text("a.csv", "a;b;y\n1;2;p\n")),
     "CSV: not UTF-8": Bad(CSV, 3, ("a.csv",), text("a.csv", b"a,b,y\n1,2,\xff\xfe\n3,4,q\n")),
-    "CSV: NUL bytes": Bad(CSV, 3, ("'b'", "row 1", r"\x00"), text("a.csv", b"a,b,y\n1,\0,p\n3,4,q\n")),
+    "CSV: NUL bytes": Bad(CSV, 3, ("'b'", "row 1", r"\x00"), text("a.csv", f"a,b,y\n1,\0,p\n3,4,q\n{MANY}")),
     "CSV: a quote that never ends": Bad(
         CSV, 3, ("'y'", "line break", "row 1"), text("a.csv", 'a,b,y\n1,2,"p\n3,4,q\n')
     ),
@@ -519,12 +523,11 @@ FILES: dict[str, Bad] = {
     "npy: no target": Bad("ingest a.npy --out new", 3, ("--target",), npy(X)),
     "Parquet: no Parquet": Bad(PARQUET, 3, ("a.parquet",), text("a.parquet", "spam")),
     "Parquet: cut short": Bad(PARQUET, 3, ("a.parquet",), both(table(a=X[:, 0], y=LABELS), cut("a.parquet", 0.6))),
-    "Parquet: text": Bad(PARQUET, 3, ("'a'", "string"), table(a=["p", "q"], y=[0, 1])),
-    "Parquet: dates": Bad(PARQUET, 3, ("'a'", "timestamp"), table(a=np.arange(2).astype("datetime64[s]"), y=[0, 1])),
+    "Parquet: bytes": Bad(PARQUET, 3, ("'a'", "binary"), table(a=[b"p", b"q"], y=[0, 1])),
     "Parquet: lists": Bad(PARQUET, 3, ("'a'", "list"), table(a=[[1], [2]], y=[0, 1])),
     "Parquet: lists in the target": Bad(PARQUET, 3, ("'y'", "list"), table(a=[1, 2], y=[[0], [1]])),
     "Parquet: no rows": Bad(PARQUET, 3, ("a.parquet", "no rows"), table(a=X[:0, 0], y=LABELS[:0])),
-    "Parquet: a hole": Bad(PARQUET, 3, ("'a'", "row 2"), table(a=[1.0, None], y=[0, 1])),
+    "Parquet: a hole": Bad(f"{PARQUET} --missing error", 3, ("'a'", "row 2"), table(a=[1.0, None], y=[0, 1])),
     "Parquet: no target of that name": Bad(PARQUET, 3, ("'y'", "'z'"), table(a=[1.0, 2.0], z=[0, 1])),
 }
 

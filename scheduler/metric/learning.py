@@ -53,7 +53,7 @@ FIRST_ROUNDS = 2
 MORE_ROUNDS = 2
 """Most rounds of another kernel that begins with the best map."""
 
-FINALISTS = 3
+FINALISTS = 2
 """Most rounds that are repeated with more centres, each of another kernel or shape of the map."""
 
 NEAR_LOWEST = 1.15
@@ -61,6 +61,9 @@ NEAR_LOWEST = 1.15
 
 ROWS_A_FINAL_CENTER = 7
 """Least rows for each centre of a repeated round."""
+
+FINAL_TIMES = 2
+"""Most centres of a repeated round, in those of a round."""
 
 MORE_CENTERS = 1.5
 """Rounds are repeated only where the centres are at least this times more."""
@@ -131,6 +134,13 @@ class MetricJob:
         held, m = min(MOST_HELD, int(HELD_SHARE * n_rows)), self.centers(n_rows)
         fitted = min(max(ROWS_A_CENTER * m, int(self._work(n_rows) / _work_a_row(m))), MOST_ROUND_ROWS)
         return min(fitted, n_rows - held), held
+
+    def final(self, n_rows: int) -> tuple[int, int]:
+        """Return the numbers of centres of a repeated round, and of the rows that train it."""
+        fitted, held = self.sample_rows(n_rows)
+        m = min(self.job.max_centers, FINAL_TIMES * self.centers(n_rows))
+        rows = min(n_rows - held, max(fitted, ROWS_A_FINAL_CENTER * m))
+        return min(m, rows // ROWS_A_FINAL_CENTER), rows
 
     def centers(self, n_rows: int) -> int:
         """Return the number of centres of a model of a round.
@@ -229,8 +239,8 @@ class Rounds:
         Settings.
     sample : MetricSample
         Rows.
-    n_centers : int
-        Centres of a model.
+    n_rows : int
+        Rows of the training.
     note : callable
         Gets a record of every round.
     in_time : callable
@@ -246,13 +256,15 @@ class Rounds:
         self,
         search: MetricJob,
         sample: MetricSample,
-        n_centers: int,
+        n_rows: int,
         note: Callable[[dict[str, Any]], None],
         in_time: Callable[[], bool],
     ) -> None:
-        self._search, self._sample, self._note, self._in_time = search, sample, note, in_time
+        self._search, self._whole, self._note, self._in_time = search, sample, note, in_time
+        self._sample = sample.fewer(search.sample_rows(n_rows)[0])
+        self._final_centers, _ = search.final(n_rows)
         # A map of few directions needs few centres, and a model with more of them has a misleading error.
-        self._job = replace(search.job, max_centers=n_centers, stop="gcv", patience=None)
+        self._job = replace(search.job, max_centers=search.centers(n_rows), stop="gcv", patience=None)
         self._auto = search.job.kernel == "auto"
         self._factors: dict[str, float] = {}
         self.made: list[Made] = []
@@ -285,12 +297,11 @@ class Rounds:
                 best[kind] = found
         ordered = sorted(best.values(), key=lambda found: found[2].error)
         chosen = [found for found in ordered if found[2].error <= NEAR_LOWEST * ordered[0][2].error][:FINALISTS]
-        fitted = np.count_nonzero(~self._sample.held)
-        n_centers = min(self._search.job.max_centers, int(fitted) // ROWS_A_FINAL_CENTER)
+        n_centers = self._final_centers
         if len(chosen) == 1 or n_centers < MORE_CENTERS * self._job.max_centers or not self._in_time():
             return self.made
         for updates, chain, made in chosen:
-            self._make(replace(chain, job=replace(chain.job, max_centers=n_centers)), made.map, updates)
+            self._make(replace(chain, job=replace(chain.job, max_centers=n_centers)), made.map, updates, self._whole)
         return self.made[-len(chosen) :]
 
     def _simplest(self, among: Sequence[Made]) -> Made:
@@ -379,9 +390,11 @@ class Rounds:
                     chain.factor /= step
                     break
 
-    def _make(self, chain: Chain, space: LinearMap, updates: int) -> Round:
+    def _make(self, chain: Chain, space: LinearMap, updates: int, sample: MetricSample | None = None) -> Round:
         """Make a round with a map that has been updated a number of times."""
-        made = run_round(self._sample, chain.job, space, chain.factor, with_products=FULL in self._search.shapes)
+        made = run_round(
+            sample or self._sample, chain.job, space, chain.factor, with_products=FULL in self._search.shapes
+        )
         self.made.append((updates, replace(chain, done=[]), made))
         self._note(
             {
@@ -441,7 +454,7 @@ def learn_metric(
         The rows cannot be trained on, or are too few for a part that is held out.
     """
     started, limit, events = perf_counter(), limit or TimeLimit(), EventBus(subscribers)
-    fitted, held = search.sample_rows(source.n_rows)
+    held, (_, fitted) = search.sample_rows(source.n_rows)[1], search.final(source.n_rows)
     stationary = search.job.kernel if isinstance(search.job.kernel, Kernel) else "gaussian"
     sample = draw_sample(
         replace(search.job, kernel=stationary), source, fitted + held, held / (fitted + held), client, events
@@ -463,7 +476,7 @@ def learn_metric(
         return limit.seconds is None or limit.elapsed < SHARE_OF_TIME * limit.seconds
 
     with single_threaded_blas():
-        rounds = Rounds(search, sample, search.centers(source.n_rows), note, in_time)
+        rounds = Rounds(search, sample, source.n_rows, note, in_time)
         best = rounds.best()
     for row, (*_, made) in zip(table, rounds.made, strict=True):
         row["kept"] = made is best

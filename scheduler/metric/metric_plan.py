@@ -9,7 +9,7 @@ from ..planning.plan import BASELINE, Memory, Plan
 from ..planning.workload import Workload
 from ..runtime.threads import available_cores
 from ..training.run import plan_job
-from .learning import ROWS_A_FINAL_CENTER, MetricJob
+from .learning import MetricJob
 from .rounds import BLOCK_ROWS, MOST_TARGETS, ROWS_OF_A_PART
 
 ADVICE = "use fewer max_centers, metric='diagonal', or fewer features"
@@ -47,9 +47,10 @@ class MetricRoom:
     def terms(self) -> dict[str, int]:
         """Bytes in the driver's process beside its baseline, by buffer."""
         work, n_rows = self._work, self._work.n_rows
-        fitted, held = self._search.sample_rows(n_rows)
+        few, held = self._search.sample_rows(n_rows)
+        final, fitted = self._search.final(n_rows)
         d, T, rows = work.n_features, work.n_targets, fitted + held
-        m = max(self._search.centers(n_rows), min(self._search.job.max_centers, fitted // ROWS_A_FINAL_CENTER))
+        m = max(self._search.centers(n_rows), final)
         job = replace(self._search.job, kernel="gaussian", sigma=1.0, max_centers=m, selection_rows=None)
         blocks = -(-fitted // BLOCK_ROWS)
         sampled = Workload(fitted, d, 8, min(fitted, BLOCK_ROWS), blocks, T, T, 1, 1, inline=True)
@@ -58,8 +59,10 @@ class MetricRoom:
         tile = 8 * ROWS_OF_A_PART * (min(T, MOST_TARGETS) * d + 3 * m)
         matrix = 8 * d * (d if "full" in self._search.shapes else 1)
         return {
-            # Raw and standardised rows, the mapped rows of a round, and the parts of the blocks.
-            "metric_sample": rows * (2 * work.row_bytes + 4 * 8 * d + 8 * (2 * T + work.target_columns) + 48),
+            # Raw and standardised rows, the mapped rows of a round, and the parts of the blocks; the rows of all rounds
+            # but the last.
+            "metric_sample": rows * (2 * work.row_bytes + 4 * 8 * d + 8 * (2 * T + work.target_columns) + 56)
+            + (few + held) * (8 * (d + T) + 24),
             "metric_model": model.fixed + sum(model.matrices.values()),
             # Sums of the threads, the map of each round, and its eigenvectors.
             "metric_map": threads * (tile + 2 * matrix) + (4 + 4 * (1 + self._search.rounds)) * matrix,

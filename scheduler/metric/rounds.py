@@ -36,6 +36,9 @@ BLOCK_ROWS = 2048
 TOLERATED_ERRORS = 1.0
 """Standard errors by which the error of a simpler round may be above the lowest."""
 
+TOLERATED_SHARE = 0.02
+"""Most of the lowest error by which the error of a simpler round may be above it."""
+
 GRADIENT_WORK = 1 << 30
 """Most products of rows, centres, features and targets of the gradients of a round; with more, of some of the rows."""
 
@@ -66,10 +69,14 @@ class Round:
         return float(self.errors.sum())
 
     def as_good_as(self, best: Round) -> bool:
-        """Whether the error is above that of the best round by no more than the standard error of the difference."""
+        """Whether the error is above that of the best round by no more than the standard error of the difference.
+
+        A few rows with large errors may make that standard error as large as the error itself; `TOLERATED_SHARE` of the
+        error is then the limit.
+        """
         differences = self.errors - best.errors
-        n = len(differences)
-        return bool(differences.sum() <= TOLERATED_ERRORS * np.sqrt(n) * differences.std())
+        tolerated = TOLERATED_ERRORS * np.sqrt(len(differences)) * differences.std()
+        return bool(differences.sum() <= min(tolerated, TOLERATED_SHARE * best.error))
 
 
 def run_round(

@@ -41,6 +41,8 @@ class MetricSample:
     """(n,): row weights."""
     held: NDArray[np.bool_]
     """(n,): mask of the rows that score the models and train none."""
+    draws: Array
+    """(n,): uniform number of each row; those with the least are held out, then those with the least train."""
     scaling: FeatureScaling
     """From raw features to the standardised ones, by the statistics of all rows."""
     bytes_read: int
@@ -49,6 +51,18 @@ class MetricSample:
     def part(self, rows: NDArray[np.bool_]) -> tuple[Array, Array, Array | None]:
         """Return features, targets and weights of some rows."""
         return self.features[rows], self.targets[rows], None if self.weights is None else self.weights[rows]
+
+    def fewer(self, n_fitted: int) -> MetricSample:
+        """Return the rows that are held out, and `n_fitted` others, or this sample where it has no more."""
+        others = np.flatnonzero(~self.held)
+        if len(others) <= n_fitted:
+            return self
+        kept = self.held.copy()
+        kept[others[np.argsort(self.draws[others], kind="stable")[:n_fitted]]] = True
+        features, targets, weights = self.part(kept)
+        return replace(
+            self, features=features, targets=targets, weights=weights, held=self.held[kept], draws=self.draws[kept]
+        )
 
 
 def draw_sample(
@@ -98,6 +112,7 @@ def draw_sample(
         targets=np.concatenate([data.encoding.columns(block.targets) for block in blocks]),
         weights=None if blocks[0].weights is None else np.concatenate(weights).astype(np.float64),
         held=held,
+        draws=uniforms,
         scaling=data.scaling,
         bytes_read=found.reads.bytes_read,
     )

@@ -20,8 +20,11 @@ from distkern.storage.arrays.source import BlockSource
 from ..runtime.environment import difference, process_facts
 from .driver_loop import TrainingJob
 
-NUMERICS = 3
+NUMERICS = 4
 """Number of changes of distkern that changed a model's bits, or the messages of a training."""
+
+NUMERICS_OF_VERSIONS = {"3": "version 0.1"}
+"""Versions that wrote other numbers."""
 
 EXTENSIBLE = "max_centers"
 """The only setting that may change between a run and its continuation, since the path is nested."""
@@ -52,6 +55,8 @@ def identity_of(job: TrainingJob, source: BlockSource) -> dict[str, Any]:
     """
     names = [field.name for field in fields(job) if field.name not in (EXTENSIBLE, AFTERWARDS)]
     settings = {name: getattr(job, name) for name in names}
+    # The number that "auto" stands for: a run that is extended keeps its sample.
+    settings["selection_rows"] = job.sampled_rows(source.n_rows) or None
     if isinstance(job.sigma, tuple):
         settings["sigma"] = list(job.sigma)
     if job.scaling is not None:
@@ -99,6 +104,7 @@ def require_same(kept: dict[str, Any], now: dict[str, Any], place: str) -> None:
     RunError
         ``changed``; the message names the differences, with both values.
     """
+    _require_numerics(kept.get("software"), now["software"], place)
     differences = []
     for section in ("model", "data", "software"):
         before, after = kept.get(section), now[section]
@@ -139,3 +145,16 @@ def _digest_of_map(scaling: FeatureScaling) -> str:
 
 def _digest(values: np.ndarray[Any, Any]) -> str:
     return hashlib.blake2b(repr(values.tolist()).encode(), digest_size=16).hexdigest()
+
+
+def _require_numerics(kept: Any, now: dict[str, str], place: str) -> None:
+    """Refuse a run of a version whose values have other last bits: what is replayed would not be what was chosen."""
+    before = kept.get("numerics") if isinstance(kept, dict) else None
+    if before is not None and str(before) != now["numerics"]:
+        versions = NUMERICS_OF_VERSIONS.get(str(before), "another version")
+        raise RunError(
+            f"the run in {place} was begun by {versions} of distkern, whose kernel values have other last bits "
+            f"(numerics {before}, here {now['numerics']}): resume it with that version, or train anew under another "
+            "name or with --overwrite",
+            kind="changed",
+        )

@@ -31,7 +31,7 @@ from .sample import MetricSample, draw_sample
 FAMILIES: dict[str, tuple[float, ...]] = {
     "gaussian": (0.35, 0.6, 1.0),
     "laplacian": (2.0,),
-    "laplacian-l1": (1.0,),
+    "laplacian-l1": (0.5,),
 }
 """Kernels of ``kernel="auto"``, with the multiples of the median distance that are tried as width."""
 

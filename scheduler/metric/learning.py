@@ -342,8 +342,9 @@ class Rounds:
         if FULL in self._search.shapes and rounds:
             # Functions of the l1 kernel have steps along single features.
             matrices = [_turned(chain) for chain in begun if not (self._auto and chain.kernel == L1)]
+        begun += matrices
         for number in range(1, min(FIRST_ROUNDS, rounds) + 1):
-            begun = _hopeful([*begun, *matrices])
+            begun = _hopeful(begun)
             for chain in begun:
                 self._extend(chain, number)
         of_kernels = [
@@ -415,7 +416,7 @@ def _error(chain: Chain) -> float:
 
 def _hopeful(chains: list[Chain]) -> list[Chain]:
     """Return the chains whose error is not far above the lowest."""
-    lowest = min(map(_error, chains), default=0.0)
+    lowest = min(map(_error, chains))
     return [chain for chain in chains if _error(chain) <= HOPELESS * lowest]
 
 

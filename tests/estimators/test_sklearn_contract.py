@@ -38,7 +38,7 @@ EVERY = (
 
 ONE_OF_A_KIND = (
     *(dk.OROLSRegressor, dk.OROLSClassifier, dk.KRLSClassifier),
-    *(dk.FisherDiscriminant, dk.WidrowHoffClassifier, dk.LSSVMRegressor, dk.QRForwardClassifier),
+    *(dk.FisherDiscriminant, dk.WidrowHoffClassifier, dk.LSSVMRegressor),
 )
 """Every way to train, for regression or classification; the checks of the others are slow."""
 

@@ -27,10 +27,10 @@ from tests.scheduler.worker_clusters import cluster
 Array = NDArray[Any]
 
 MAPS = ("isotropic", "diagonal", "full", "auto")
-SMALL: dict[str, Any] = {"max_centers": 40, "metric_rounds": 2}
+SMALL: dict[str, Any] = {"max_centers": 24, "metric_rounds": 2}
 
 
-def rows(n: int = 400, d: int = 6, seed: int = 0) -> tuple[Array, Array]:
+def rows(n: int = 240, d: int = 6, seed: int = 0) -> tuple[Array, Array]:
     """Rows of different scales; the targets depend on mixtures of two features."""
     X = np.random.default_rng(seed).standard_normal((n, d)) * np.arange(1, d + 1) + 5.0
     Z = (X - 5.0) / np.arange(1, d + 1)
@@ -54,7 +54,7 @@ def test_the_model_is_that_of_the_mapped_rows(cls: Any, metric: str) -> None:
     targets = labels(y) if "Classifier" in cls.__name__ else y
     model = learnt(cls, metric=metric)
     Z = model._model.scaling.apply(X, np.dtype(float))
-    plain = cls(kernel=model.kernel_, standardize=False, max_centers=40).fit(Z, targets)
+    plain = cls(kernel=model.kernel_, standardize=False, max_centers=24).fit(Z, targets)
     np.testing.assert_array_equal(model.center_indices_, plain.center_indices_)
     np.testing.assert_allclose(model.coef_, plain.coef_, rtol=1e-5, atol=1e-7 * np.abs(plain.coef_).max())
     np.testing.assert_array_equal(model.centers_, X[model.center_indices_])
@@ -65,11 +65,11 @@ def test_the_model_is_that_of_the_mapped_rows(cls: Any, metric: str) -> None:
 
 @pytest.mark.parametrize("metric", variants(["auto"], ["diagonal", "full"]))
 def test_the_metric_finds_the_features_that_matter(metric: str) -> None:
-    X, y = rows(600)
-    unseen, expected = rows(500, seed=1)
+    X, y = rows(400)
+    unseen, expected = rows(300, seed=1)
     errors = []
     for parameters in ({}, {"metric": metric, "kernel": "auto"}):
-        model = dk.OROLSRegressor(max_centers=60, **parameters).fit(X, y)
+        model = dk.OROLSRegressor(max_centers=40, **parameters).fit(X, y)
         errors.append(np.square(model.predict(unseen) - expected).mean())
     assert errors[1] < 0.5 * errors[0]
     assert set(np.argsort(model.feature_importances_)[-2:]) == {1, 3}
@@ -131,7 +131,7 @@ def test_directions_are_the_longest_first() -> None:
     X, _ = rows()
     model = learnt(metric_rank=3)
     Z = model.metric_transform(X)
-    assert Z.shape == (400, 3)
+    assert Z.shape == (240, 3)
     own = model._model.scaling.apply(X, np.dtype(float))
     np.testing.assert_allclose(Z @ Z.T, own @ own.T, atol=1e-8)
     _, lengths, _ = np.linalg.svd(model._model.scaling.directions)
@@ -225,7 +225,7 @@ def test_a_driver_that_is_killed_in_a_round_resumes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("metric", variants(["full"], ["diagonal"]))
 def test_workers_change_no_bit(metric: str, in_process_client: Any, tmp_path: Path) -> None:
     X, y = rows()
-    dataset = dk.write_dataset(tmp_path / "rows.zarr", X, y, chunk_rows=60)
+    dataset = dk.write_dataset(tmp_path / "rows.zarr", X, y, chunk_rows=50)
     here = dk.OROLSRegressor(metric=metric, kernel="auto", **SMALL).fit(dataset)
     there = dk.OROLSRegressor(metric=metric, kernel="auto", client=in_process_client, **SMALL).fit(dataset)
     assert there.coef_.tobytes() == here.coef_.tobytes()
@@ -273,8 +273,8 @@ def test_float32_and_a_sample_of_the_rows() -> None:
 
 @pytest.mark.parametrize("multiclass", ["shared", "one-vs-rest", "one-vs-one", "dag"])
 def test_every_scheme_of_classes(multiclass: str) -> None:
-    X, y = rows()
-    model = learnt(dk.OROLSClassifier, multiclass=multiclass, max_centers=20)
+    X, y = rows(400)
+    model = dk.OROLSClassifier(metric="full", metric_rounds=2, multiclass=multiclass, max_centers=20).fit(X, labels(y))
     assert model.score(X, labels(y)) > 0.7
     np.testing.assert_allclose(model.predict_proba(X[:5]).sum(axis=1), 1.0)
 

@@ -44,7 +44,7 @@ class Fitted:
 def fitted() -> Fitted:
     rng = np.random.default_rng(0)
     means = rng.standard_normal((83, 39))
-    paths = [np.repeat(rng.permutation(83), 3) for _ in range(12)]
+    paths = [np.repeat(rng.permutation(83), 3) for _ in range(6)]
     utterances = [(means[path] + rng.standard_normal((len(path), 39))).astype(np.float32) for path in paths]
     return Fitted(utterances, paths, Context.fit(utterances, paths, seed=0))
 

@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 from examples.speech.corpus import Recording, alone
 from examples.speech.features import CEPSTRA, N_FEATURES, Normalisation, frames_of, word_frames
 
+# The first features of a process take a minute where numba has not compiled librosa's functions before.
+uses_librosa = pytest.mark.slow
+
 RATE = 8000
 HOP = 80
 ENERGY = CEPSTRA
@@ -24,7 +27,7 @@ def noise(n_samples: int, seed: int = 0) -> np.ndarray:
     n_samples=st.integers(600, 4000) | st.integers(6, 36).map(lambda i: 110 * i),
     rate=st.sampled_from([8000, 11025, 16000]),
 )
-@pytest.mark.slow
+@uses_librosa
 def test_a_frame_of_39_features_begins_every_10_ms(n_samples: int, rate: int) -> None:
     frames = frames_of(noise(n_samples), rate)
     assert frames.shape == (1 + n_samples // (rate // 100), N_FEATURES)
@@ -47,6 +50,7 @@ def curvatures(values: np.ndarray) -> np.ndarray:
     return sum(c * padded[i : i + n] for i, c in enumerate((2, -1, -2, -1, 2))) / 7
 
 
+@uses_librosa
 def test_differences_are_slopes_and_curvatures_of_the_features_over_five_frames() -> None:
     frames = frames_of(noise(8000) * np.linspace(0.01, 1, 8000, dtype=np.float32), RATE).astype(np.float64)
     base = frames[:, :BASE]
@@ -54,6 +58,7 @@ def test_differences_are_slopes_and_curvatures_of_the_features_over_five_frames(
     np.testing.assert_allclose(frames[:, 2 * BASE :], curvatures(base), atol=1e-4)
 
 
+@uses_librosa
 def test_sound_that_grows_exponentially_has_an_energy_that_rises_by_its_rate() -> None:
     n, rate_of_growth = 8000, 10.0
     swing = np.sin(2 * np.pi * 1000 * np.arange(n) / RATE)
@@ -64,6 +69,7 @@ def test_sound_that_grows_exponentially_has_an_energy_that_rises_by_its_rate() -
     np.testing.assert_allclose(frames[inner, 2 * BASE + ENERGY], 0, atol=0.01)
 
 
+@uses_librosa
 def test_louder_sound_raises_the_energy_alone_and_by_the_log_of_its_power() -> None:
     quiet, loud = frames_of(noise(4000), RATE), frames_of(4 * noise(4000), RATE)
     np.testing.assert_allclose((loud - quiet)[:, ENERGY], 2 * np.log(4), rtol=1e-5)
@@ -72,12 +78,14 @@ def test_louder_sound_raises_the_energy_alone_and_by_the_log_of_its_power() -> N
 
 
 @pytest.mark.parametrize("n_samples", [400, 4000])
+@uses_librosa
 def test_silence_has_finite_features(n_samples: int) -> None:
     frames = frames_of(np.zeros(n_samples, dtype=np.float32), RATE)
     assert np.isfinite(frames).all()
     np.testing.assert_allclose(frames[:, BASE:], 0, atol=1e-9)
 
 
+@uses_librosa
 def test_sounds_of_another_colour_have_other_cepstra() -> None:
     low, high = (
         frames_of(np.sin(2 * np.pi * pitch * np.arange(4000) / RATE).astype(np.float32), RATE) for pitch in (300, 3000)
@@ -85,6 +93,7 @@ def test_sounds_of_another_colour_have_other_cepstra() -> None:
     assert abs(low[20, 0] - high[20, 0]) > 1
 
 
+@uses_librosa
 def test_frames_of_a_word_have_their_middle_in_its_recording() -> None:
     utterances = alone([Recording(noise(n), 1, 0, 0) for n in range(300, 900, 37)], RATE, 0)
     for utterance in utterances:
@@ -96,6 +105,7 @@ def test_frames_of_a_word_have_their_middle_in_its_recording() -> None:
         assert len(middles[part]) >= (last - first) // HOP - 1
 
 
+@uses_librosa
 def test_a_loud_word_is_where_its_frames_are() -> None:
     rng = np.random.default_rng(0)
     samples = noise(4000) * np.where(np.arange(4000) < 400, 0.01, 1)

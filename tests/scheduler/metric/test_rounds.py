@@ -128,7 +128,7 @@ def test_the_width_is_that_of_the_standardised_rows() -> None:
 
 
 def test_many_targets_have_the_outer_products_of_all_in_expectation() -> None:
-    X, _ = rows(300, 3)
+    X, _ = rows(200, 3)
     directions = np.random.default_rng(2).standard_normal((3, 64))
     found = []
     for seed in range(20):
@@ -140,7 +140,7 @@ def test_many_targets_have_the_outer_products_of_all_in_expectation() -> None:
 
 @pytest.mark.parametrize("metric", ["diagonal", "full", "auto"])
 def test_rounds_find_the_features_that_matter(metric: str) -> None:
-    X, y = rows(1200, 8)
+    X, y = rows(600, 6)
     events: list[Event] = []
     found = learn_metric(MetricJob(job=JOB, metric=metric), source_of(X, y), subscribers=[events.append])
     assert found.map is not None
@@ -154,7 +154,7 @@ def test_rounds_find_the_features_that_matter(metric: str) -> None:
 
 
 def test_an_isotropic_metric_chooses_kernel_and_width_only() -> None:
-    X, y = rows(600)
+    X, y = rows(300)
     found = learn_metric(MetricJob(job=replace(JOB, kernel="auto"), metric="isotropic"), source_of(X, y))
     assert found.map is None
     assert {row["shape"] for row in found.rounds} == {"isotropic"}
@@ -175,10 +175,10 @@ def test_no_round_is_kept_where_none_is_better() -> None:
 
 
 def test_a_rank_keeps_the_longest_directions() -> None:
-    X, y = rows(800, 6)
+    X, y = rows(400, 5)
     found = learn_metric(MetricJob(job=JOB, metric="full", rank=2), source_of(X, y))
     assert found.map is not None
-    assert found.map.factors.shape == (2, 6)
+    assert found.map.factors.shape == (2, 5)
     assert found.scaling.width == 2
     assert [row["kept"] for row in found.rounds] == [False] * (len(found.rounds) - 1) + [True]
 
@@ -221,7 +221,7 @@ def test_rounds_end_with_the_time() -> None:
 @pytest.mark.parametrize("kernel", ["gaussian", "auto"])
 def test_the_blocks_do_not_matter(kernel: str) -> None:
     """With the same rows in the sample, the cut into blocks changes no bit."""
-    X, y = rows(300)
+    X, y = rows(200)
     job = MetricJob(job=replace(JOB, kernel=kernel, max_centers=20), metric="auto", rounds=1)
     one, other = (learn_metric(job, source_of(X, y, block=300)) for _ in range(2))
     assert one.map is not None

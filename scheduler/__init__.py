@@ -49,8 +49,6 @@ _EXPORTS = {
     "frame_array": "prediction.dask_frames",
     "partition_lengths": "prediction.dask_frames",
     "series_array": "prediction.dask_frames",
-    "is_dask_frame": "prediction.dask_frames",
-    "is_dask_series": "prediction.dask_frames",
     "map_rows": "prediction.dask_arrays",
     "row_chunks": "prediction.dask_arrays",
     "evaluate": "prediction.local",

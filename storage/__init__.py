@@ -12,6 +12,7 @@ from .arrays.checks import (
 )
 from .arrays.column_names import names_of, require_names
 from .arrays.labels import as_targets, plain_labels
+from .arrays.lazy import is_dask_frame, is_dask_series
 from .arrays.plain import frame_columns, plain_array
 from .arrays.rows import is_zarr_array, memory_array
 from .arrays.source import BlockSource
@@ -19,7 +20,8 @@ from .arrays.wrappers import CountingStore, Fault, FaultyStore, SlowStore
 from .datasets.dataset import Dataset, open_dataset
 from .datasets.opening import as_source, in_memory, open_array, open_arrays
 from .datasets.sources import ArraySource, DatasetSource, ZarrRows, ZarrSource
-from .datasets.writer import DatasetWriter, write_dataset
+from .datasets.writer import DatasetWriter
+from .datasets.writing import write_dataset
 from .describe import describe
 from .ingest import RowFiles, ingest
 from .io.checksums import differing_arrays, rows_checksum
@@ -72,6 +74,8 @@ __all__ = [
     "frame_columns",
     "in_memory",
     "ingest",
+    "is_dask_frame",
+    "is_dask_series",
     "is_run",
     "is_url",
     "is_zarr_array",

@@ -7,7 +7,6 @@ are read by `dask_arrays`.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -17,19 +16,7 @@ from numpy.typing import NDArray
 
 from distkern.errors import DataError
 from distkern.redaction import displayed_cause, redact
-from distkern.storage.arrays.lazy import compute_options
-
-
-def is_dask_frame(value: Any) -> bool:
-    """Return whether `value` is a dask DataFrame."""
-    module = sys.modules.get("dask.dataframe")
-    return module is not None and isinstance(value, module.DataFrame)
-
-
-def is_dask_series(value: Any) -> bool:
-    """Return whether `value` is a dask Series or Index."""
-    module = sys.modules.get("dask.dataframe")
-    return module is not None and isinstance(value, (module.Series, module.Index))
+from distkern.storage.arrays.lazy import compute_options, is_dask_frame, is_dask_series, partitions
 
 
 def partition_lengths(**values: Any) -> dict[str, list[int] | None]:
@@ -49,7 +36,7 @@ def partition_lengths(**values: Any) -> dict[str, list[int] | None]:
     for name, value in frames.items():
         if is_dask_frame(value):
             _common_dtype(value, name)
-    parts = {name: _partitions(value) for name, value in frames.items()}
+    parts = {name: partitions(value) for name, value in frames.items()}
     sizes = [dask.delayed(len)(part) for name in parts for part in parts[name]]
     options = compute_options(*sizes)
     try:
@@ -125,18 +112,13 @@ def _array(frame: Any, convert: Any, dtype: np.dtype[Any], tail: tuple[int, ...]
     import dask
     import dask.array as da
 
-    parts = _partitions(frame)
+    parts = partitions(frame)
     pieces = [
         da.from_delayed(dask.delayed(convert)(part), shape=(length, *tail), dtype=dtype)
         for part, length in zip(parts, [float("nan")] * len(parts) if lengths is None else lengths, strict=True)
         if length != 0
     ]
     return da.concatenate(pieces) if pieces else da.empty((0, *tail), dtype=dtype)
-
-
-def _partitions(frame: Any) -> Any:
-    """Return the partitions; tasks are not fused, so those that X and y have in common stay the same."""
-    return frame.optimize(fuse=False).to_delayed(optimize_graph=False)
 
 
 def _common_dtype(frame: Any, what: str) -> np.dtype[Any]:

@@ -18,6 +18,7 @@ from distkern.kernels import Kernel, Laplacian, make_kernel
 from distkern.kernels.standard import WITH_SIGMA
 from distkern.monitoring.events import ChunksAbsent, EventBus, StorageRetried
 from distkern.numerics.moments import weighted_median_distance
+from distkern.numerics.row_weights import factor_of_weights
 from distkern.numerics.scaling import FeatureScaling
 from distkern.storage import ReadReport
 from distkern.storage.arrays.source import BlockSource
@@ -125,11 +126,7 @@ class DataSummary:
 
 
 def weight_scale(loaded: LoadAnswer) -> float:
-    """Return the factor by which small row weights are multiplied, at least 1.
-
-    A weight counts as repeated rows, but weights may also be shares, as of boosting, whose sum says nothing of the
-    number of rows. Weights r count as (sum sqrt(r))^2 / sum r rows, the number of n equal ones whatever their size, if
-    their own sum is lower. Weights of at least 1, zeros and ones, and weights of mean 1 or more stay as they are.
+    """Return the factor by which small row weights are multiplied; see `factor_of_weights`.
 
     Parameters
     ----------
@@ -148,7 +145,7 @@ def weight_scale(loaded: LoadAnswer) -> float:
             "common factor",
             kind="underflow",
         )
-    return max(1.0, (loaded.weight_roots / total) ** 2) if total else 1.0
+    return factor_of_weights(total, loaded.weight_roots)
 
 
 def report_reads(report: ReadReport, source: BlockSource, events: EventBus) -> None:

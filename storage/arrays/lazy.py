@@ -1,4 +1,4 @@
-"""The dask client that is current, and the place where dask collections are computed, without an import of dask.
+"""Frames of dask, the client that is current, and where collections are computed, without an import of dask.
 
 A thread that runs the event loop of a client would block it, and a task that waits for other tasks while it occupies a
 thread of its worker may wait for ever. Neither waits for a client here: the threads of this process compute instead.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from distkern.errors import JobError
+from distkern.errors import DataError, JobError
+from distkern.redaction import displayed_cause, redact
 
 
 def current_client() -> Any | None:
@@ -68,3 +69,38 @@ def asynchronous_client(what: str) -> JobError:
         "await asyncio.to_thread(model.fit, X, y)",
         kind="asynchronous-client",
     )
+
+
+def is_dask_frame(value: Any) -> bool:
+    """Return whether `value` is a dask DataFrame."""
+    module = sys.modules.get("dask.dataframe")
+    return module is not None and isinstance(value, module.DataFrame)
+
+
+def is_dask_series(value: Any) -> bool:
+    """Return whether `value` is a dask Series or Index."""
+    module = sys.modules.get("dask.dataframe")
+    return module is not None and isinstance(value, (module.Series, module.Index))
+
+
+def partitions(frame: Any) -> list[Any]:
+    """Return the partitions of a frame or Series of dask; tasks are not fused, so those of X and y stay the same."""
+    return list(frame.optimize(fuse=False).to_delayed(optimize_graph=False))
+
+
+def computed_partition(part: Any, what: str) -> Any:
+    """Return the values of a partition, or of a block of an array.
+
+    Raises
+    ------
+    DataError
+        ``unreadable``.
+    """
+    try:
+        return part.compute(**compute_options(part))
+    except (ArithmeticError, LookupError, TypeError, ValueError) as cause:
+        if isinstance(cause, DataError):
+            raise
+        raise DataError(
+            f"{what} cannot be computed: {type(cause).__name__}: {redact(str(cause))}", kind="unreadable"
+        ) from displayed_cause(cause)

@@ -17,18 +17,16 @@ from ..arrays.blocks import chunk_rows_for
 from ..arrays.checks import check_rows_agree, check_weights, require_finite, to_numeric
 from ..arrays.chunks import ChunkAppender, create_array, read_slab, require_fit
 from ..arrays.column_names import names_of, require_names
-from ..arrays.labels import CODE_DTYPE, TargetRecorder, as_targets, plain_labels
-from ..arrays.plain import frame_columns
+from ..arrays.labels import CODE_DTYPE, TargetRecorder, as_targets
 from ..io.destinations import publish_place
 from ..io.formats import ATTRIBUTE
 from ..io.json_files import MAX_JSON_BYTES, dump_json
 from ..io.remote_folders import RemoteFolder
 from ..io.staged_writer import StagedWriter
-from ..io.trust import trusted
 from ..tables.schema import TableSchema
-from .dataset import DATASET_VERSION, Dataset, open_dataset
+from .dataset import DATASET_VERSION
 
-__all__ = ["DatasetWriter", "write_dataset"]
+__all__ = ["DatasetWriter"]
 
 _RECORDED = "y-recorded"
 
@@ -270,114 +268,3 @@ class DatasetWriter(StagedWriter):
         # Readers of version 1 know neither stores without targets nor weights.
         version = 1 if self._y is not None and self._weights is None else DATASET_VERSION
         self._group.attrs[ATTRIBUTE] = {"kind": "dataset", "format_version": version, **facts}
-
-
-def write_dataset(
-    path: str | os.PathLike[str],
-    X: Any,
-    y: Any = None,
-    *,
-    sample_weight: Any = None,
-    chunk_rows: int | None = None,
-    task: str | None = None,
-    feature_names: Sequence[str] | None = None,
-    overwrite: bool = False,
-) -> Dataset:
-    """Write a dataset store.
-
-    Parameters
-    ----------
-    path : path-like
-        Local path or URL of the store, which appears only when it is complete.
-    X : array-like or zarr.Array, shape (n_rows, n_features)
-        Finite numbers. float32, float64 and integers keep their dtype, bool becomes uint8, other numbers float64. A
-        zarr array is read a chunk at a time; the names of a frame's columns are kept. A frame whose columns are not all
-        numbers is encoded as by `TableEncoder`, and the store keeps its schema.
-    y : array-like or zarr.Array, shape (n_rows,) or (n_rows, n_targets), optional
-        Labels or numbers; a store of rows to predict has none.
-    sample_weight : array-like or zarr.Array, shape (n_rows,), optional
-        Row weights, which trainings on the store use.
-    chunk_rows, task, feature_names : optional
-        As for `DatasetWriter`.
-    overwrite : bool, default False
-        Whether to replace a dataset at `path`.
-
-    Returns
-    -------
-    Dataset
-        The store, opened.
-
-    Raises
-    ------
-    DataError, JobError
-        As for `DatasetWriter`.
-    """
-    names = names_of(X)
-    schema = None
-    if frame_columns(X) is not None:
-        X, schema = _encoded(X, y, task)
-    if schema is not None:
-        if feature_names is not None:
-            raise JobError(
-                "feature_names is given, but the columns of a raw frame are encoded, and named by its own columns: "
-                "leave it out, or rename the columns of the frame",
-                kind="feature-names",
-            )
-        names = schema.encoded_names
-    if feature_names is not None:
-        feature_names = [str(name) for name in feature_names]
-        require_names(names, feature_names, "X", "feature_names")
-    X = trusted(X, "X") if isinstance(X, zarr.Array) else to_numeric(X, "X")
-    if y is not None:
-        y = trusted(y, "y") if isinstance(y, zarr.Array) else as_targets(y)
-    if sample_weight is not None:
-        sample_weight = (
-            trusted(sample_weight, "sample_weight")
-            if isinstance(sample_weight, zarr.Array)
-            else to_numeric(sample_weight, "sample_weight")
-        )
-    if X.ndim != 2:
-        raise DataError(f"X has shape {X.shape}: it must have two dimensions, rows and features", kind="shape-mismatch")
-    for values, name in ((y, "y"), (sample_weight, "sample_weight")):
-        if values is not None:
-            check_rows_agree(X.shape[0], values.shape[0] if values.ndim else 0, name)
-    with DatasetWriter(
-        path,
-        n_rows=X.shape[0],
-        chunk_rows=chunk_rows,
-        task=task,
-        feature_names=names if feature_names is None else feature_names,
-        overwrite=overwrite,
-        table_schema=schema,
-    ) as writer:
-        step = X.chunks[0] if isinstance(X, zarr.Array) else max(1, X.shape[0])
-        for start in range(0, X.shape[0], step):
-            stop = min(start + step, X.shape[0])
-            parts = (("X", X), ("y", y), ("sample_weight", sample_weight))
-            writer.append(*(None if values is None else _rows(values, start, stop, what) for what, values in parts))
-    return open_dataset(path)
-
-
-def _encoded(frame: Any, y: Any, task: str | None) -> tuple[Any, TableSchema | None]:
-    """Encode a frame whose columns are not all numbers; return the rows and the schema, None for numbers."""
-    # Every worker imports this room, so pyarrow is loaded only where it is used.
-    from ..tables.encode import TableEncoding
-    from ..tables.frames import encoded_table, frame_table, needs_encoding
-    from ..tables.raw_rows import ArrowRows, profile_rows
-
-    if not needs_encoding(frame):
-        return frame, None
-    table = frame_table(frame)
-    targets = None
-    if y is not None:
-        values = read_slab(y, 0, y.shape[0], "y") if isinstance(y, zarr.Array) else as_targets(y)
-        check_rows_agree(table.num_rows, values.shape[0] if values.ndim else 0)
-        targets = to_numeric(values, "y") if task == "regression" else plain_labels(values)
-    found = profile_rows(ArrowRows(table, targets), task=task)
-    return encoded_table(TableEncoding(found.schema, found.out_of_fold), table), found.schema
-
-
-def _rows(values: Any, start: int, stop: int, what: str) -> NDArray[Any]:
-    if isinstance(values, zarr.Array):
-        return read_slab(values, start, stop, what)
-    return np.asarray(values[start:stop])

@@ -18,7 +18,7 @@ from ..datasets.writer import DatasetWriter
 from ..tables.arrow_columns import ANY_TEXT, Kind, is_text, text_kind
 from ..tables.encode import TableEncoding
 from ..tables.profile import ProfiledTable
-from ..tables.raw_rows import GUESS_ROWS, TextChanged, profile_rows
+from ..tables.raw_rows import GUESS_ROWS, RawPiece, TextChanged, profile_rows
 from ..tables.schema import TableSchema
 
 __all__ = ["RawBatch", "RawFiles", "RawTable", "encoded_pieces", "profiled", "shows_raw_columns", "write_raw"]
@@ -97,10 +97,10 @@ class RawTable:
             if kept.features.num_rows:
                 yield kept
 
-    def read(self, types: Mapping[str, Any]) -> Iterator[tuple[Any, NDArray[Any] | None]]:
-        """Yield record batches and their targets; see `RawRows.read`."""
+    def read(self, types: Mapping[str, Any]) -> Iterator[RawPiece]:
+        """Yield the rows that are kept; see `RawRows.read`."""
         for batch in self.batches(types):
-            yield batch.features, batch.target
+            yield RawPiece(batch.features, batch.target, batch.weights)
 
     def _kept(self, batch: RawBatch, first: int) -> RawBatch:
         n = batch.features.num_rows

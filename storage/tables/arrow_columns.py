@@ -78,10 +78,12 @@ class RowCount:
     """Row of the table, from 0, that the batch begins with, default 0."""
     base: int = 0
     """Number of the first row of the table in messages, default 0."""
+    within: str = ""
+    """Words for a part of the table that the rows are counted in, as " in partition 2", default "": the table."""
 
     def place(self, row: int) -> str:
         """Return the words for a row of the batch."""
-        over = " over all files" if self.base else ""
+        over = self.within or (" over all files" if self.base else "")
         return f"row {self.first + self.base + row} (counted from {self.base}{over})"
 
 

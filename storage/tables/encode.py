@@ -65,7 +65,9 @@ class TableEncoding:
         self.unknown: dict[str, list[str]] = {}
         self.new_gaps: dict[str, int] = {}
 
-    def encode(self, batch: Any, first: int = 0, base: int = 0, what: str = "the table") -> NDArray[np.float64]:
+    def encode(
+        self, batch: Any, first: int = 0, base: int = 0, what: str = "the table", within: str = ""
+    ) -> NDArray[np.float64]:
         """Return the encoded rows of a batch, shape (n, n_encoded).
 
         Parameters
@@ -78,20 +80,22 @@ class TableEncoding:
             Number of the first row of the table in messages.
         what : str, default "the table"
             Name of the rows for messages.
+        within : str, default ""
+            Words for a part of the table that rows are counted in, see `RowCount`.
 
         Raises
         ------
         DataError
             ``unknown-column``, ``type-changed``, ``column-type`` or ``not-finite``.
         """
-        rows = RowCount(first, base)
+        rows = RowCount(first, base, within)
         found = batch.schema.names
         out = np.zeros((batch.num_rows, self.schema.n_encoded))
         place = 0
         for column in self.schema.columns:
             if column.name not in found:
                 raise DataError(
-                    f"{what} lacks the column {column.name!r}, which the model was trained on"
+                    f"{what} has no column {column.name!r}, which the model was trained on"
                     f"{did_you_mean(column.name, found)}",
                     kind="unknown-column",
                 )

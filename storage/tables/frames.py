@@ -99,7 +99,7 @@ def needs_encoding(frame: Any) -> bool:
     return False
 
 
-def encoded_table(made: TableEncoding, table: Any, what: str = "X", first: int = 0) -> NDArray[Any]:
+def encoded_table(made: TableEncoding, table: Any, what: str = "X", first: int = 0, within: str = "") -> NDArray[Any]:
     """Return the encoded rows of an Arrow table, shape (n, n_encoded), and warn of what the training did not have.
 
     Parameters
@@ -112,11 +112,13 @@ def encoded_table(made: TableEncoding, table: Any, what: str = "X", first: int =
         Name for messages.
     first : int, default 0
         Global row of the first row.
+    within : str, default ""
+        Words for a part of the table that rows are counted in, see `RowCount`.
     """
     out = np.empty((table.num_rows, made.schema.n_encoded))
     done = 0
     for batch in table.to_batches(max_chunksize=BATCH_ROWS):
-        out[done : done + batch.num_rows] = made.encode(batch, first + done, what=what)
+        out[done : done + batch.num_rows] = made.encode(batch, first + done, what=what, within=within)
         done += batch.num_rows
     if not table.num_rows:
         made.encode(pa.record_batch([pa.array([], column.type) for column in table.columns], names=table.column_names))

@@ -19,7 +19,7 @@ from distkern.numerics.row_draws import row_uniforms
 from ..arrays.labels import MAX_INTEGER_CLASSES
 from .arrow_columns import as_levels
 
-__all__ = ["FOLDS", "LevelCounts", "TargetCounts", "TargetPiece", "row_folds"]
+__all__ = ["FOLDS", "LevelCounts", "TargetCounts", "TargetPiece", "row_folds", "running_sum"]
 
 FOLDS = 5
 """Folds of the target statistics; a training row gets those of the other folds, as in scikit-learn's TargetEncoder."""
@@ -32,6 +32,11 @@ MOST_LEVELS = 1_000_000
 
 MOST_TARGET_CLASSES = 30
 """Most classes with target statistics: each has a column for each category."""
+
+
+def running_sum(start: float, values: NDArray[np.float64]) -> float:
+    """Return a sum and the values after it, in their order: the bits do not depend on how they are cut."""
+    return float(np.cumsum(np.concatenate([[start], values]))[-1])
 
 
 def row_folds(first: int, count: int) -> NDArray[np.int64]:
@@ -76,7 +81,7 @@ class TargetCounts:
             self._labelled = y.dtype.kind != "f"
         numbers = None
         if not self._labelled:
-            numbers = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+            numbers = np.asarray(y, dtype=np.float64).reshape(len(y), self._width)
         most = MAX_INTEGER_CLASSES if self._labelled is None else MOST_TARGET_CLASSES
         if self._labelled is False or len(self._codes) > most:
             return TargetPiece(numbers, None)
@@ -117,11 +122,17 @@ class LevelCounts:
     def __init__(self, name: str) -> None:
         self._name = name
         self._codes: dict[str, int] = {}
-        self._counts = np.zeros((1, FOLDS), dtype=np.int64)
+        self._counts: NDArray[Any] = np.zeros((1, FOLDS), dtype=np.int64)
         self._sums: NDArray[np.float64] | None = None
-        self._labels: NDArray[np.int64] | None = None
+        self._labels: NDArray[Any] | None = None
 
-    def add(self, column: Any, folds: NDArray[np.int64], target: TargetPiece | None) -> None:
+    def add(
+        self,
+        column: Any,
+        folds: NDArray[np.int64],
+        target: TargetPiece | None,
+        weights: NDArray[np.float64] | None = None,
+    ) -> None:
         """Count the rows of a batch.
 
         Parameters
@@ -132,6 +143,8 @@ class LevelCounts:
             Folds of the rows.
         target : TargetPiece or None
             Targets of the rows.
+        weights : array, shape (n,), optional
+            Weights of the rows, in every call or in none.
 
         Raises
         ------
@@ -151,12 +164,16 @@ class LevelCounts:
             )
         cells = mapping[found] * FOLDS + folds
         self._counts = _grown(self._counts, len(known) + 1)
-        self._counts.reshape(-1)[...] += np.bincount(cells, minlength=self._counts.size)
+        if weights is None:
+            self._counts.reshape(-1)[...] += np.bincount(cells, minlength=self._counts.size)
+        else:
+            self._counts = self._counts.astype(np.float64, copy=False)
+            np.add.at(self._counts.reshape(-1), cells, weights)
         if target is None:
             return
         if target.numbers is not None:
-            self._add_numbers(cells, target.numbers)
-        self._add_labels(cells, target)
+            self._add_numbers(cells, target.numbers if weights is None else weights[:, None] * target.numbers)
+        self._add_labels(cells, target, weights)
 
     def _add_numbers(self, cells: NDArray[np.int64], numbers: NDArray[np.float64]) -> None:
         if self._sums is None:
@@ -167,17 +184,20 @@ class LevelCounts:
             # One addition a row in the order of the rows: the bits do not depend on the batches.
             np.add.at(flat[:, output], cells, numbers[:, output])
 
-    def _add_labels(self, cells: NDArray[np.int64], target: TargetPiece) -> None:
+    def _add_labels(self, cells: NDArray[np.int64], target: TargetPiece, weights: NDArray[np.float64] | None) -> None:
         if target.codes is None:
             self._labels = None
             return
         if self._labels is None:
-            self._labels = np.zeros((1, FOLDS, target.n_classes), dtype=np.int64)
+            dtype = np.int64 if weights is None else np.float64
+            self._labels = np.zeros((1, FOLDS, target.n_classes), dtype=dtype)
         wider = target.n_classes - self._labels.shape[2]
         if wider:
             self._labels = np.pad(self._labels, ((0, 0), (0, 0), (0, wider)))
         self._labels = _grown(self._labels, len(self._codes) + 1)
-        np.add.at(self._labels.reshape(-1), cells * self._labels.shape[2] + target.codes, 1)
+        np.add.at(
+            self._labels.reshape(-1), cells * self._labels.shape[2] + target.codes, 1 if weights is None else weights
+        )
 
     @property
     def levels(self) -> list[str]:
@@ -185,8 +205,8 @@ class LevelCounts:
         return list(self._codes)
 
     @property
-    def rows(self) -> NDArray[np.int64]:
-        """Rows of each level in each fold, shape (1 + n_levels, FOLDS); first those without a level."""
+    def rows(self) -> NDArray[Any]:
+        """Rows, or sums of weights, of each level in each fold, shape (1 + n_levels, FOLDS); first without a level."""
         return self._counts[: len(self._codes) + 1]
 
     def sums(self, labels: list[Any] | None, names: tuple[str, ...]) -> NDArray[np.float64]:

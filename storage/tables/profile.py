@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from distkern.errors import DataError
+from distkern.numerics.row_weights import factor_of_weights
 
+from ..arrays.checks import check_weights
 from .arrow_columns import DAY, Kind, RowCount, as_instants, as_numbers
-from .level_counts import LevelCounts, TargetCounts, row_folds
+from .level_counts import LevelCounts, TargetCounts, row_folds, running_sum
 from .schema import CYCLES, Column, TableSchema
 
 __all__ = ["MAX_ONE_HOT", "SMOOTHING", "ProfiledTable", "TableProfile"]
@@ -41,8 +44,34 @@ class ProfiledTable:
     """Number of training rows."""
 
 
+@dataclass(frozen=True)
+class RowShare:
+    """Rows of a batch that have a weight."""
+
+    present: NDArray[np.bool_] | None
+    """(n,): whether the weight of a row is above zero; None for all rows."""
+    weights: NDArray[np.float64] | None
+    """Weights of these rows; None for weights of one."""
+
+    @classmethod
+    def of(cls, weights: NDArray[np.float64] | None, n_rows: int, first_row: int) -> RowShare:
+        """Return the share of `n_rows` rows from row `first_row` on; errors as of `check_weights`."""
+        if weights is None:
+            return cls(None, None)
+        weights = check_weights(weights, n_rows, first_row)
+        if weights.all():
+            return cls(None, weights)
+        return cls(weights > 0, weights[weights > 0])
+
+    def taken(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the values, shape (n, ...), of the rows that are present."""
+        return values if self.present is None else values[self.present]
+
+
 class TableProfile:
     """Statistics of the training rows, batch by batch; the result does not depend on the batches.
+
+    A row weight counts as repeated rows, as in trainings, but all in one fold; rows of weight zero are absent.
 
     Parameters
     ----------
@@ -68,6 +97,7 @@ class TableProfile:
         self._target = TargetCounts(task)
         self._with_target = False
         self._n_rows = 0
+        self._weight, self._roots, self._weighted = 0.0, 0.0, False
         self._parts: dict[str, NumberPart | DatePart | CategoryPart] = {}
         for name, kind in kinds.items():
             if kind.name == "category":
@@ -77,7 +107,9 @@ class TableProfile:
             else:
                 self._parts[name] = NumberPart(kind)
 
-    def add(self, batch: Any, y: NDArray[Any] | None = None, base: int = 0) -> None:
+    def add(
+        self, batch: Any, y: NDArray[Any] | None = None, weights: NDArray[np.float64] | None = None, base: int = 0
+    ) -> None:
         """Take the next rows.
 
         Parameters
@@ -86,24 +118,33 @@ class TableProfile:
             Rows with the columns of the kinds.
         y : array, shape (n,) or (n, T), optional
             Their targets: numbers or labels.
+        weights : array, shape (n,), optional
+            Their weights, in every call or in none.
         base : int, default 0
             Number of the first row of the table in messages.
 
         Raises
         ------
         DataError
-            ``type-changed``, ``not-finite``, ``column-type`` or ``too-many-levels``.
+            ``type-changed``, ``not-finite``, ``column-type``, ``too-many-levels`` or ``invalid-weights``.
         """
         rows = RowCount(self._n_rows, base)
         folds = row_folds(self._n_rows, batch.num_rows)
-        piece = None if y is None else self._target.add(y)
+        share = RowShare.of(weights, batch.num_rows, self._n_rows)
+        if share.weights is not None:
+            self._weighted = True
+            self._weight = running_sum(self._weight, share.weights)
+            self._roots = running_sum(self._roots, np.sqrt(share.weights))
+        piece = None if y is None else self._target.add(share.taken(y))
         self._with_target |= piece is not None
+        folds = share.taken(folds)
         for name, part in self._parts.items():
             column = batch.column(name)
             if isinstance(part, CategoryPart):
-                part.levels.add(column, folds, piece)
+                kept = column if share.present is None else column.filter(pa.array(share.present))
+                part.levels.add(kept, folds, piece, share.weights)
             else:
-                part.add(column, name, rows)
+                part.add(column, name, rows, share)
         self._n_rows += batch.num_rows
 
     def finish(self) -> ProfiledTable:
@@ -112,8 +153,13 @@ class TableProfile:
         Raises
         ------
         DataError
-            ``empty-column``: a column has no value in any row.
+            ``empty-column``: a column has no value in any row; ``too-few-rows``: no row has a weight.
         """
+        if self._weighted and not self._weight:
+            raise DataError(
+                f"sample_weight is zero for all {self._n_rows} rows; at least 2 rows need a positive weight",
+                kind="too-few-rows",
+            )
         names = self._target.names() if self._with_target else ()
         out_of_fold: dict[str, NDArray[np.float64]] = {}
         columns = []
@@ -121,15 +167,15 @@ class TableProfile:
             if isinstance(part, CategoryPart):
                 columns.append(self._category(name, part.levels, names, out_of_fold))
             else:
-                _require_values(name, self._n_rows - part.missing)
-                columns.append(part.column(name, self._n_rows))
+                _require_values(name, part.weight)
+                columns.append(part.column(name))
         return ProfiledTable(TableSchema(tuple(columns), names), out_of_fold, self._n_rows)
 
     def _category(
         self, name: str, found: LevelCounts, names: tuple[str, ...], out_of_fold: dict[str, NDArray[np.float64]]
     ) -> Column:
         rows = found.rows
-        _require_values(name, int(rows[1:].sum()))
+        _require_values(name, float(rows[1:].sum()))
         order = [0, *(1 + place for place in sorted(range(len(found.levels)), key=found.levels.__getitem__))]
         levels = sorted(found.levels)
         rows = rows[order]
@@ -139,11 +185,12 @@ class TableProfile:
         if not names:
             return self._frequent(name, levels, rows, gaps=gaps)
         sums = found.sums(self._target.labels(), names)[order]
-        final, others = _statistics(rows, sums, self._smoothing)
+        factor = factor_of_weights(self._weight, self._roots)
+        final, others = _statistics(rows * factor, sums * factor, self._smoothing)
         out_of_fold[name] = others
         return Column(name=name, kind="category", gaps=gaps, encoding="target", levels=tuple(levels), statistics=final)
 
-    def _frequent(self, name: str, levels: list[str], rows: NDArray[np.int64], *, gaps: bool) -> Column:
+    def _frequent(self, name: str, levels: list[str], rows: NDArray[Any], *, gaps: bool) -> Column:
         totals = rows[1:].sum(axis=1)
         kept = np.sort(np.argsort(-totals, kind="stable")[: self._max_one_hot])
         shares = np.concatenate([rows[:1].sum(axis=1), totals[kept], [totals.sum() - totals[kept].sum()]])
@@ -153,7 +200,7 @@ class TableProfile:
             gaps=gaps,
             encoding="frequent",
             levels=tuple(levels[index] for index in kept),
-            level_variance=_variance(shares / self._n_rows),
+            level_variance=_variance(shares / shares.sum()),
         )
 
 
@@ -172,27 +219,29 @@ class NumberPart:
     kind: Kind
     """Kind."""
     total: float = 0.0
-    """Sum of the values so far, default 0.0."""
-    missing: int = 0
-    """Rows without a value so far, default 0."""
+    """Weighted sum of the values so far, default 0.0."""
+    weight: float = 0.0
+    """Sum of the weights of the rows with a value so far, default 0.0."""
+    gaps: bool = False
+    """Whether a row has had no value, default False."""
 
-    def add(self, column: Any, name: str, rows: RowCount) -> None:
+    def add(self, column: Any, name: str, rows: RowCount, share: RowShare) -> None:
         """Take the next rows."""
-        self._sum(as_numbers(column, name, rows, self.kind.name))
+        self._sum(as_numbers(column, name, rows, self.kind.name), share)
 
-    def _sum(self, values: NDArray[np.float64]) -> None:
-        gaps = np.isnan(values)
-        missing = int(np.count_nonzero(gaps))
-        self.missing += missing
-        if missing:
-            values = values[~gaps]
-        # A running sum in the order of the rows: the bits do not depend on the batches.
-        self.total = float(np.cumsum(np.concatenate([[self.total], values]))[-1])
+    def _sum(self, values: NDArray[np.float64], share: RowShare) -> None:
+        values, weights = share.taken(values), share.weights
+        missing = np.isnan(values)
+        if missing.any():
+            self.gaps = True
+            values = values[~missing]
+            weights = None if weights is None else weights[~missing]
+        self.weight = self.weight + len(values) if weights is None else running_sum(self.weight, weights)
+        self.total = running_sum(self.total, values if weights is None else weights * values)
 
-    def column(self, name: str, n_rows: int) -> Column:
+    def column(self, name: str) -> Column:
         """Return the column of the schema."""
-        fill = self.total / (n_rows - self.missing)
-        return Column(name=name, kind=self.kind.name, gaps=self.missing > 0, fill=fill)
+        return Column(name=name, kind=self.kind.name, gaps=self.gaps, fill=self.total / self.weight)
 
 
 @dataclass
@@ -200,9 +249,11 @@ class DatePart(NumberPart):
     """Sum, gaps and range of a column of dates."""
 
     total: float = 0.0
-    """Sum of the days so far, default 0.0."""
-    missing: int = 0
-    """Rows without a date so far, default 0."""
+    """Weighted sum of the days so far, default 0.0."""
+    weight: float = 0.0
+    """Sum of the weights of the rows with a date so far, default 0.0."""
+    gaps: bool = False
+    """Whether a row has had no date, default False."""
     first: float = np.inf
     """Earliest date, default inf."""
     last: float = -np.inf
@@ -210,35 +261,33 @@ class DatePart(NumberPart):
     with_time: bool = False
     """Whether a date has a time of the day, default False."""
 
-    def add(self, column: Any, name: str, rows: RowCount) -> None:
+    def add(self, column: Any, name: str, rows: RowCount, share: RowShare) -> None:
         """Take the next rows."""
         days, local = as_instants(column, self.kind.zone, name, rows)
-        self._sum(days)
-        if self.missing == rows.first + len(days):
-            return
+        self._sum(days, share)
+        days = share.taken(days)
         self.first = float(np.fmin(self.first, np.fmin.reduce(days, initial=np.inf)))
         self.last = float(np.fmax(self.last, np.fmax.reduce(days, initial=-np.inf)))
         if not self.with_time:
             times = np.asarray(pc.fill_null(pc.cast(local, "int64"), 0).to_numpy(zero_copy_only=False))
-            self.with_time = bool((times % DAY != 0).any())
+            self.with_time = bool((share.taken(times) % DAY != 0).any())
 
-    def column(self, name: str, n_rows: int) -> Column:
+    def column(self, name: str) -> Column:
         """Return the column of the schema."""
         span = self.last - self.first
         cycles = [cycle for cycle in CYCLES if span >= LEAST_DAYS[cycle] and (cycle != "day" or self.with_time)]
-        fill = self.total / (n_rows - self.missing)
         return Column(
             name=name,
             kind="date",
-            gaps=self.missing > 0,
-            fill=fill,
+            gaps=self.gaps,
+            fill=self.total / self.weight,
             zone=self.kind.zone,
             extent=(self.first, self.last),
             cycles=tuple(cycles),
         )
 
 
-def _require_values(name: str, count: int) -> None:
+def _require_values(name: str, count: float) -> None:
     if not count:
         raise DataError(
             f"column {name!r} has no value in any row: leave it out with --drop, or drop it from the frame",
@@ -246,7 +295,7 @@ def _require_values(name: str, count: int) -> None:
         )
 
 
-def _one_hot(name: str, levels: list[str], rows: NDArray[np.int64], *, gaps: bool) -> Column:
+def _one_hot(name: str, levels: list[str], rows: NDArray[Any], *, gaps: bool) -> Column:
     shares = rows.sum(axis=1) / rows.sum()
     return Column(
         name=name,
@@ -264,7 +313,7 @@ def _variance(shares: NDArray[np.float64]) -> float:
 
 
 def _statistics(
-    rows: NDArray[np.int64], sums: NDArray[np.float64], smoothing: float
+    rows: NDArray[Any], sums: NDArray[np.float64], smoothing: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the smoothed mean targets of each level, of all folds and of all but each fold.
 
@@ -274,7 +323,8 @@ def _statistics(
     s = np.concatenate([sums[1:], sums[:1], np.zeros_like(sums[:1])])
 
     def means(counts: NDArray[np.float64], totals: NDArray[np.float64]) -> NDArray[np.float64]:
-        prior = totals.sum(axis=0) / np.maximum(counts.sum(axis=0), 1.0)[..., None]
+        rows = counts.sum(axis=0)
+        prior = totals.sum(axis=0) / np.where(rows > 0, rows, 1.0)[..., None]
         weights = counts[..., None] + smoothing
         mixed = (totals + smoothing * prior) / np.where(weights > 0, weights, 1.0)
         return np.asarray(np.where(weights > 0, mixed, prior))

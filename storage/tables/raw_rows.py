@@ -7,8 +7,9 @@ guess; where a later row does not agree, one more pass over the text finds the k
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from .arrow_columns import ANY_TEXT, TEXT_TYPES, Kind, RowCount, casts, is_text,
 from .profile import MAX_ONE_HOT, SMOOTHING, ProfiledTable, TableProfile
 from .schema import Column
 
-__all__ = ["GUESS_ROWS", "ArrowRows", "RawRows", "TextChanged", "cast_text", "profile_rows"]
+__all__ = ["GUESS_ROWS", "ArrowRows", "RawPiece", "RawRows", "TextChanged", "cast_text", "profile_rows"]
 
 _MOSTLY = {"numbers": r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$", "dates": r"^\d{4}-\d\d-\d\d"}
 """Words for text, and the regular expression of it."""
@@ -30,6 +31,17 @@ GUESS_ROWS = 16_384
 
 BATCH_ROWS = 65_536
 """Rows of a batch of a table in memory."""
+
+
+class RawPiece(NamedTuple):
+    """Some consecutive raw rows."""
+
+    batch: Any
+    """pyarrow.RecordBatch."""
+    y: NDArray[Any] | None = None
+    """Targets, shape (n,) or (n, T), default None."""
+    weights: NDArray[np.float64] | None = None
+    """Row weights, shape (n,), default None: weights of one."""
 
 
 class RawRows(Protocol):
@@ -46,8 +58,8 @@ class RawRows(Protocol):
     kinds: dict[str, Kind]
     base: int
 
-    def read(self, types: Mapping[str, Any]) -> Iterator[tuple[Any, NDArray[Any] | None]]:
-        """Yield record batches and their targets, in order.
+    def read(self, types: Mapping[str, Any]) -> Iterator[RawPiece]:
+        """Yield the rows in order.
 
         Parameters
         ----------
@@ -75,6 +87,8 @@ class ArrowRows:
         Rows.
     y : array, shape (n,) or (n, T), optional
         Targets.
+    weights : array, shape (n,), optional
+        Row weights.
 
     Raises
     ------
@@ -84,17 +98,18 @@ class ArrowRows:
 
     base = 0
 
-    def __init__(self, table: Any, y: NDArray[Any] | None = None) -> None:
-        self.table, self._y = table, y
+    def __init__(self, table: Any, y: NDArray[Any] | None = None, weights: NDArray[np.float64] | None = None) -> None:
+        self.table, self._y, self._weights = table, y, weights
         self.kinds = {field.name: kind_of(field.name, field.type) for field in table.schema}
 
-    def read(self, types: Mapping[str, Any]) -> Iterator[tuple[Any, NDArray[Any] | None]]:
-        """Yield record batches and their targets."""
+    def read(self, types: Mapping[str, Any]) -> Iterator[RawPiece]:
+        """Yield the rows in order."""
         first = 0
         for batch in self.table.to_batches(max_chunksize=BATCH_ROWS):
-            y = None if self._y is None else self._y[first : first + batch.num_rows]
+            taken = slice(first, first + batch.num_rows)
             first += batch.num_rows
-            yield cast_text(batch, types), y
+            beside = (None if values is None else values[taken] for values in (self._y, self._weights))
+            yield RawPiece(cast_text(batch, types), *beside)
 
 
 def cast_text(batch: Any, types: Mapping[str, Any]) -> Any:
@@ -167,7 +182,7 @@ def _refuse_mixed(rows: RawRows, column: Column) -> None:
         if pc.sum(pc.match_substring_regex(levels, pattern)).as_py() * 2 < len(levels):
             continue
         first = 0
-        for batch, _ in rows.read({column.name: pa.string()}):
+        for batch, *_ in rows.read({column.name: pa.string()}):
             text = trimmed(batch.column(column.name))
             other = pc.fill_null(pc.invert(pc.match_substring_regex(text, pattern)), False)
             if pc.any(other).as_py():
@@ -187,14 +202,14 @@ def _profiled(
 ) -> ProfiledTable:
     profile = TableProfile(kinds, task=task, max_one_hot=max_one_hot, smoothing=smoothing)
     text = {name: kinds[name] for name, kind in rows.kinds.items() if kind.name == ANY_TEXT}
-    for batch, y in rows.read(text_types(text)):
-        profile.add(batch, y, rows.base)
+    for piece in rows.read(text_types(text)):
+        profile.add(*piece, base=rows.base)
     return profile.finish()
 
 
 def _guess(rows: RawRows, text: list[str]) -> dict[str, Kind]:
     """Return the kinds of the text columns in the first batch."""
-    for batch, _ in rows.read(dict.fromkeys(text, pa.string())):
+    for batch, *_ in rows.read(dict.fromkeys(text, pa.string())):
         if batch.num_rows:
             return {name: text_kind(batch.column(name).slice(0, GUESS_ROWS)) for name in text}
     return dict.fromkeys(text, Kind("category"))
@@ -203,7 +218,7 @@ def _guess(rows: RawRows, text: list[str]) -> dict[str, Kind]:
 def _scan(rows: RawRows, text: list[str]) -> dict[str, Kind]:
     """Return the kinds of the text columns in all rows."""
     left = {name: list(TEXT_TYPES) for name in text}
-    for batch, _ in rows.read(dict.fromkeys(text, pa.string())):
+    for batch, *_ in rows.read(dict.fromkeys(text, pa.string())):
         for name, types in left.items():
             if types:
                 values = trimmed(batch.column(name))

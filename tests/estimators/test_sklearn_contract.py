@@ -42,6 +42,9 @@ ONE_OF_A_KIND = (
 )
 """Every way to train, for regression or classification; the checks of the others are slow."""
 
+ALIKE = (dk.NPDRegressor, dk.QRForwardRegressor, dk.OLSForwardRegressor, dk.OLSForwardClassifier)
+"""Methods that train as others do, with parameters of their own; their checks are nightly."""
+
 VARIANTS = (
     dk.OROLSClassifier(multiclass="one-vs-rest", criterion="residual", max_centers=5),
     dk.OROLSRegressor(stop="lambda", regularization="gcv-per-target"),
@@ -86,14 +89,14 @@ def test_scikit_learns_checks_of_the_encoder(estimator: Any, check: Any) -> None
 
 @pytest.mark.slow
 @parametrize_with_checks(
-    [cls() for cls in EVERY if cls not in ONE_OF_A_KIND], expected_failed_checks=failures_by_nature
+    [cls() for cls in EVERY if cls not in (*ONE_OF_A_KIND, *ALIKE)], expected_failed_checks=failures_by_nature
 )
 def test_scikit_learns_checks_of_the_others(estimator: Any, check: Any) -> None:
     passes(estimator, check)
 
 
 @pytest.mark.nightly
-@parametrize_with_checks(list(VARIANTS), expected_failed_checks=failures_by_nature)
+@parametrize_with_checks([*VARIANTS, *(cls() for cls in ALIKE)], expected_failed_checks=failures_by_nature)
 def test_scikit_learns_checks_of_variants(estimator: Any, check: Any) -> None:
     passes(estimator, check)
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from distkern.scheduler import frame_array, is_dask_array, is_dask_frame, is_dask_series, series_array
+from distkern.scheduler import frame_array, is_dask_array, series_array
 from distkern.scheduler.prediction.dask_blocks import checked_blocks
-from distkern.storage import Dataset, names_of, numeric_dtype
+from distkern.storage import Dataset, is_dask_frame, is_dask_series, names_of, numeric_dtype
 
 from ...errors import DataError
 

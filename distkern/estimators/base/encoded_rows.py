@@ -9,13 +9,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.scheduler import is_dask_frame, partition_lengths
+from distkern.scheduler import partition_lengths
 from distkern.storage import (
     Dataset,
     as_targets,
     check_rows_agree,
+    check_weights,
     frame_columns,
     in_memory,
+    is_dask_frame,
     names_of,
     plain_labels,
     to_numeric,
@@ -98,7 +100,24 @@ def statistic_targets(y: Any, n_rows: int, task: str | None) -> NDArray[Any] | N
     return labels.reshape(n_rows) if task == "classification" else labels
 
 
-def encode_training(X: Any, y: Any, *, task: str | None, **options: Any) -> tuple[Any, Any]:
+def memory_columns(**values: Any) -> list[Any]:
+    """Return columns of any container in memory, and None as it is."""
+    lengths = partition_lengths(**values)
+    return [
+        None if column is None else in_memory(open_column(column, name, lengths[name]), name)
+        for name, column in values.items()
+    ]
+
+
+def statistic_weights(sample_weight: Any, n_rows: int) -> NDArray[np.float64] | None:
+    """Return row weights for the statistics of columns, None without weights; errors as of `check_weights`."""
+    if sample_weight is None:
+        return None
+    weights = to_numeric(sample_weight, "sample_weight")
+    return check_weights(np.full(n_rows, weights) if weights.ndim == 0 else weights, n_rows)
+
+
+def encode_training(X: Any, y: Any, sample_weight: Any, *, task: str | None, **options: Any) -> tuple[Any, Any]:
     """Return the encoded rows of a table to train on, and the schema.
 
     Parameters
@@ -107,6 +126,8 @@ def encode_training(X: Any, y: Any, *, task: str | None, **options: Any) -> tupl
         Raw rows.
     y : array-like or None
         Targets in memory.
+    sample_weight : array-like or None
+        Row weights in memory, or one for all rows.
     task : {"classification", "regression"} or None
         Whether the targets are labels or numbers; by default the rule of datasets decides.
     **options
@@ -123,15 +144,20 @@ def encode_training(X: Any, y: Any, *, task: str | None, **options: Any) -> tupl
 
     names_of(X)
     if is_dask_frame(X):
-        from distkern.scheduler.prediction.dask_tables import PartitionRows, encoded_frame
+        from distkern.scheduler.prediction.dask_tables import encoded_frame
+        from distkern.storage.tables.partitions import PartitionRows, RowColumn
 
-        rows = PartitionRows(X)
-        rows.y = statistic_targets(y, rows.n_rows, task)
+        lengths = partition_lengths(X=X[X.columns[0]])["X"]
+        assert lengths is not None
+        n_rows = sum(lengths)
+        beside = (statistic_targets(y, n_rows, task), statistic_weights(sample_weight, n_rows))
+        rows = PartitionRows(X, *(None if values is None else RowColumn(values, "y") for values in beside))
         found = profile_rows(rows, task=task, **options)
-        return encoded_frame(X, TableEncoding(found.schema, found.out_of_fold), rows.lengths), found.schema
+        return encoded_frame(X, TableEncoding(found.schema, found.out_of_fold), lengths), found.schema
     table = frame_table(X)
     targets = statistic_targets(y, table.num_rows, task)
-    found = profile_rows(ArrowRows(table, targets), task=task, **options)
+    weights = statistic_weights(sample_weight, table.num_rows)
+    found = profile_rows(ArrowRows(table, targets, weights), task=task, **options)
     return encoded_table(TableEncoding(found.schema, found.out_of_fold), table), found.schema
 
 
@@ -171,18 +197,19 @@ class TableInputs:
     _require_names: Callable[[OpenedRows], None]
     table_schema_: Any
 
-    def _encoded(self, X: Any, y: Any, *, more: bool) -> tuple[Any, Any, Any]:
-        """Encode a frame whose columns are not all numbers; return rows, targets, and the schema if there is one."""
+    def _encoded(self, X: Any, y: Any, sample_weight: Any, *, more: bool) -> tuple[Any, Any, Any, Any]:
+        """Encode a frame whose columns are not all numbers; return rows, targets, weights, and a schema or None."""
         schema = getattr(self, "table_schema_", None)
         if more:
-            return (X, y, None) if schema is None else (encode_new(X, schema), y, schema)
+            return (X if schema is None else encode_new(X, schema)), y, sample_weight, schema
         if isinstance(X, Dataset):
-            return X, y, X.table_schema
+            return X, y, sample_weight, X.table_schema
         if not is_raw(X):
-            return X, y, None
-        y = in_memory(open_column(y, "y", partition_lengths(y=y)["y"]), "y")
-        rows, schema = encode_training(X, y, task="classification" if self._classification else "regression")
-        return rows, y, schema
+            return X, y, sample_weight, None
+        y, weights = memory_columns(y=y, sample_weight=sample_weight)
+        task = "classification" if self._classification else "regression"
+        rows, schema = encode_training(X, y, weights, task=task)
+        return rows, y, weights, schema
 
     def _set_schema(self, schema: Any) -> None:
         """Set the schema of the raw columns, or forget that of the last fit."""

@@ -237,7 +237,7 @@ class BlockEstimator(TableInputs, BaseEstimator, ABC):
         y = targets_with(X, y)
         require_same_rows(X, y, "y")
         require_same_rows(X, sample_weight, "sample_weight")
-        X, y, schema = self._encoded(X, y, more=more)
+        X, y, sample_weight, schema = self._encoded(X, y, sample_weight, more=more)
         lengths = partition_lengths(X=X, y=y, sample_weight=sample_weight)
         y = open_column(y, "y", lengths["y"])
         scales = X.feature_scales if isinstance(X, EncodedRows) else None

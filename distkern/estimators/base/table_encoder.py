@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from distkern.scheduler import is_dask_frame, partition_lengths
-from distkern.storage import frame_columns, in_memory, names_of, plain_array, to_numeric, write_model
+from distkern.storage import frame_columns, is_dask_frame, names_of, plain_array, to_numeric, write_model
 from distkern.storage.tables.schema import TableSchema
 
 from ...errors import DataError
-from .containers import open_column
-from .encoded_rows import EncodedRows, encode_training
+from .encoded_rows import EncodedRows, encode_training, memory_columns
 from .inputs import require_shape
 from .parameter_checks import FROM_ZERO, Constraint, one_of, whole
 
@@ -92,7 +90,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         tags.transformer_tags.preserves_dtype = []
         return tags
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn kinds, levels, fills and statistics.
 
         Parameters
@@ -101,6 +99,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             Training rows.
         y : array-like, shape (n_rows,) or (n_rows, n_targets), optional
             Targets or labels.
+        sample_weight : array-like, shape (n_rows,), optional
+            Row weights of the means of targets and numbers; rows of weight zero are absent.
 
         Returns
         -------
@@ -111,10 +111,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         DataError
             A column cannot be used.
         """
-        self._fitted(X, y)
+        self._fitted(X, y, sample_weight)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Learn the columns, and encode the training rows with target statistics of the other folds.
 
         Parameters
@@ -123,6 +123,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             Training rows.
         y : array-like, shape (n_rows,) or (n_rows, n_targets), optional
             Targets or labels.
+        sample_weight : array-like, shape (n_rows,), optional
+            Row weights of the means of targets and numbers; rows of weight zero are absent.
 
         Returns
         -------
@@ -134,7 +136,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         DataError
             A column cannot be used.
         """
-        rows = self._fitted(X, y)
+        rows = self._fitted(X, y, sample_weight)
         return EncodedRows.of(rows, self.table_schema_.scales) if isinstance(rows, np.ndarray) else rows
 
     def transform(self, X: Any) -> Any:
@@ -215,15 +217,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         encoder._set(schema, schema.names if meta["named"] else None)
         return encoder
 
-    def _fitted(self, X: Any, y: Any) -> Any:
+    def _fitted(self, X: Any, y: Any, sample_weight: Any) -> Any:
         """Set the fitted attributes, and return the encoded training rows."""
         self._check_parameters()
         names = names_of(X) if frame_columns(X) is not None or is_dask_frame(X) else None
-        if y is not None:
-            y = in_memory(open_column(y, "y", partition_lengths(y=y)["y"]), "y")
+        y, sample_weight = memory_columns(y=y, sample_weight=sample_weight)
         rows, schema = encode_training(
             X if is_dask_frame(X) else self._table(X, None),
             y,
+            sample_weight,
             task=self.task,
             categorical=tuple(self.categorical),
             max_one_hot=self.max_one_hot,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -24,6 +25,7 @@ from sklearn.utils.estimator_checks import (
 
 import distkern as dk
 from distkern.estimators.base.encoded_rows import EncodedRows
+from distkern.storage import ingest
 
 N = 400
 
@@ -85,24 +87,6 @@ def test_every_frame_gives_one_model_and_one_prediction(container: str, trained:
     np.testing.assert_allclose(np.asarray(made.predict(turned)), trained.predict(TABLE), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("container", FRAMES)
-def test_new_rows_with_other_columns_types_and_levels(container: str, trained: Any) -> None:
-    def predicted(table: pd.DataFrame) -> Any:
-        return np.asarray(trained.predict(FRAMES[container](table)))
-
-    for change, kind, said in (
-        (lambda table: table.drop(columns="kind"), "unknown-column", "'kind'"),
-        (lambda table: table.assign(length="long"), "type-changed", r"'length'.*'long' in row \d"),
-        (lambda table: table.assign(when=1.5), "type-changed", "'when'.*double"),
-    ):
-        with pytest.raises(dk.DataError, match=said) as caught:
-            predicted(change(TABLE))
-        assert caught.value.kind == kind
-    with pytest.warns(dk.TableWarning, match=r"'kind' has levels .*'yew'"):
-        found = predicted(TABLE.assign(kind="yew"))
-    assert np.isfinite(found).all()
-
-
 def test_encoder_and_estimator_give_the_bits_of_the_frame(trained: Any, tmp_path: Path) -> None:
     piped = make_pipeline(dk.TableEncoder(), model()).fit(TABLE, Y)
     np.testing.assert_array_equal(piped[-1].coef_, trained.coef_)
@@ -125,6 +109,56 @@ def test_a_store_of_a_raw_frame_gives_the_bits_of_the_frame(trained: Any, tmp_pa
     np.testing.assert_array_equal(made.predict(TABLE), trained.predict(TABLE))
     with pytest.raises(dk.JobError, match="feature_names"):
         dk.write_dataset(tmp_path / "e", TABLE, Y, feature_names=["a"] * 6)
+
+
+@pytest.mark.parametrize("container", ["pandas", "dask"])
+def test_weights_enter_the_statistics_of_every_way_to_train(container: str, tmp_path: Path) -> None:
+    """Of rows of weight zero nothing is known: their levels have the mean target."""
+    weights = np.where(np.arange(N) % 5 > 0, 1.0 + np.arange(N) % 3, 0.0)
+    rows = FRAMES[container](TABLE)
+    made = model().fit(rows, Y, weights)
+    encoder = dk.TableEncoder().fit(TABLE, Y, sample_weight=weights)
+    stored = dk.write_dataset(tmp_path / "d", TABLE, Y, sample_weight=weights, chunk_rows=N)
+    assert stored.table_schema is not None
+    other = model().fit(TABLE, Y)
+    schema = made.table_schema_.as_record()
+    assert schema == encoder.table_schema_.as_record() == stored.table_schema.as_record()
+    assert schema != other.table_schema_.as_record()
+    kept = model().fit(TABLE[weights > 0], Y[weights > 0], weights[weights > 0])
+    assert [column.levels for column in kept.table_schema_.columns] == [
+        column.levels for column in made.table_schema_.columns
+    ]
+    TABLE.assign(y=Y, w=weights).to_csv(tmp_path / "rows.csv", index=False)
+    read = ingest(tmp_path / "rows.csv", tmp_path / "c", target="y", weight="w")
+    assert read.table_schema is not None
+    assert read.table_schema.as_record() == schema
+
+
+@pytest.mark.parametrize("kind", ["series", "array", "numpy"])
+def test_a_dask_frame_is_written_by_partitions(kind: str, tmp_path: Path) -> None:
+    """The bits of the frame in memory, with categories, dates, gaps, an empty partition and weights."""
+    weights = 1.0 + np.arange(N) % 3
+    whole = dk.write_dataset(tmp_path / "a", TABLE, Y, sample_weight=weights, chunk_rows=150)
+    frame = dd.concat([dd.from_pandas(part, npartitions=1) for part in (TABLE[:130], TABLE[130:130], TABLE[130:])])
+    given: dict[str, Callable[[Any], Any]] = {
+        "series": lambda values: dd.from_pandas(pd.Series(values), npartitions=4),
+        "array": lambda values: da.from_array(values, chunks=77),
+        "numpy": lambda values: values,
+    }
+    parts = dk.write_dataset(tmp_path / "b", frame, given[kind](Y), sample_weight=given[kind](weights), chunk_rows=150)
+    assert parts.checksums == whole.checksums
+    assert parts.table_schema is not None
+    assert parts.table_schema.as_record() == whole.table_schema.as_record()
+    for values in (Y[:-1], np.append(Y, 1.0)):
+        with pytest.raises(dk.DataError, match=f"y has {len(values)}"):
+            dk.write_dataset(tmp_path / "c", frame, given[kind](values))
+    assert not (tmp_path / "c").exists()
+    numbers = TABLE[["wet", "count"]]
+    frame = dd.from_pandas(numbers, npartitions=3)
+    assert dk.write_dataset(tmp_path / "d", frame, given[kind](Y)).feature_names == ("wet", "count")
+    np.testing.assert_array_equal(dk.open_dataset(tmp_path / "d").X[:], numbers.astype(int))
+    with pytest.raises(dk.DataError, match="'wood'"):
+        dk.write_dataset(tmp_path / "e", frame.assign(wood=1)[["wet", "wood"]], feature_names=["wet", "w"])
 
 
 def test_levels_share_one_scale(trained: Any) -> None:

@@ -168,13 +168,13 @@ def feature_cases() -> list[Any]:
     pairs = [(container, kind) for container in X_CONTAINERS for kind in TYPES if possible(container, kind)]
     encoded = {("pandas", kind) for kind in ("text", "datetime64")}
     encoded |= {("dask frame", kind) for kind in ("text", "datetime64", "objects", "None", "NA")}
-    """Columns that a fit encodes as those of a raw table, see `test_raw_frames`."""
+    """Columns that a fit and a store encode as those of a raw table, see `test_raw_frames`."""
     others = [entry for entry in X_ENTRIES if entry not in FITS]
     always = [(others[place % len(others)], *pair) for place, pair in enumerate(pairs)]
     # 7 and the number of entries have no common factor, so every entry meets every container and type.
     always += [(FITS[place % len(FITS)], *pair) for place, pair in enumerate(pairs) if place % 7 == 0]
     every = [(entry, *pair) for entry in X_ENTRIES for pair in pairs]
-    fits = ("fit", "partial_fit", "search")
+    fits = ("fit", "partial_fit", "search", "write_dataset")
     kept = [[case for case in cases if case[0] not in fits or case[1:] not in encoded] for cases in (always, every)]
     return variants(*kept)
 

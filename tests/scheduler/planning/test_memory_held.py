@@ -32,7 +32,7 @@ KINDS: dict[str, dict[str, Any]] = {
     },
     "float64": {"data": "tall", "job": {"max_centers": 400}},
     "float32": {"data": "tall", "job": {"max_centers": 400, "dtype": "float32"}},
-    "scratch": {"data": "tall", "job": {"max_centers": 400}, "limit": 350 * MIB},
+    "scratch": {"data": "tall", "job": {"max_centers": 250}, "limit": 230 * MIB},
     "all in scratch": {"data": "tall", "job": {"max_centers": 400}, "limit": 100 * MIB},
     "residual": {"data": "tall", "job": {"max_centers": 300, "criterion": "residual"}},
     "26 classes": {"data": "letters", "job": {"max_centers": 300, "classification": True}},
@@ -53,10 +53,10 @@ KINDS: dict[str, dict[str, Any]] = {
     "workers": {"data": "tall", "job": {"max_centers": 300}, "workers": 1, "factors": "workers", "limit": 800 * MIB},
     "workers in scratch": {
         "data": "tall",
-        "job": {"max_centers": 300},
+        "job": {"max_centers": 200},
         "workers": 1,
         "factors": "workers",
-        "limit": 150 * MIB,
+        "limit": 130 * MIB,
     },
 }
 

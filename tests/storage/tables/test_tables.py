@@ -24,8 +24,8 @@ from distkern.storage.tables.schema import TableSchema
 DAY = datetime.datetime(2024, 3, 1)
 
 
-def profiled(columns: dict[str, Any], y: Any = None, **options: Any) -> ProfiledTable:
-    return profile_rows(ArrowRows(pa.table(columns), None if y is None else np.asarray(y)), **options)
+def profiled(columns: dict[str, Any], y: Any = None, weights: Any = None, **options: Any) -> ProfiledTable:
+    return profile_rows(ArrowRows(pa.table(columns), None if y is None else np.asarray(y), weights), **options)
 
 
 def encoded(found: ProfiledTable, columns: dict[str, Any], *, training: bool = False) -> Any:
@@ -106,6 +106,58 @@ def test_target_statistics_are_those_of_the_other_folds(codes: list[int], m: flo
     np.testing.assert_allclose(training, [slow_statistics(levels, y, i, c, m) for i, c in enumerate(levels)])
     np.testing.assert_allclose(new[:-1], [slow_statistics(levels, y, None, c, m) for c in levels], atol=1e-12)
     np.testing.assert_allclose(new[-1], y.mean(), atol=1e-12)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 3)), min_size=8, max_size=40), st.booleans())
+def test_weights_are_repeated_rows_in_one_fold(rows: list[tuple[int, int]], labelled: bool) -> None:
+    codes, counts = (np.array(values) for values in zip(*rows, strict=True))
+    if not counts[codes > 0].any():
+        return
+    rng = np.random.default_rng(len(rows))
+    levels = [None if code == 0 else f"l{code}" for code in codes]
+    y = rng.integers(0, 2, len(rows)).astype(str) if labelled else rng.normal(size=len(rows))
+    numbers = [None if code == 1 else float(code) for code in codes]
+    columns = {"c": pa.array(levels, pa.string()), "n": pa.array(numbers, pa.float64())}
+    columns["few"] = columns["c"]
+    if labelled and len(set(y[counts > 0])) < 2:
+        return
+    if not any(count for number, count in zip(numbers, counts, strict=True) if number is not None):
+        return
+    options: dict[str, Any] = {"max_one_hot": 0, "smoothing": 3.0, "task": "classification" if labelled else None}
+    made = profiled(columns, y, counts.astype(float), **options)
+    repeated = np.repeat(np.arange(len(rows)), counts)
+    other = profiled(
+        {name: column.take(pa.array(repeated)) for name, column in columns.items()}, y[repeated], **options
+    )
+    assert made.schema.encoded_names == other.schema.encoded_names
+    np.testing.assert_allclose(encoded(made, columns), encoded(other, columns), rtol=1e-12, atol=1e-12)
+    wanted = (y == "1").astype(float) if labelled else y
+    training = encoded(made, columns, training=True)[:, 0]
+    for row in np.flatnonzero(counts):
+        # Without the rows of its own fold, each as often as its weight says.
+        kept = [i for i in repeated if row_folds(0, len(rows))[i] != row_folds(0, len(rows))[row]]
+        prior = wanted[kept].mean() if kept else 0.0
+        same = [wanted[i] for i in kept if levels[i] == levels[row]]
+        np.testing.assert_allclose(training[row], (sum(same) + 3.0 * prior) / (len(same) + 3.0), atol=1e-12)
+
+
+def test_small_weights_are_shares_and_batches_of_weighted_rows_change_no_bit() -> None:
+    rng = np.random.default_rng(0)
+    columns = {"c": [f"l{code}" for code in rng.integers(0, 40, 300)], "n": rng.normal(size=300)}
+    y, weights = rng.normal(size=300), rng.exponential(size=300)
+    weights[::7] = 0.0
+    weights /= weights.sum()
+    whole = profiled(columns, y, weights)
+    table = pa.table(columns)
+    parts = profile_rows(ArrowRows(pa.concat_tables([table.slice(0, 90), table.slice(90)]), y, weights))
+    assert parts.schema.as_record() == whole.schema.as_record()
+    by = np.square(np.sqrt(weights).sum() / weights.sum())
+    for factor in (1e-9, by):
+        scaled = profiled(columns, y, weights * factor)
+        np.testing.assert_allclose(encoded(scaled, columns, training=True), encoded(whole, columns, training=True))
+    with pytest.raises(DataError, match="row 3 "):
+        profiled(columns, y, np.where(np.arange(300) == 3, -1.0, weights))
 
 
 @pytest.mark.parametrize(

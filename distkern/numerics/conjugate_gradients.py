@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from ..arrays import Array
@@ -19,6 +20,8 @@ __all__ = ["LowRankPreconditioner", "Solved", "conjugate_gradients", "pivoted_ch
 
 Product = Callable[[Array], Array]
 """Function of P, shape (n, k), that returns the matrix times P."""
+
+Converged = Callable[[Array, Array, Array, int], NDArray[np.bool_]]
 
 _REFRESH = 50
 """Iterations after which the residual is computed from the solution: rounding makes the recurrence drift from it."""
@@ -40,7 +43,15 @@ class Solved:
     """Whether the residual is at most the tolerance."""
 
 
-def conjugate_gradients(product: Product, B: Array, precondition: Product, tol: float, max_iter: int) -> Solved:
+def conjugate_gradients(
+    product: Product,
+    B: Array,
+    precondition: Product,
+    tol: float,
+    max_iter: int,
+    *,
+    converged: Converged | None = None,
+) -> Solved:
     """Solve H X = B for a positive definite H (Hestenes and Stiefel, 1952).
 
     Parameters
@@ -55,6 +66,10 @@ def conjugate_gradients(product: Product, B: Array, precondition: Product, tol: 
         A right-hand side has converged when |b - H x| <= tol |b|.
     max_iter : int
         Most iterations.
+    converged : callable, optional
+        Takes the solution, the residual r of the recurrence, r'z with z the preconditioned r, and the number of
+        iterations; returns a mask of the right-hand sides that have converged. It replaces `tol`, no residual is
+        computed from the solution, and the preconditioner may be rounded coarsely (Polak and Ribiere's directions).
 
     Returns
     -------
@@ -75,9 +90,9 @@ def conjugate_gradients(product: Product, B: Array, precondition: Product, tol: 
     rho = _dots(R, Z)
     true_residual = True
     while True:
-        active = np.sqrt(np.square(R).sum(axis=0)) > limits
+        active = np.sqrt(np.square(R).sum(axis=0)) > limits if converged is None else ~converged(X, R, rho, iterations)
         if not active.any() or iterations >= max_iter:
-            if true_residual:
+            if true_residual or converged is not None:
                 break
             # The recurrence has converged; the residual itself decides, since the two differ by rounding.
             R = B - product(X)
@@ -99,7 +114,7 @@ def conjugate_gradients(product: Product, B: Array, precondition: Product, tol: 
             )
         step = np.where(active, rho / np.where(active, curvature, 1.0), 0.0)
         X += P * step
-        refresh = iterations % _REFRESH == 0
+        refresh = converged is None and iterations % _REFRESH == 0
         if refresh:
             R = B - product(X)
             products += 1
@@ -108,12 +123,14 @@ def conjugate_gradients(product: Product, B: Array, precondition: Product, tol: 
         true_residual = refresh
         Z = precondition(R)
         rho, before = _dots(R, Z), rho
-        growth = np.where(active, rho / np.where(active, before, 1.0), 0.0)
+        gained = rho if converged is None else -step * _dots(HP, Z)
+        growth = np.where(active, gained / np.where(active, before, 1.0), 0.0)
         P *= growth
         P += Z
     sizes = np.sqrt(np.square(R).sum(axis=0))
     relative = np.divide(sizes, norms, out=np.zeros_like(sizes), where=norms > 0)
-    return Solved(X, iterations, products, float(relative.max(initial=0.0)), bool((sizes <= limits).all()))
+    within = bool((sizes <= limits).all() if converged is None else not active.any())
+    return Solved(X, iterations, products, float(relative.max(initial=0.0)), within)
 
 
 def _dots(left: Array, right: Array) -> Array:

@@ -1,14 +1,15 @@
-"""The final pass over one block: sums over all its rows that determine the weights of given centres.
+"""A pass over all rows of one block, and the sums of the final pass that determine the weights of given centres.
 
 A block reads its rows once more, adds up its tiles in order and drops the rows; all problems share the read. Blocks run
 concurrently on the tile pool. Rows outside the selection sample, and rows held out for the validation stop rule, take
-part like all others. The weights are solved in `..training.refit`.
+part like all others. The weights are solved in `..training.refit`; passes for models with many centres are in
+`center_products`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,23 +29,44 @@ from ..runtime.timings import READ, busy
 from . import pool_tiles as tiles
 from .block import Block
 
+T = TypeVar("T")
+
+
+class Part(Protocol):
+    """What a pass computes for one problem on one block."""
+
+    def add(self, raw: NDArray[Any], rows: NDArray[np.int64], roots: Array | None, encoded: Array) -> None:
+        """Add one tile: raw features, row numbers, root weights, and all encoded target columns."""
+        ...
+
+    def answer(self) -> ProblemAnswer:
+        """Return the answer for all tiles."""
+        ...
+
 
 def accumulate(block: Block, message: Accumulate, take: Callable[[int], BlockRows]) -> Answer:
-    """Compute the sums of one block over all its rows.
+    """Compute ``refit_gram``, ``refit_products`` and ``target_norms`` of one block, see `pass_over`."""
+    return pass_over(block, message.problems, _Sums, take)
+
+
+def pass_over(
+    block: Block,
+    asked: Sequence[T | None],
+    make: Callable[[T, Begin, Problem, int], Part],
+    take: Callable[[int], BlockRows],
+) -> Answer:
+    """Read one block and compute the answer for every problem over all its rows.
 
     Parameters
     ----------
     block : Block
         A block after `Begin`; its state does not change.
-    message : Accumulate
-        Centres and target means.
+    asked : sequence
+        What is asked of each problem; None for nothing.
+    make : callable
+        Returns a new `Part` from what is asked, `Begin`, the problem, and the number of rows of the data.
     take : callable
         Reads the rows of a block.
-
-    Returns
-    -------
-    Answer
-        ``refit_gram``, ``refit_products`` and ``target_norms`` of each problem that has centres.
 
     Raises
     ------
@@ -61,15 +83,15 @@ def accumulate(block: Block, message: Accumulate, take: Callable[[int], BlockRow
     roots = None if weights is None else np.sqrt(weights * begin.weight_scale)
     encoding = LabelEncoding.of(source, begin.classes)
     codes = encoding.codes(targets)
-    sums = [
-        None if centers is None else _Sums(centers, begin, problem, source.n_rows)
-        for centers, problem in zip(message.problems, begin.problems, strict=True)
+    parts = [
+        None if wanted is None else make(wanted, begin, problem, source.n_rows)
+        for wanted, problem in zip(asked, begin.problems, strict=True)
     ]
     taking = [problem.takes(rows, codes) for problem in begin.problems]
     for tile in cut_tiles(len(rows), 0):
         encoded = encoding.columns(targets[tile.rows])
         tile_roots = None if roots is None else roots[tile.rows]
-        for part, problem_takes in zip(sums, taking, strict=True):
+        for part, problem_takes in zip(parts, taking, strict=True):
             if part is None:
                 continue
             arrays = features[tile.rows], rows[tile.rows], tile_roots, encoded
@@ -80,7 +102,7 @@ def accumulate(block: Block, message: Accumulate, take: Callable[[int], BlockRow
                     arrays = *arrays[:2], tile_roots[chosen], arrays[3]
             if len(arrays[0]):
                 part.add(*arrays)
-    answer.problems = [ProblemAnswer() if s is None else ProblemAnswer(s.named()) for s in sums]
+    answer.problems = [ProblemAnswer() if part is None else part.answer() for part in parts]
     return answer
 
 
@@ -127,7 +149,7 @@ class _Sums:
         self._products += columns @ padded
         self._norms += np.square(targets).sum(axis=0)
 
-    def named(self) -> dict[str, Array]:
+    def answer(self) -> ProblemAnswer:
         """Return the sums by name."""
         products = np.ascontiguousarray(self._products[:, : self._n_targets])
-        return {"refit_gram": self._gram, "refit_products": products, "target_norms": self._norms}
+        return ProblemAnswer({"refit_gram": self._gram, "refit_products": products, "target_norms": self._norms})

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from numpy.typing import NDArray
 
 from ..protocol.answers import Answer, ProblemAnswer
+from ..protocol.large_models import DrawCenters, Multiply
 from ..protocol.messages import PASSIVE, Accumulate, Begin, Compare, KernelColumns, Load, Message, Query, Score, Step
 from ..rows.block_reading import BlockRows, read_block
 from ..rows.numeric_ranges import overflow_ignored
@@ -24,6 +25,7 @@ from ..runtime.timings import DRAW, FIT, KERNEL_COLUMNS, OTHER, READ, REPLAY, SC
 from ..runtime.tree_reducer import Node, TreeReducer
 from .all_rows_pass import accumulate
 from .block import Block, PreparedStep, prepare_step
+from .center_products import draw_centers, multiply
 from .fit_comparison import compare, prefix_models
 from .fold_scoring import score
 
@@ -90,9 +92,9 @@ def _answers(
 
         with _reader([block for block in blocks if block.number in fresh], message.classification) as reader:
             yield from _map(watch, READ, load, blocks)
-    elif isinstance(message, Accumulate):
+    elif isinstance(message, (Accumulate, DrawCenters, Multiply)):
         with _reader(blocks, any(b.begin is not None and b.begin.classes is not None for b in blocks)) as reader:
-            yield from _map(watch, FIT, lambda block: accumulate(block, message, reader.take), blocks)
+            yield from _map(watch, FIT, lambda block: _over_all_rows(block, message, reader), blocks)
     elif isinstance(message, Score):
         yield from _map(watch, SCORE, lambda block: score(block, message), blocks)
     elif isinstance(message, Compare):
@@ -100,6 +102,14 @@ def _answers(
         yield from _map(watch, SCORE, lambda block: compare(block, message, models), blocks)
     else:
         yield from _strip_answers(blocks, message, fresh, handed_in, watch)
+
+
+def _over_all_rows(block: Block, message: Accumulate | DrawCenters | Multiply, reader: RowReader) -> Answer:
+    if isinstance(message, Accumulate):
+        return accumulate(block, message, reader.take)
+    if isinstance(message, DrawCenters):
+        return draw_centers(block, message, reader.take)
+    return multiply(block, message, reader.take)
 
 
 def _strip_answers(

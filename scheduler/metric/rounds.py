@@ -107,7 +107,7 @@ def run_round(
     mapped = space.apply(features)
     source = ArraySource(mapped, targets, weights, boundaries=_boundaries(len(mapped)))
     settings = replace(
-        job,
+        job.compared(len(mapped)),
         kernel=kernel,
         sigma=1.0,
         classification=False,

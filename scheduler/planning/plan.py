@@ -141,6 +141,10 @@ class Course:
     """Whether the driver's process holds the features: there are no workers, or they are threads of it."""
     read_ahead: int
     """Blocks that reads run ahead, where requests wait on a network."""
+    solver: str
+    """How the weights are fitted to all rows: "factors" or "conjugate-gradients"."""
+    solving_seconds: float
+    """Predicted seconds of conjugate gradients; 0 without them."""
     norm_refit: int
     """Bytes of ``refit="rkhs"`` in the driver's process beside its baseline, after the rows are freed."""
 

@@ -12,6 +12,8 @@ from distkern.selection.rkhs_refit import norm_fit_bytes
 
 from ..protocol.selected_rows import part_count
 from ..protocol.selection_settings import SelectionSettings
+from ..runtime.threads import available_cores
+from .large_plan import CONJUGATE_GRADIENTS, FACTORS, LargeModel
 from .limits import FAN_IN, WorkerFacts
 from .memory import answer_bytes, driver_bytes, plan_memory, refit_bytes, refit_driver_bytes, sample_bytes
 from .plan import BASELINE, Course, Memory, Plan
@@ -32,6 +34,7 @@ def plan_training(
     feature_limit: int = 0,
     selected_rows: int | None = None,
     norm_refit: bool = False,
+    large: LargeModel | None = None,
 ) -> Plan:
     """Plan a training.
 
@@ -55,6 +58,8 @@ def plan_training(
         Rows on which centres are selected; all by default.
     norm_refit : bool
         Whether the final weights are those of ``refit="rkhs"``; False by default.
+    large : LargeModel, optional
+        Draws and conjugate gradients after the selection; by default a Gram matrix over all rows, if only some select.
     """
     n_workers, together = facts.n_workers, facts.in_process
     rows = work.n_rows if selected_rows is None else min(selected_rows, work.n_rows)
@@ -62,6 +67,7 @@ def plan_training(
     chosen, share = work, work.rows_of_a_worker(n_workers)
     here = in_driver or together
     final_pass = final_driver = collected = 0
+    blocks = work.n_blocks if together else -(-work.n_blocks // n_workers)
     if sampled:
         parts = part_count(rows, work.n_blocks)
         chosen = replace(work, n_rows=rows, block_rows=-(-rows // parts))
@@ -69,8 +75,10 @@ def plan_training(
         share = min(rows, -(-parts * -(-work.n_blocks // n_workers) // work.n_blocks) * chosen.block_rows)
         collected = sample_bytes(work, rows)
         final_driver = refit_driver_bytes(work, settings)
-        blocks = work.n_blocks if together else -(-work.n_blocks // n_workers)
         final_pass = refit_bytes(work, settings, threads, blocks)
+    if large is not None:
+        final_driver = large.driver_bytes(work, available_cores())
+        final_pass = large.pass_bytes(work, threads, blocks)
     memory = plan_memory(
         chosen,
         rows if here else share,
@@ -117,15 +125,20 @@ def plan_training(
     if refitted and here:
         advice = "use fewer max_centers, or refit=None"
         processes.append(Memory({"refit='rkhs'": refitted}, limit, advice))
-    passes = 2 if sampled else 1
+    passes = 1 + (sampled if large is None else work.n_problems * large.passes)
+    flops = _flops(rows, work, settings)
+    if large is not None:
+        flops["refit"] = large.flops(work)
+        flops["total"] = sum(value for name, value in flops.items() if name != "total")
+    compared = settings.single_precision and large is None  # float32 compares the model with its fit
     course = Course(
         selected_rows=rows,
         n_workers=n_workers,
         threads=threads,
         rounds=path.rounds,
-        exchanges=path.exchanges + sampled + settings.single_precision,  # float32 compares the model with its fit
+        exchanges=path.exchanges + passes - 1 + compared,
         kernel_columns=path.columns * work.n_problems,
-        flops=_flops(rows, work, settings),
+        flops=flops,
         bytes_read=passes * work.n_rows * (work.row_bytes + 8 * work.target_columns),
         scratch_bytes=memory.scratch_bytes,
         scratch_written=written,
@@ -135,6 +148,8 @@ def plan_training(
         together=together,
         read_ahead=work.read_ahead(limit if features is None else feature_limit),
         norm_refit=refitted,
+        solver=FACTORS if large is None else CONJUGATE_GRADIENTS,
+        solving_seconds=0.0 if large is None else large.seconds(work, n_workers * threads if not here else threads),
     )
     worker_room = driver_room = memory.room
     if features is not None:

@@ -21,6 +21,7 @@ from distkern.arrays import Array, Rows
 from distkern.kernels import Kernel
 from distkern.numerics.scaling import FeatureScaling
 
+from .large_models import DrawCenters, Multiply
 from .problems import Draw, Folds, OtherFolds, Problem
 from .selected_rows import SelectedRows
 
@@ -329,9 +330,9 @@ class Compare:
     problems: tuple[Prefixes | None, ...]
 
 
-Message = Load | Begin | Step | Accumulate | Score | Compare
+Message = Load | Begin | Step | Accumulate | Score | Compare | DrawCenters | Multiply
 
-PASSIVE = (Accumulate, Score, Compare)
+PASSIVE = (Accumulate, Score, Compare, DrawCenters, Multiply)
 """Messages that change no state."""
 
 
@@ -366,6 +367,8 @@ _NAMES: dict[type, str] = {
     Accumulate: "fit-all-rows",
     Score: "score-folds",
     Compare: "compare-fit",
+    DrawCenters: "draw-centers",
+    Multiply: "solve-weights",
     KernelColumns: "kernel-columns",
     FetchRows: "fetch-rows",
 }

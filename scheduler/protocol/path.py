@@ -40,6 +40,9 @@ class Path:
     target_norms: Array
     """(T,): y'y of each centred target."""
     reason: StopReason
+    solved: Array | None = None
+    """(m + 1, T): weights of all centres that were solved without factors, the intercept on centred targets first; U,
+    s and z are then empty, and there are no weights of fewer centres. None, the default, with factors."""
 
     def candidates(self, n_rows: int) -> NDArray[np.int64]:
         """Return the candidate number of every centre in data of `n_rows` rows, shape (m,)."""
@@ -47,5 +50,8 @@ class Path:
 
     def weights(self, count: int) -> Array:
         """Return the first `count` centres' weights, shape (count + 1, T), the intercept on centred targets first."""
+        if self.solved is not None:
+            assert count == len(self.rows), "there are weights of all centres only"
+            return self.solved
         k = count + 1
         return kernel_weights(self.u[:k, :k], self.s[:k], self.z[:k], self.lambdas[count])

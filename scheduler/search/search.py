@@ -111,7 +111,7 @@ def search_settings(
     if n_folds > source.n_rows:
         raise DataError(f"folds={n_folds}: there are {source.n_rows} rows only", kind="too-few-rows")
     limit = limit or TimeLimit()
-    jobs = _on_common_rows(jobs, source.n_rows)
+    jobs = _on_common_rows([job.compared(source.n_rows) for job in jobs], source.n_rows)
     events = EventBus([limit, *subscribers])
     started = perf_counter()
     facts = None if client is None else worker_facts(client)

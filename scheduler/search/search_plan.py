@@ -43,6 +43,7 @@ class SearchRoom:
         factors: str = "auto",
         memory_limit: int | None = None,
     ) -> None:
+        jobs = [job.compared(work.n_rows) for job in jobs]
         widest = max(jobs, key=lambda job: job.max_centers)
         self._widest = replace(widest, sigma=max(jobs, key=lambda job: job.n_widths).sigma)
         self._n_folds, self._work = n_folds, work

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .solver import selected_centers
+
 if TYPE_CHECKING:
     from .driver_loop import TrainingJob
 
@@ -32,5 +34,5 @@ def automatic_rows(job: TrainingJob, n_rows: int) -> int:
     asks_all = job.criterion != "error-reduction" or job.sampler == "all" or job.holds_out
     if asks_all or job.multiclass == "one-vs-one":
         return 0
-    wanted = max(LEAST_SELECTING, SELECTING_A_CENTER * job.max_centers)
+    wanted = max(LEAST_SELECTING, SELECTING_A_CENTER * selected_centers(job))
     return wanted if n_rows >= WORTH_A_PASS * wanted else 0

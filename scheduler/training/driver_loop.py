@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -26,6 +26,8 @@ from distkern.storage import ReadReport
 from distkern.storage.arrays.source import BlockSource
 
 from ..execution.executor import Executor
+from ..planning.large_plan import CONJUGATE_GRADIENTS, FACTORS
+from ..planning.workload import Workload
 from ..protocol.answers import LoadAnswer, ProblemAnswer
 from ..protocol.candidates import rows_and_widths
 from ..protocol.messages import WIDTH_UNIT, Begin, Load, LookaheadStep, ProblemStep, Step
@@ -41,8 +43,10 @@ from ..selectors.lookahead_selector import LookaheadSelector
 from ..selectors.pool_selector import HISTORY_DTYPE, PoolSelector, Selector
 from ..selectors.problem_setup import Posed, pose
 from .automatic_sample import automatic_rows
+from .large_models import LargeFits
 from .path_check import Selected, check_paths
 from .refit import check_sample, refit_paths
+from .solver import large_model, selected_centers, solver_of
 from .time_limit import NOTHING, TimeLimit, WorkAfter
 
 logger = logging.getLogger(__name__)
@@ -76,6 +80,8 @@ class TrainingJob(SpaceJob):
     """Whether there is a constant column."""
     refit: str | None = None
     """Norm of the final weights: "rkhs", or None for the weights of the path; the training itself does not use it."""
+    solver: str = FACTORS
+    """How weights are fitted to all rows, see `solver`; "auto" until `resolved`."""
 
     @property
     def holds_out(self) -> bool:
@@ -86,6 +92,20 @@ class TrainingJob(SpaceJob):
     def n_widths(self) -> int:
         """Number of widths that a centre may have."""
         return len(self.sigma) if isinstance(self.sigma, tuple) else 1
+
+    def resolved(self, n_rows: int) -> TrainingJob:
+        """Return the job with the solver that "auto" stands for on `n_rows` rows."""
+        return replace(self, solver=solver_of(self, n_rows)) if self.solver == "auto" else self
+
+    def compared(self, n_rows: int) -> TrainingJob:
+        """Return the job for a comparison of settings on `n_rows` rows: the centres that are selected, by factors."""
+        job = self.resolved(n_rows)
+        return replace(job, max_centers=selected_centers(job), solver=FACTORS)
+
+    @property
+    def draws_centers(self) -> bool:
+        """Whether conjugate gradients solve for the weights, and centres beyond the first ones are drawn."""
+        return self.solver == CONJUGATE_GRADIENTS
 
     def sampled_rows(self, n_rows: int) -> int:
         """Return the rows of the selection sample, 0 where centres are selected on all rows."""
@@ -100,7 +120,7 @@ class TrainingJob(SpaceJob):
         batch = WIDTH_UNIT if residual else max(2, min(max(self.panel, self.candidates // 8), pool))
         panel = LOOKAHEAD_PANEL if residual else max(2, min(self.panel, pool))
         return SelectionSettings(
-            max_centers=min(self.max_centers, n_rows),
+            max_centers=min(selected_centers(self), n_rows),
             criterion=self.criterion,
             sampler=self.sampler,
             pool=pool,
@@ -201,7 +221,7 @@ def train(
             n_targets=n_targets,
             n_problems=len(posed),
             n_blocks=len(source.boundaries) - 1,
-            max_centers=settings.max_centers,
+            max_centers=min(job.max_centers, source.n_rows) if job.draws_centers else settings.max_centers,
             workers=executor.n_workers,
         )
     )
@@ -211,8 +231,9 @@ def train(
         selector.begin(answer)
     after = WorkAfter(
         reads=int(job.classification) + int(all_rows is not loaded),
-        refit_rows=0.0 if all_rows is loaded else all_rows.n_fit / loaded.n_fit,
+        refit_rows=0.0 if all_rows is loaded or job.draws_centers else all_rows.n_fit / loaded.n_fit,
         norm_refit=job.refit is not None,
+        seconds=_solving_seconds(job, source, n_targets, len(posed), executor.n_threads),
     )
     kernel_columns, rounds = run_steps(selectors, executor, events, clock, limit, after)
     paths = [make_path(selector, source.n_rows, source.n_features) for selector in selectors]
@@ -223,14 +244,29 @@ def train(
     selected = [Selected(path, selector.unappended) for path, selector in zip(paths, selectors, strict=True)]
     if whole is not None:
         posed = whole
+    if job.draws_centers:
+        large = LargeFits(
+            executor,
+            begin,
+            regularization=job.regularization,
+            max_centers=min(job.max_centers, all_rows.n_fit),
+            n_rows=source.n_rows,
+            seed=job.seed,
+            limit=limit,
+            live=lambda: not events.muted,
+        )
+        refitted = large.fit(paths, histories, [p.problem for p in posed])
+    elif whole is not None:
         means = [p.problem.target_means for p in posed]
         sums, chosen = [p.problem.weight_sum for p in posed], [p.settings for p in posed]
         refitted = refit_paths(paths, histories, executor, means, sums, chosen, source.n_rows)
+    if job.draws_centers or whole is not None:
         paths, histories = refitted.paths, refitted.histories
         passes, bytes_read = passes + refitted.passes, bytes_read + refitted.bytes_read
         report_reads(ReadReport(retries=refitted.report.retries), source, events)
     sizes = {"n_rows": source.n_rows, "n_fit": loaded.n_fit}
-    paths, histories = check_paths(paths, histories, selected, executor, dtype=job.dtype, **sizes)
+    if not job.draws_centers:
+        paths, histories = check_paths(paths, histories, selected, executor, dtype=job.dtype, **sizes)
     reason = max(zip(selectors, paths, strict=True), key=lambda pair: pair[0].n_centers)[1].reason
     if any(path.reason is StopReason.ROUNDING for path in paths):
         reason = StopReason.ROUNDING
@@ -258,6 +294,7 @@ def train(
             "selection_rows": source.n_rows if whole is None else loaded.n_fit + loaded.n_held,
             "n_features": source.n_features,
             "n_targets": n_targets,
+            "solver": job.solver,
             "rounds": rounds,
             "exchanges": executor.exchanges,
             "kernel_columns": kernel_columns,
@@ -267,6 +304,12 @@ def train(
         },
         weight_scale=data.weight_scale,
     )
+
+
+def _solving_seconds(job: TrainingJob, source: BlockSource, n_targets: int, n_problems: int, threads: int) -> float:
+    """Predict the seconds of draws and conjugate gradients; 0 where weights come from factors."""
+    large = large_model(job, source.n_rows)
+    return 0.0 if large is None else large.seconds(Workload.of(source, n_targets, n_problems), threads)
 
 
 def load_rows(

@@ -145,7 +145,7 @@ def refit_paths(
         passes, bytes_read = passes + 1, bytes_read + answer.bytes_read
         report = report.merge(answer.report)
         for i in sorted(wanted):
-            sums = _finite(answer.problems[i])
+            sums = require_finite(answer.problems[i])
             given = preconditioners[i]
             complete = given is paths[i].u
             small = sums["refit_gram"], sums["refit_products"]
@@ -166,7 +166,8 @@ def refit_paths(
     return Refitted(refitted, rewritten, passes, bytes_read, report)
 
 
-def _finite(answer: ProblemAnswer) -> dict[str, Array]:
+def require_finite(answer: ProblemAnswer) -> dict[str, Array]:
+    """Return the sums of an answer; raise `DataError` ``overflow`` where they are not finite."""
     if not all(np.isfinite(array).all() for array in answer.sums.values()):
         raise DataError(
             "the products of kernel columns or targets overflow over all rows: scale the targets, the features "

@@ -29,6 +29,7 @@ from ..runtime.spillable_matrix import MemoryBudget
 from ..runtime.threads import available_cores
 from .driver_loop import TrainingJob, TrainingResult, train
 from .run_record import RecordingExecutor, RunStore
+from .solver import large_model
 from .time_limit import TimeLimit
 
 DRIVER_FACTOR_BYTES = 256 << 20
@@ -88,6 +89,7 @@ def run_training(
     if factors not in ("auto", "driver", "workers"):
         raise JobError(f"factors={factors!r}: it must be 'auto', 'driver' or 'workers'", kind="invalid-parameter")
     limit = limit or TimeLimit()
+    job = job.resolved(source.n_rows)
     events = EventBus([limit, *subscribers])
     facts = None if client is None else worker_facts(client)
     plan = plan_job(job, workload(job, source), facts, factors=factors, memory_limit=memory_limit)
@@ -205,6 +207,7 @@ def plan_job(
     memory_limit : int, optional
         Bytes that a process with rows may take beside its baseline; by default most of its available memory.
     """
+    job = job.resolved(work.n_rows)
     selected_rows = job.sampled_rows(work.n_rows) or work.n_rows
     settings = job.selection(selected_rows)
     in_driver = False
@@ -224,6 +227,7 @@ def plan_job(
         feature_limit=memory_limit or default_limit(facts),
         selected_rows=selected_rows,
         norm_refit=job.refit is not None,
+        large=large_model(job, work.n_rows),
     )
 
 

@@ -53,10 +53,13 @@ def identity_of(job: TrainingJob, source: BlockSource) -> dict[str, Any]:
     dict
         JSON values in the sections "model", "data" and "software".
     """
+    job = job.resolved(source.n_rows)
     names = [field.name for field in fields(job) if field.name not in (EXTENSIBLE, AFTERWARDS)]
     settings = {name: getattr(job, name) for name in names}
     # The number that "auto" stands for: a run that is extended keeps its sample.
     settings["selection_rows"] = job.sampled_rows(source.n_rows) or None
+    # Runs of earlier versions have no entry.
+    settings["solver"] = job.solver if job.draws_centers else None
     if isinstance(job.sigma, tuple):
         settings["sigma"] = list(job.sigma)
     if job.scaling is not None:

@@ -22,7 +22,7 @@ from distkern.storage.runs.journal import Place
 from ..execution.executor import Executor
 from ..protocol.answer_codec import Record, decode, encode
 from ..protocol.answers import Answer
-from ..protocol.messages import Begin, Compare, Message, Step, digest
+from ..protocol.messages import PASSIVE, Begin, Message, Step, digest
 from ..rows.block_reading import read_block, require_unchanged
 from ..runtime.threads import map_tiles
 from .driver_loop import TrainingJob
@@ -165,7 +165,7 @@ class RecordingExecutor(Executor):
                 if record.answer.load is not None:
                     self._checksums = record.answer.load.checksums
                 return record.answer
-            if record is not None and not (self._store.extends and isinstance(message, (Step, Compare))):
+            if record is not None and not (self._store.extends and isinstance(message, (Step, *PASSIVE))):
                 raise RunError(
                     f"message {self._taken} of the run in {self._store.directory.path} is not what this machine "
                     "computes: resume it on the kind of processor that it began on, or train anew with --overwrite",

@@ -45,6 +45,8 @@ class WorkAfter:
     """Rows of the refit, in multiples of the rows that select; 0 without a refit."""
     norm_refit: bool = False
     """Whether the final weights are small in the norm of the kernel's space (`refit="rkhs"`)."""
+    seconds: float = 0.0
+    """Seconds of other steps, predicted from their operations."""
 
 
 NOTHING = WorkAfter()
@@ -118,9 +120,16 @@ class TimeLimit:
             return False
         foreseen = max(self._recent, default=0.0)
         foreseen += after.reads * (self._reading or 0.0) + REFIT_SHARE * after.refit_rows * self._selecting
+        foreseen += after.seconds
         if after.norm_refit:
             foreseen += sum(_norm_refit_seconds(n) for n in n_centers)
-        self.passed = self.elapsed + MARGIN * foreseen + SPARE * self.seconds >= self.seconds
+        return self.over(foreseen)
+
+    def over(self, foreseen: float) -> bool:
+        """Return whether steps of so many seconds would exceed the limit; after that `passed` is set."""
+        if self.seconds is None:
+            return False
+        self.passed = self.passed or self.elapsed + MARGIN * foreseen + SPARE * self.seconds >= self.seconds
         return self.passed
 
     def require_search(self) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...errors import DataError, JobError
-from ...text import byte_size
+from ...text import byte_size, duration
 from ..console.output import columns, pairs, print_json, print_table
 from ..console.terminal import terminal_of, verbosity_options
 from ..running.planned import plan_of, planned_estimator
@@ -119,6 +119,8 @@ def show(planned: Plan) -> None:
         ]
         if course.read_ahead:
             head.append(("blocks on their way", f"{course.read_ahead}, beside those in work"))
+        if course.solver != "factors":
+            head.append(("weights by", f"{course.solver.replace('-', ' ')}, about {duration(course.solving_seconds)}"))
         if course.norm_refit:
             head.append(("refit, driver, after the rows", byte_size(course.norm_refit)))
     if planned.search is not None:

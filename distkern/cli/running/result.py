@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from distkern.scheduler.planning.large_plan import FACTORS
+
 from ...estimators.scoring import ModelScore
 from ...selection.stopping import StopReason
 from ...text import byte_size
@@ -29,6 +31,7 @@ _ORDER = (
     "run",
     "n_rows",
     "selection_rows",
+    "solver",
     "n_features",
     "n_targets",
     "n_centers",
@@ -38,7 +41,7 @@ _ORDER = (
     *_COSTS,
     "test",
 )
-_OPTIONAL = {"selection_rows", "test"}
+_OPTIONAL = {"selection_rows", "solver", "test"}
 """Entries of methods without a choice of rows, and of records of version 0.1, are absent; so is a test without data."""
 
 
@@ -73,7 +76,7 @@ class JobResult:
             "model": job.output.model,
             "run": job.output.run,
             "n_rows": summary["n_rows"],
-            **{name: summary[name] for name in ("selection_rows",) if name in summary},
+            **{name: summary[name] for name in ("selection_rows", "solver") if name in summary},
             "n_features": summary["n_features"],
             "n_targets": summary["n_targets"],
             "n_centers": summary["n_centers"],
@@ -92,6 +95,7 @@ def show_result(record: Mapping[str, Any]) -> None:
     forms: tuple[tuple[str, str, Callable[[Any], object]], ...] = (
         ("n_features", "rows x features", lambda count: f"{known.get('n_rows')} x {count}"),
         ("selection_rows", "rows for selection", lambda value: value),
+        ("solver", "weights by", lambda value: value.replace("-", " ")),
         ("n_targets", "targets", lambda value: value),
         ("n_centers", "centres", lambda value: value),
         ("lambda", "lambda", lambda value: value),
@@ -104,6 +108,8 @@ def show_result(record: Mapping[str, Any]) -> None:
     )
     if known.get("selection_rows") == known.get("n_rows"):
         known.pop("selection_rows", None)
+    if known.get("solver") == FACTORS:
+        known.pop("solver")
     rows = [(label, form(known[name])) for name, label, form in forms if name in known]
     if "model" in record:
         rows.append(("model", record["model"] or "not saved: the job names no model in [output]"))

@@ -79,6 +79,13 @@ PARAMETERS = {
             or where the settings ask about every row; ``summary_["selection_rows"]`` is the number that it took.
             None takes all rows. With ``stop="validation"`` a tenth of the sample is held out while centres are chosen;
             the weights are fitted on those rows too.""",
+    "solver": """
+        {"auto", "factors", "conjugate-gradients"}
+            How the weights are fitted to all rows. "factors" sums a Gram matrix of all centres. "conjugate-gradients"
+            selects the first 2000 centres as always, draws the others in proportion to the squared residual, and solves
+            for the weights that are small in the norm of the kernel's space by passes over the rows, without a Gram
+            matrix; lambda is chosen by generalised cross validation, and `truncate` and `transform` do not exist.
+            "auto" takes that for more than 4000 centres, where the other parameters allow it.""",
     "metric": """
         {"isotropic", "diagonal", "full", "auto"}
             Linear map of the (standardised) features before the kernel: none, a factor for each feature, or a matrix,
@@ -184,6 +191,8 @@ ATTRIBUTES = """
         problem. With `selection_rows`, lambda_ and gcv are of all rows, residual_max and q_norm of the sample.
     stop_reason_ : StopReason
         The reason for which selection ended; its `advice` explains it.
+    solver_ : {"factors", "conjugate-gradients"}
+        How the weights were fitted.
     kernel_ : Kernel
         The kernel with its width; where `sigma` is a sequence, ``kernel_.sigma`` has the width of every centre.
     plan_ : dict

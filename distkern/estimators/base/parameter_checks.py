@@ -17,6 +17,8 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from distkern.scheduler.clusters.client_choice import require_usable
+from distkern.scheduler.planning.large_plan import CONJUGATE_GRADIENTS
+from distkern.scheduler.training.solver import unsolvable
 from distkern.storage import RunDirectory
 
 from ...errors import JobError
@@ -204,7 +206,7 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "selection_rows": (whole(2) | one_of("auto")).or_none(),
     "shrinkage": real("a number from 0 to 1", lambda value: 0 <= value <= 1),
     "sigma": ABOVE_ZERO | one_of("median"),
-    "solver": one_of("auto", "dense", "cg"),
+    "solver": one_of("auto", "factors", "conjugate-gradients"),
     "standardize": FLAG,
     "stop": one_of("gcv", "bic", "mdl", "lambda", "validation", "loo", "none").or_none(),
     "tol": FROM_ZERO.or_none(),
@@ -258,6 +260,10 @@ def check_selection(estimator: Any) -> None:
         if refit == "rkhs":
             wanted = "None where sigma is a list: several widths have no norm in the space of one kernel"
             raise refuse("refit", "rkhs", wanted)
+    if getattr(estimator, "solver", "auto") == CONJUGATE_GRADIENTS:
+        violated = unsolvable(estimator.training_job())
+        if violated is not None:
+            raise refuse(violated[0], getattr(estimator, violated[0], None), violated[1])
     if refit == "rkhs" and estimator.kernel != AUTO:  # the kernels among which the rounds choose have a norm
         require_norm(make_kernel(estimator.kernel, 1.0))
     _check_metric(estimator)

@@ -22,7 +22,7 @@ from ...errors import DistkernWarning
 from ...numerics.bordered_systems import eliminate_border, solve_bordered
 from ...numerics.conjugate_gradients import LowRankPreconditioner, conjugate_gradients, pivoted_cholesky
 from ..base.documentation import described
-from ..base.parameter_checks import ABOVE_ZERO
+from ..base.parameter_checks import ABOVE_ZERO, one_of
 from ..base.regressor_classifier import BlockClassifier, BlockRegressor
 from .dense_estimator import DENSE_ATTRIBUTES, DenseKernelEstimator, DenseSolution, square_bytes
 
@@ -64,7 +64,7 @@ LSSVM_ATTRIBUTES = (
 class LeastSquaresSVM(DenseKernelEstimator):
     """Base of regressor and classifier: the bordered system, solved directly or by conjugate gradients."""
 
-    _constraints: ClassVar = {"tol": ABOVE_ZERO}
+    _constraints: ClassVar = {"tol": ABOVE_ZERO, "solver": one_of("auto", "dense", "cg")}
 
     gamma: float = 1.0
     solver: str = "auto"

@@ -31,6 +31,7 @@ from distkern.scheduler import (
     search_settings,
     workload,
 )
+from distkern.scheduler.planning.large_plan import CONJUGATE_GRADIENTS, FACTORS
 from distkern.scheduler.protocol.path import Path
 from distkern.scheduler.runtime.threads import single_threaded_blas
 from distkern.scheduler.training.calibration_rows import draw_rows, outputs_left_out
@@ -106,6 +107,7 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, BlockEst
             selection_rows=plain_parameter(self.selection_rows),
             intercept=self._intercept,
             refit=self._plain_refit(),
+            solver=getattr(self, "solver", FACTORS),
         )
 
     def shapes(self, source: BlockSource) -> Workload:
@@ -272,10 +274,10 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, BlockEst
     def _outputs_left_out(self) -> Array:
         """Return the outputs of the rows that calibrate, each from the model without it, shape (n, T).
 
-        The weights of ``refit="rkhs"`` without a row have no closed form in the factors: there the model's own outputs
-        are used.
+        The weights of ``refit="rkhs"`` without a row have no closed form in the factors, and conjugate gradients have
+        no factors: there the model's own outputs are used.
         """
-        if self._plain_refit():
+        if self._plain_refit() or self.solver_ == CONJUGATE_GRADIENTS:
             own: Array = evaluate(self._model, self._sample.features)
             return own
         summary = self._result.summary
@@ -338,6 +340,7 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, BlockEst
         steps = np.concatenate([np.arange(np.count_nonzero(order == p)) for p in range(len(keep))])
         self.history_ = result.history[steps < keep[order]] if len(order) else result.history
         self.stop_reason_: StopReason = result.reason
+        self.solver_ = result.summary.get("solver", FACTORS)
         if assembled.rounding > AGREES:
             self.stop_reason_ = StopReason.ROUNDING
             warn_of_rounding(self.n_centers_, assembled.rounding, None, self.dtype)
@@ -355,7 +358,7 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, BlockEst
         return {**arrays, **projection_arrays(self), **metric_arrays(self)}
 
     def _stored_values(self) -> dict[str, Any]:
-        values = {"gcv": self.gcv_, "stop_reason": str(self.stop_reason_)}
+        values = {"gcv": self.gcv_, "stop_reason": str(self.stop_reason_), "solver": self.solver_}
         return values | ({"metric_rounds": self.metric_rounds_} if hasattr(self, "metric") else {})
 
     def _restore(self, stored: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
@@ -371,6 +374,7 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, BlockEst
         self.gcv_ = float("nan") if stored["gcv"] is None else stored["gcv"]
         self.history_ = arrays["history"]
         self.stop_reason_ = StopReason(stored["stop_reason"])
+        self.solver_ = str(stored.get("solver", FACTORS))
 
     def truncate(self, n_centers: int) -> Self:
         """Return the model of the first `n_centers` centres; the path is nested, so nothing is trained again.
@@ -392,7 +396,7 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, BlockEst
         Raises
         ------
         JobError
-            The path is shorter.
+            The path is shorter, or the weights were solved by conjugate gradients.
         RunError
             The model was loaded from a store, which keeps the model but not its path.
         """
@@ -401,6 +405,12 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, BlockEst
             raise RunError(
                 "this model was loaded from a store, which does not keep the path: truncate the fitted estimator "
                 "and save the result",
+                kind="no-path",
+            )
+        if self.solver_ == CONJUGATE_GRADIENTS and n_centers != self.n_centers_:
+            raise JobError(
+                f"n_centers={n_centers}: the weights of {self.n_centers_} centres were solved together, by conjugate "
+                "gradients, and there are none of fewer centres; train with a smaller max_centers, or solver='factors'",
                 kind="no-path",
             )
         shorter = copy(self)

@@ -42,6 +42,7 @@ class PoolParameters(SparseParameters):
     patience: int | None = None
     epsilon: float = 0.0
     selection_rows: int | str | None = "auto"
+    solver: str = "auto"
     metric: str = "isotropic"
     metric_rounds: int | None = None
     metric_rank: int | None = None

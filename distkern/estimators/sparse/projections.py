@@ -16,6 +16,8 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from distkern.scheduler.planning.large_plan import CONJUGATE_GRADIENTS
+
 from ...arrays import Array
 from ...errors import JobError
 from ...models.kernel_model import KernelModel
@@ -48,6 +50,7 @@ class Projections(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     _model: KernelModel
     n_centers_: int
+    solver_: str
     fit: Callable[..., Any]
     _evaluate: Callable[..., Any]
     _projection: Array | None
@@ -109,6 +112,12 @@ class Projections(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     def _projection_model(self) -> KernelModel:
         weights = self._projection_weights()
+        if weights is None and self.solver_ == CONJUGATE_GRADIENTS:
+            raise JobError(
+                "the weights were solved by conjugate gradients, which have no orthogonal columns to project on: train "
+                "with solver='factors'",
+                kind="no-projections",
+            )
         if weights is None:
             raise JobError(
                 f"this {type(self).__name__} was saved without the factors that transform needs: train it again",
@@ -130,6 +139,8 @@ class Projections(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         if len(result.paths) > 1:
             return None
         path, k = result.paths[0], self.n_centers_ + 1
+        if path.solved is not None:
+            return None
         return projection_weights(path.u[:k, :k], path.s[:k])
 
 

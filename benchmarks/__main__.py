@@ -17,6 +17,7 @@ from benchmarks import (
     faults,
     gemm_share,
     generated,
+    large_model,
     large_table,
     memory,
     methods,
@@ -242,6 +243,30 @@ def large_table_command(
     folder: Path | None,
 ) -> None:
     tables.report(large_table.run(rows, features, centers, workers, budget, target, folder), path)
+
+
+@main.command(
+    "large-model", help="Very many centres: drawn centres and conjugate gradients, beside fewer and random ones."
+)
+@_json
+@_number("--rows", 1_000_000)
+@_number("--features", 20)
+@_number("--centers", 20_000)
+@_number("--few", 2000, "Centres that are selected one after another.")
+@_number("--workers", 2)
+@click.option("--memory", "budget", default="3GiB", show_default=True, help="Memory of a worker.")
+@_folder
+def large_model_command(
+    path: Path | None,
+    rows: int,
+    features: int,
+    centers: int,
+    few: int,
+    workers: int,
+    budget: str,
+    folder: Path | None,
+) -> None:
+    tables.report(large_model.run(rows, features, centers, few, workers, budget, folder), path)
 
 
 @main.command("wide-table", help="Many columns of which few matter, mixed: one width beside learnt metrics.")

@@ -48,11 +48,11 @@ class PackedTriangle:
         Block row i has the shape (rows of the block, n - first row of the block).
     """
 
-    def __init__(self, n: int, dtype: np.dtype[Any], spread: Spread = map) -> None:
+    def __init__(self, n: int, dtype: np.dtype[Any], spread: Spread | None = None) -> None:
         self.n = n
         self.blocks = _blocks(n)
         self.rows = [np.empty((stop - start, n - start), dtype=dtype) for start, stop in self.blocks]
-        self._spread = spread
+        self._spread = spread or map
 
     def _each(self, function: Callable[[int], None], numbers: Iterable[int]) -> None:
         for _ in self._spread(function, numbers):

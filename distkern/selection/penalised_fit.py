@@ -29,16 +29,20 @@ from ..arrays import Array
 from ..errors import DataError
 from ..kernels import Kernel
 from ..numerics.conjugate_gradients import conjugate_gradients
-from ..numerics.packed_triangles import PackedTriangle, Spread, triangle_bytes
+from ..numerics.packed_triangles import BLOCK, PackedTriangle, Spread, triangle_bytes
 
 __all__ = ["PenalisedFit", "PenalisedSystem", "RightSums", "Watch", "fit_weights", "system_bytes"]
 
-EXCESS = 1e-3
+EXCESS = 3e-3
 """Iterations end when the penalised squared error is at most this part above its minimum, as the preconditioner
 estimates it."""
 
 LEAST_SHARE = 1e-8
 """Least penalised squared error, in parts of the targets' squares, to which `EXCESS` refers."""
+
+GIVEN_UP = 3.0
+"""A lambda is given up once its error less so many times the estimated excess has a GCV above that of another lambda:
+small lambdas converge slowest, and are of no use where the targets are noisy."""
 
 JITTER = 1.0
 """Jitter in units of machine epsilon times the number of centres times the mean diagonal of G."""
@@ -46,7 +50,7 @@ JITTER = 1.0
 LARGEST_JITTER = 1e-2
 """Largest jitter in units of the mean diagonal."""
 
-PANEL_ROWS, PART_ROWS = 2048, 512
+ADDED_ROWS, THREAD_ROWS = 2048, 512
 """Rows that are added to the preconditioner together, and those of one thread at a time."""
 
 Watch = Callable[[int, float], bool]
@@ -84,7 +88,7 @@ class PenalisedFit:
     iterations: int
     """Number of iterations."""
     converged: bool
-    """Whether every column ended within `EXCESS`."""
+    """Whether every lambda that was not given up ended within `EXCESS`."""
 
 
 class PenalisedSystem:
@@ -104,8 +108,8 @@ class PenalisedSystem:
         Sum W of the row weights.
     epsilon : float, default 0.0
         Added to the kernel of a row with itself.
-    spread : callable, default map
-        Runs the work on threads.
+    spread : callable, optional
+        Runs the work on threads; one after another by default.
 
     Raises
     ------
@@ -122,10 +126,10 @@ class PenalisedSystem:
         weight_sum: float,
         *,
         epsilon: float = 0.0,
-        spread: Spread = map,
+        spread: Spread | None = None,
     ) -> None:
         self.m, self.epsilon = len(centers), epsilon
-        self._centers, self._kernel, self._spread = centers, kernel, spread
+        self._centers, self._kernel, self._spread = centers, kernel, spread or map
         self._diagonal = kernel.diagonal(centers).astype(np.float64) + epsilon
         self.unit = float(self._diagonal.mean())
         # Ascending: the preconditioner of the largest lambda, the safest one, is factored in place of the estimate.
@@ -159,14 +163,14 @@ class PenalisedSystem:
         out[where, where + rows.start - columns.start] = self._diagonal[rows]
 
     def _add_rows(self, estimate: PackedTriangle, more: Array) -> None:
-        for start in range(0, len(more), PANEL_ROWS):
+        for start in range(0, len(more), ADDED_ROWS):
             parts: dict[int, Array] = {}
 
-            def compute(first: int, parts: dict[int, Array] = parts, stop: int = start + PANEL_ROWS) -> None:
-                rows = more[first : min(first + PART_ROWS, stop)]
+            def compute(first: int, parts: dict[int, Array] = parts, stop: int = start + ADDED_ROWS) -> None:
+                rows = more[first : min(first + THREAD_ROWS, stop)]
                 parts[first] = self._root.solve_transposed(np.asarray(self._kernel.columns(self._centers, rows)))
 
-            for _ in self._spread(compute, range(start, min(start + PANEL_ROWS, len(more)), PART_ROWS)):
+            for _ in self._spread(compute, range(start, min(start + ADDED_ROWS, len(more)), THREAD_ROWS)):
                 pass
             estimate.add_square([parts[first] for first in sorted(parts)])
 
@@ -192,15 +196,15 @@ class PenalisedSystem:
         parts: dict[int, Array] = {}
 
         def multiply(start: int) -> None:
-            some = used[start : start + PART_ROWS]
+            some = used[start : start + THREAD_ROWS]
             columns = self._kernel.columns(self._centers, self._centers[some])
             columns[some, np.arange(len(some))] = self._diagonal[some]
             parts[start] = columns.astype(np.float64) @ weights[some]
 
         total = self.jitter * weights
-        for group in range(0, len(used), 4 * PART_ROWS):
+        for group in range(0, len(used), 4 * THREAD_ROWS):
             parts.clear()
-            for _ in self._spread(multiply, range(group, min(group + 4 * PART_ROWS, len(used)), PART_ROWS)):
+            for _ in self._spread(multiply, range(group, min(group + 4 * THREAD_ROWS, len(used)), THREAD_ROWS)):
                 pass
             for start in sorted(parts):
                 total += parts[start]
@@ -225,7 +229,7 @@ def fit_weights(
     intercept: bool = True,
     per_target: bool = False,
     most: int = 30,
-    watch: Watch = lambda iteration, excess: True,
+    watch: Watch | None = None,
 ) -> PenalisedFit:
     """Solve for the weights with every lambda, and choose one by GCV.
 
@@ -268,33 +272,45 @@ def fit_weights(
 
     rest, largest = B, np.inf
 
+    def state(solution: Array) -> tuple[Array, Array, Array]:
+        """Return squared errors (L, T), degrees of freedom (L,) and GCV (L, T) of the weights so far."""
+        change = _split(solution, L)
+        own = change[:, :, :T]
+        penalised = lambdas * _split(system.penalty_of(_join(own)), L)
+        # |e - K a|^2 with K'W K a = B - rest - lambda G a
+        errors = left + (own * (B[:, :, :T] - rest[:, :, :T] - penalised - 2.0 * sides)).sum(axis=1)
+        errors = np.maximum(errors, 0.0)
+        freedom = np.full(L, float(intercept))
+        if probes.shape[1]:
+            freedom += np.maximum((change[:, :, T:] * probes).sum(axis=1).mean(axis=1), 0.0)
+        return errors, freedom, _gcv(errors, freedom, weight_sum)
+
     def converged(flat: Array, residual: Array, energy: Array, iteration: int) -> NDArray[np.bool_]:
         nonlocal rest, largest
         rest = _split(residual, L)
+        energy = energy.reshape(L, -1)
         objective = before - (_split(flat, L) * (B + rest))[:, :, :T].sum(axis=1)
         least = np.full((L, B.shape[2]), weight_sum)
         least[:, :T] = np.maximum(objective, LEAST_SHARE * np.maximum(left, 1e-300))
-        excess = energy.reshape(L, -1) / least
-        largest = float(excess.max())
-        go_on = iteration == 0 or watch(iteration, largest)
-        return np.asarray(((excess <= EXCESS) | (not go_on)).ravel())
+        excess = energy / least
+        done = (excess <= EXCESS).all(axis=1)
+        if done.any() and not done.all():
+            errors, freedom, gcv = state(flat)
+            reachable = _gcv(np.maximum(errors - GIVEN_UP * energy[:, :T], 0.0), freedom, weight_sum)
+            if not per_target:
+                gcv, reachable = gcv.sum(axis=1, keepdims=True), reachable.sum(axis=1, keepdims=True)
+            done |= (reachable >= gcv[done].min(axis=0)).all(axis=1)
+        largest = float(excess[~done].max(initial=0.0))
+        go_on = watch is None or iteration == 0 or watch(iteration, largest)
+        ended = (excess <= EXCESS) | done[:, np.newaxis] | (not go_on)
+        return np.asarray(ended.ravel())
 
     def precondition(flat: Array) -> Array:
         return _join(system.precondition(_split(flat, L)))
 
     solved = conjugate_gradients(operator, _join(B), precondition, 0.0, most, converged=converged)
-    change = _split(solved.solution, L)
-    own = change[:, :, :T]
-    penalised = lambdas * _split(system.penalty_of(_join(own)), L)
-    # |e - K a|^2 with K'W K a = B - rest - lambda G a
-    errors = left + (own * (B[:, :, :T] - rest[:, :, :T] - penalised - 2.0 * sides)).sum(axis=1)
-    errors = np.maximum(errors, 0.0)
-    freedom = float(intercept) + ((change[:, :, T:] * probes).sum(axis=1).mean(axis=1) if probes.shape[1] else 0.0)
-    freedom = np.clip(np.broadcast_to(freedom, (L,)), 0.0, np.inf)
-    leftover = weight_sum - freedom
-    gcv = np.full((L, T), np.inf)
-    usable = leftover > 0.0
-    gcv[usable] = weight_sum * errors[usable] / np.square(leftover[usable, None])
+    own = _split(solved.solution, L)[:, :, :T]
+    _, freedom, gcv = state(solved.solution)
     weights = np.empty((L, system.m + 1, T))
     weights[:, 1:] = start + own
     weights[:, 0] = (means if intercept else 0.0) - np.einsum("m,lmt->lt", ones, own) / weight_sum
@@ -311,6 +327,13 @@ def fit_weights(
         iterations=solved.iterations,
         converged=largest <= EXCESS,
     )
+
+
+def _gcv(errors: Array, freedom: Array, weight_sum: float) -> Array:
+    """Return generalised cross validation of squared errors, (L, T); infinite without a degree of freedom left."""
+    leftover = weight_sum - freedom[:, np.newaxis]
+    usable = np.maximum(leftover, 1.0)
+    return np.asarray(np.where(leftover > 0.0, weight_sum * errors / np.square(usable), np.inf))
 
 
 def system_bytes(m: int, d: int, n_lambdas: int, more: int, n_columns: int, itemsize: int, threads: int) -> int:
@@ -333,7 +356,9 @@ def system_bytes(m: int, d: int, n_lambdas: int, more: int, n_columns: int, item
     """
     # T, the estimate or its last factor, and the factors of the other lambdas.
     triangles = (2 + n_lambdas - 1) * triangle_bytes(m, itemsize)
-    panels = m * itemsize * (PANEL_ROWS + 2 * PART_ROWS * threads)
+    # Rows that are added, products of block rows, and converted columns; diagonal blocks in float64.
+    panels = m * itemsize * (ADDED_ROWS + 2 * (THREAD_ROWS + BLOCK) * threads) + 8 * m * THREAD_ROWS * threads
+    panels += 4 * 8 * min(BLOCK, m) ** 2
     vectors = 16 * 8 * m * n_lambdas * max(n_columns, 2)
     return triangles + panels + vectors + 2 * (m + more) * d * itemsize
 

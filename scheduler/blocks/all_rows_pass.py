@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Part(Protocol):
-    """What a pass computes for one problem on one block."""
+    """Computation of a pass for one problem on one block."""
 
     def add(self, raw: NDArray[Any], rows: NDArray[np.int64], roots: Array | None, encoded: Array) -> None:
         """Add one tile: raw features, row numbers, root weights, and all encoded target columns."""

@@ -188,10 +188,10 @@ class _Drawing:
             squares = squares * np.square(roots)
         squares[positions(rows, self._taken)[0]] = 0.0
         keys = draw_keys(uniforms_for_rows(asked.seed, asked.stream, rows), squares)
-        race = Shortlist.top(keys, rows, norms, asked.count)
-        named = np.sort(race.rows)
+        best = Shortlist.top(keys, rows, norms, asked.count)
+        named = np.sort(best.rows)
         features, largest = raw[np.searchsorted(rows, named)], float(norms.max(initial=0.0))
-        found = Drawn(Shortlist.empty(), race, named, features, (0, asked.count), largest)
+        found = Drawn(Shortlist.empty(), best, named, features, (0, asked.count), largest)
         self._drawn = found if self._drawn is None else self._drawn.merge(found)
 
     def _squares(self, raw: NDArray[Any], rows: NDArray[np.int64], encoded: Array) -> Array:

@@ -142,7 +142,7 @@ class Course:
     read_ahead: int
     """Blocks that reads run ahead, where requests wait on a network."""
     solver: str
-    """How the weights are fitted to all rows: "factors" or "conjugate-gradients"."""
+    """Way to fit the weights to all rows: "factors" or "conjugate-gradients"."""
     solving_seconds: float
     """Predicted seconds of conjugate gradients; 0 without them."""
     norm_refit: int

@@ -81,7 +81,7 @@ class TrainingJob(SpaceJob):
     refit: str | None = None
     """Norm of the final weights: "rkhs", or None for the weights of the path; the training itself does not use it."""
     solver: str = FACTORS
-    """How weights are fitted to all rows, see `solver`; "auto" until `resolved`."""
+    """Way to fit the weights to all rows, see `solver`; "auto" until `resolved`."""
 
     @property
     def holds_out(self) -> bool:
@@ -309,6 +309,8 @@ def train(
 def _solving_seconds(job: TrainingJob, source: BlockSource, n_targets: int, n_problems: int, threads: int) -> float:
     """Predict the seconds of draws and conjugate gradients; 0 where weights come from factors."""
     large = large_model(job, source.n_rows)
+    # Iterations may end at any time.
+    large = None if large is None else replace(large, iterations=1)
     return 0.0 if large is None else large.seconds(Workload.of(source, n_targets, n_problems), threads)
 
 

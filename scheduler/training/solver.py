@@ -24,7 +24,7 @@ centres and more."""
 SELECTED_CENTERS = 2000
 """Centres that are selected one after another before the others are drawn."""
 
-LAMBDAS = (1e-4, 1e-3, 1e-2, 1e-1)
+LAMBDAS = (1e-5, 5e-4, 2e-2, 1.0)
 """Regularisation among which generalised cross validation chooses, in units of the mean diagonal of the kernel."""
 
 PROBES = 1

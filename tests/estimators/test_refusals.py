@@ -69,6 +69,8 @@ BAD_PARAMETERS: list[tuple[str, Any]] = [
     ("selection_rows", 1),
     ("selection_rows", 0.25),
     ("selection_rows", "all"),
+    ("solver", "cg"),
+    ("solver", None),
     ("epsilon", -0.1),
     ("epsilon", None),
     ("epsilon", float("nan")),

@@ -15,7 +15,7 @@ from distkern.scheduler.runtime.threads import map_tiles
 from tests.scheduler.trainings import tile_threads
 
 
-def packed(matrix: np.ndarray, spread: packed_triangles.Spread = map) -> PackedTriangle:
+def packed(matrix: np.ndarray, spread: packed_triangles.Spread | None = None) -> PackedTriangle:
     triangle = PackedTriangle(len(matrix), matrix.dtype, spread)
 
     def values(rows: slice, columns: slice, out: np.ndarray) -> None:

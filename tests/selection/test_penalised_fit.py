@@ -141,7 +141,7 @@ def test_iterations_end_where_the_excess_is_small() -> None:
         left = case.Y - case.predictions(weights)
         objectives.append((left**2).sum() + LAMBDAS[0] * float((weights[1:] * (G @ weights[1:])).sum()))
     # The preconditioner estimates the excess; with few rows for each centre it is a multiple of the estimate.
-    assert objectives[0] <= objectives[1] * 1.05
+    assert objectives[0] <= objectives[1] * 1.15
 
 
 def test_a_watcher_ends_the_iterations() -> None:

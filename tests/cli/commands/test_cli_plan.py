@@ -37,6 +37,8 @@ KEYS = {
     "planned_peak_bytes",
     "planned_peak_driver",
     "norm_refit",
+    "solver",
+    "solving_seconds",
     "memory_limit",
     "scratch_bytes",
     "memory",

@@ -20,6 +20,7 @@ KEYS = {
     "run",
     "n_rows",
     "selection_rows",
+    "solver",
     "n_features",
     "n_targets",
     "n_centers",

@@ -243,3 +243,25 @@ def test_a_driver_of_workers_killed_and_resumed_on_another_number(long_job: Path
     done = call("train", job, "--workers", "2", "--resume")
     assert done.code == 0, done.err
     assert model_bits(job.parent / "m") == expected
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_a_driver_killed_in_an_iteration_and_resumed_on_other_workers(here: Path, call: Call) -> None:
+    job = write_job(here, 8000, 240)
+    solver = ("--set", "model.solver=conjugate-gradients")
+    process = start(job, "--workers", "1", *solver)
+    deadline, events = time.monotonic() + 120, here / "r" / "events.jsonl"
+    while not events.exists() or events.read_text().count("solve-weights") < 3:
+        assert time.monotonic() < deadline, "no iteration ended in time"
+        assert process.poll() is None, "the training ended before"
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+    kept = len(recorded(here / "r")[0])
+    done = call("train", job, "--workers", "2", "--resume", *solver)
+    assert done.code == 0, done.err
+    resumed = [event for event in RunDirectory.open("r").events() if event["event"] == "RunResumed"]
+    assert [event["exchanges"] for event in resumed] == [kept]
+    bits = model_bits(here / "m")
+    assert bits == undisturbed(call, job, *solver)

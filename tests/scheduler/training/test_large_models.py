@@ -45,8 +45,8 @@ def small_numbers() -> Iterator[None]:
     with (
         mock.patch.object(solver, "SELECTED_CENTERS", SELECTED),
         mock.patch.object(packed_triangles, "BLOCK", 16),
-        mock.patch.object(penalised_fit, "PANEL_ROWS", 20),
-        mock.patch.object(penalised_fit, "PART_ROWS", 10),
+        mock.patch.object(penalised_fit, "ADDED_ROWS", 20),
+        mock.patch.object(penalised_fit, "THREAD_ROWS", 10),
         mock.patch.object(center_products, "PART_VALUES", 100),
         mock.patch.object(center_products, "MOST_STRIP_ROWS", 33),
     ):
@@ -212,11 +212,11 @@ def test_the_plan_counts_passes_bytes_and_time() -> None:
 def test_planned_bytes_cover_what_is_allocated(n_targets: int) -> None:
     import tracemalloc
 
-    X, y = make_data(20_000, 6, n_targets=n_targets)
-    source = make_source(X, y, rows=2500)
-    m = 900
+    X, y = make_data(8_000, 6, n_targets=n_targets)
+    source = make_source(X, y, rows=1000)
+    m = 600
     job = large_job(max_centers=m, selection_rows=300)
-    large = solver.large_model(job, 20_000)
+    large = solver.large_model(job, 8_000)
     assert large is not None
     with mock.patch.object(packed_triangles, "BLOCK", 256), tile_threads(2):
         before = fit(large_job(max_centers=SELECTED, selection_rows=300), source)

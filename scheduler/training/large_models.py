@@ -199,7 +199,8 @@ class LargeFits:
         def product(P: Array) -> Array:
             nonlocal iteration
             iteration += 1
-            message = Multiply(self._only(i, CenterProducts(numbers, features, P)), iteration)
+            # A copy: the log keeps the message, and the iterations change P in place.
+            message = Multiply(self._only(i, CenterProducts(numbers, features, P.copy())), iteration)
             return require_finite(self._exchange(message, i))["products"]
 
         def watch(number: int, excess: float) -> bool:

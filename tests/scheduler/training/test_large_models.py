@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -40,16 +41,18 @@ SELECTED, CENTERS = 8, 30
 
 
 @pytest.fixture(autouse=True)
-def small_numbers() -> Iterator[None]:
-    """Few selected centres, and strips, parts and blocks of a few rows."""
+def small_numbers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Few selected centres, and strips, parts and blocks of a few rows; not where other processes have them too."""
     with (
         mock.patch.object(solver, "SELECTED_CENTERS", SELECTED),
         mock.patch.object(packed_triangles, "BLOCK", 16),
         mock.patch.object(penalised_fit, "ADDED_ROWS", 20),
         mock.patch.object(penalised_fit, "THREAD_ROWS", 10),
-        mock.patch.object(center_products, "PART_VALUES", 100),
-        mock.patch.object(center_products, "MOST_STRIP_ROWS", 33),
+        ExitStack() as stack,
     ):
+        if request.node.get_closest_marker("cluster") is None:
+            stack.enter_context(mock.patch.object(center_products, "PART_VALUES", 100))
+            stack.enter_context(mock.patch.object(center_products, "MOST_STRIP_ROWS", 33))
         yield
 
 

@@ -36,8 +36,8 @@ class PoolParameters(SparseParameters):
 
     criterion: str = "error-reduction"
     sampler: str = "mixture"
-    candidates: int = 256
-    panel: int = 16
+    candidates: int = 384
+    panel: int = 32
     tol: float | None = None
     patience: int | None = None
     epsilon: float = 0.0

@@ -17,7 +17,7 @@ _EXPORTS = {
     "Workload": "planning.workload",
     "plan_job": "training.run",
     "LearntMetric": "metric.learning",
-    "MetricJob": "metric.learning",
+    "MetricJob": "metric.metric_job",
     "MetricRoom": "metric.metric_plan",
     "learn_once": "metric.metric_record",
     "read_metric": "metric.metric_record",

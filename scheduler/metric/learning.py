@@ -25,6 +25,7 @@ from distkern.storage.arrays.source import BlockSource
 from ..runtime.threads import single_threaded_blas
 from ..training.driver_loop import TrainingJob
 from ..training.time_limit import TimeLimit
+from .metric_job import DIAGONAL, FULL, MetricJob
 from .rounds import Round, run_round
 from .sample import MetricSample, draw_sample
 
@@ -35,17 +36,11 @@ FAMILIES: dict[str, tuple[float, ...]] = {
 }
 """Kernels of ``kernel="auto"``, with the multiples of the median distance that are tried as width."""
 
-DIAGONAL, FULL = "diagonal", "full"
-"""Shapes of a map: a factor for each feature, and a matrix."""
-
 L1 = "laplacian-l1"
 """Name of the kernel that is a product over the features."""
 
 WIDTH_STEPS = (1.4, 0.7)
 """Factors by which the width of the best round is changed at the end."""
-
-ROUNDS = 12
-"""Most rounds of a chain by default."""
 
 FIRST_ROUNDS = 2
 """Rounds after which the better chain of a kernel goes on alone, unless the kernel is the best one."""
@@ -56,14 +51,11 @@ MORE_ROUNDS = 2
 FINALISTS = 2
 """Most rounds that are repeated with more centres, each of another kernel or shape of the map."""
 
+FINAL_ROUNDS = 2
+"""Most rounds after the best repeated one, with as many centres."""
+
 NEAR_LOWEST = 1.15
 """A round is repeated if its error is at most this times the lowest."""
-
-ROWS_A_FINAL_CENTER = 7
-"""Least rows for each centre of a repeated round."""
-
-FINAL_TIMES = 2
-"""Most centres of a repeated round, in those of a round."""
 
 MORE_CENTERS = 1.5
 """Rounds are repeated only where the centres are at least this times more."""
@@ -74,97 +66,17 @@ UNIMPROVED = 2
 LEAST_GAIN = 0.003
 """Least share of the error that rounds must lower."""
 
-ROUND_CENTERS = 500
-"""Most centres of a model of a round."""
-
-LEAST_CENTERS = 100
-"""Centres of a model of a round where two thirds of those of the training are fewer."""
-
-SHARE_OF_WORK = 1 / 20
-"""Work of a round, as a share of that of the training: some thirty rounds are made."""
-
-POOL_COLUMNS = 500
-"""Columns that a step works on beside those of the model: the pool's, and kernel columns."""
-
-ROWS_A_CENTER = 10
-"""Least rows that train a model of a round, for each of its centres, if there are as many."""
-
-MOST_ROUND_ROWS = 30_000
-"""Most rows that train a model of a round."""
-
 HOPELESS = 1.3
 """A chain has no further round where its error is above this times the lowest."""
 
 BEST_KERNELS = 2
 """Kernels of which a chain has all its rounds; the others get the best map."""
 
-MOST_HELD = 10_000
-"""Most rows that are held out."""
-
 LEAST_FITTED = 3
 """Least rows that train a model of a round."""
 
 SHARE_OF_TIME = 0.5
 """Share of a time limit after which no further round begins."""
-
-HELD_SHARE = 0.25
-"""Most of the rows of the sample that are held out."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MetricJob:
-    """A training with a learnt metric, or a kernel that is chosen by rounds."""
-
-    job: TrainingJob
-    """The training; its kernel may be "auto"."""
-    metric: str
-    """"isotropic", "diagonal", "full" or "auto"."""
-    rounds: int = ROUNDS
-    """Most rounds of a chain."""
-    rank: int | None = None
-    """Most directions of the map."""
-
-    @property
-    def shapes(self) -> tuple[str, ...]:
-        """Shapes of the map that are tried."""
-        return {"isotropic": (), "auto": (DIAGONAL, FULL)}.get(self.metric, (self.metric,))
-
-    def sample_rows(self, n_rows: int) -> tuple[int, int]:
-        """Return the numbers of rows that train the models, and that score them, of data of `n_rows` rows."""
-        held, m = min(MOST_HELD, int(HELD_SHARE * n_rows)), self.centers(n_rows)
-        fitted = min(max(ROWS_A_CENTER * m, int(self._work(n_rows) / _work_a_row(m))), MOST_ROUND_ROWS)
-        return min(fitted, n_rows - held), held
-
-    def final(self, n_rows: int) -> tuple[int, int]:
-        """Return the numbers of centres of a repeated round, and of the rows that train it."""
-        fitted, held = self.sample_rows(n_rows)
-        m = min(self.job.max_centers, FINAL_TIMES * self.centers(n_rows))
-        rows = min(n_rows - held, max(fitted, ROWS_A_FINAL_CENTER * m))
-        return min(m, rows // ROWS_A_FINAL_CENTER), rows
-
-    def centers(self, n_rows: int) -> int:
-        """Return the number of centres of a model of a round.
-
-        A model of few centres does not see all that the target depends on, so that a large training has rounds of many
-        centres whatever its own number is.
-        """
-        most = min(ROUND_CENTERS, max(1, n_rows // 4))
-        affordable = np.arange(most, 0, -1)
-        affordable = affordable[ROWS_A_CENTER * affordable * _work_a_row(affordable) <= self._work(n_rows)]
-        of_training = max(LEAST_CENTERS, 2 * self.job.max_centers // 3)
-        return min(most, max(of_training, int(affordable.max(initial=1))))
-
-    def _work(self, n_rows: int) -> float:
-        """Return the work that a round may take: products of rows, columns and centres."""
-        selecting = self.job.sampled_rows(n_rows) or n_rows
-        # Products with Q and the pool over the rows that select, and those of a pass over all rows after a sample.
-        most = self.job.max_centers
-        return SHARE_OF_WORK * most * (selecting * (most + POOL_COLUMNS) + (selecting < n_rows) * n_rows * most // 2)
-
-
-def _work_a_row(n_centers: Any) -> Any:
-    """Return the products for each row of a selection of some centres."""
-    return n_centers * (n_centers + POOL_COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -209,6 +121,8 @@ class Chain:
     """Shape of the map."""
     factor: float
     """Width, in multiples of the median distance."""
+    sample: MetricSample
+    """Rows of the rounds."""
     done: list[Round]
     """Rounds so far; the first one has the standardised features, or the map of another chain."""
     start: int = 0
@@ -277,18 +191,18 @@ class Rounds:
         winner = min(chains, key=_error)
         if self._auto:
             winner = self._other_kernels(winner)
-            self._tune_width(winner)
-        updates, chain, best = self._simplest(self._final())
+        updates, chain, best = self._simplest(self._with_more_centers() or self._tuned(winner))
         rank = self._search.rank
         # The standardised features have no longest directions.
         if rank is not None and best.map.changes and rank < best.map.width:
             best = self._make(chain, best.map.leading(rank), updates)
         return best
 
-    def _final(self) -> list[Made]:
-        """Repeat the best rounds with more centres, where there are rows for more; else return all rounds.
+    def _with_more_centers(self) -> list[Made]:
+        """Repeat the best rounds with more centres and go on from the better; none where there are no rows for more.
 
-        Kernels and maps that are best with few centres need not be best with many.
+        Kernels and maps that are best with few centres need not be best with many, and a better model has better
+        gradients.
         """
         best: dict[tuple[Any, ...], Made] = {}
         for found in self.made:
@@ -297,12 +211,20 @@ class Rounds:
                 best[kind] = found
         ordered = sorted(best.values(), key=lambda found: found[2].error)
         chosen = [found for found in ordered if found[2].error <= NEAR_LOWEST * ordered[0][2].error][:FINALISTS]
-        n_centers = self._final_centers
-        if len(chosen) == 1 or n_centers < MORE_CENTERS * self._job.max_centers or not self._in_time():
-            return self.made
+        n_centers, before = self._final_centers, len(self.made)
+        if n_centers < MORE_CENTERS * self._job.max_centers or not self._in_time():
+            return []
+        repeated = []
         for updates, chain, made in chosen:
-            self._make(replace(chain, job=replace(chain.job, max_centers=n_centers)), made.map, updates, self._whole)
-        return self.made[-len(chosen) :]
+            job = replace(chain.job, max_centers=n_centers)
+            again = replace(chain, job=job, sample=self._whole, done=[], start=updates)
+            again.done.append(self._make(again, made.map, updates))
+            repeated.append(again)
+        winner = min(repeated, key=_error)
+        if winner.start:
+            self._extend(winner, min(FINAL_ROUNDS, self._search.rounds - winner.start))
+        self._tuned(winner)
+        return self.made[before:]
 
     def _simplest(self, among: Sequence[Made]) -> Made:
         """Return the simplest round whose error is not clearly above the lowest.
@@ -325,7 +247,7 @@ class Rounds:
         space = LinearMap.identity(self._sample.features.shape[1], diagonal=True)
         tried = []
         for factor in self._families[name]:
-            chain = Chain(job, name, DIAGONAL, factor, [])
+            chain = Chain(job, name, DIAGONAL, factor, self._sample, [])
             chain.done.append(self._make(chain, space, 0))
             tried.append(chain)
         start = min(tried, key=_error)
@@ -371,7 +293,9 @@ class Rounds:
         for name, factor in self._factors.items():
             if name != winner.kernel:
                 start = winner.start + winner.done.index(winner.best)
-                other = Chain(replace(self._job, kernel=name), name, winner.shape, factor, [], start)
+                other = replace(
+                    winner, job=replace(self._job, kernel=name), kernel=name, factor=factor, done=[], start=start
+                )
                 other.done.append(self._make(other, winner.best.map, start))
                 tried.append(other)
         best = min(tried, key=lambda chain: chain.best.error)
@@ -379,10 +303,10 @@ class Rounds:
             self._extend(best, MORE_ROUNDS)
         return best
 
-    def _tune_width(self, chain: Chain) -> None:
-        """Change the width step by step, as long as the error falls."""
+    def _tuned(self, chain: Chain) -> list[Made]:
+        """Change a width that is not given, step by step, as long as the error falls; return all rounds."""
         updates = chain.start + chain.done.index(chain.best)
-        for step in WIDTH_STEPS:
+        for step in WIDTH_STEPS if self._auto else ():
             while self._in_time():
                 before = chain.best
                 chain.factor *= step
@@ -390,12 +314,12 @@ class Rounds:
                 if chain.best is before:
                     chain.factor /= step
                     break
+        return self.made
 
-    def _make(self, chain: Chain, space: LinearMap, updates: int, sample: MetricSample | None = None) -> Round:
+    def _make(self, chain: Chain, space: LinearMap, updates: int) -> Round:
         """Make a round with a map that has been updated a number of times."""
-        made = run_round(
-            sample or self._sample, chain.job, space, chain.factor, with_products=FULL in self._search.shapes
-        )
+        with_products = FULL in self._search.shapes
+        made = run_round(chain.sample, chain.job, space, chain.factor, with_products=with_products)
         self.made.append((updates, replace(chain, done=[]), made))
         self._note(
             {

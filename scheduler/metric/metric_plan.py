@@ -9,7 +9,7 @@ from ..planning.plan import BASELINE, Memory, Plan
 from ..planning.workload import Workload
 from ..runtime.threads import available_cores
 from ..training.run import plan_job
-from .learning import MetricJob
+from .metric_job import MetricJob
 from .rounds import BLOCK_ROWS, MOST_TARGETS, ROWS_OF_A_PART
 
 ADVICE = "use fewer max_centers, metric='diagonal', or fewer features"
@@ -51,7 +51,9 @@ class MetricRoom:
         final, fitted = self._search.final(n_rows)
         d, T, rows = work.n_features, work.n_targets, fitted + held
         m = max(self._search.centers(n_rows), final)
-        job = replace(self._search.job, kernel="gaussian", sigma=1.0, max_centers=m, selection_rows=None)
+        job = replace(
+            self._search.job, kernel="gaussian", sigma=1.0, max_centers=m, selection_rows=None, dtype="float32"
+        )
         blocks = -(-fitted // BLOCK_ROWS)
         sampled = Workload(fitted, d, 8, min(fitted, BLOCK_ROWS), blocks, T, T, 1, 1, inline=True)
         model = plan_job(job, sampled, memory_limit=1 << 62).processes[0]

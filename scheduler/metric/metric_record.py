@@ -18,7 +18,8 @@ from distkern.storage.arrays.source import BlockSource
 
 from ..search.search_record import driving
 from ..training.run_identity import EXTENSIBLE, hash_of, identity_of, journal_note
-from .learning import LearntMetric, MetricJob, learn_metric
+from .learning import LearntMetric, learn_metric
+from .metric_job import MetricJob
 
 _ROUND: dict[str, Callable[[Any], Any]] = {
     "kernel": str,

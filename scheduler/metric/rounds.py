@@ -114,7 +114,7 @@ def run_round(
         standardize=False,
         multiclass="shared",
         selection_rows=None,
-        dtype="float64",
+        dtype="float32",
     )
     with warnings.catch_warnings():
         # The error on the rows held out decides.

@@ -26,7 +26,7 @@ NONE = "0.000001"
 def job(waves: Path) -> Path:
     text = job_text(
         data={"train": "waves.zarr", "test": "waves-test.zarr"},
-        model={"sigma": 0.7, "max_centers": 60, "stop": "none"},
+        model={"sigma": 0.7, "max_centers": 60, "panel": 8, "stop": "none"},
         output={"model": "m", "run": "r"},
     )
     (waves / "job.toml").write_text(text)
@@ -159,7 +159,7 @@ def test_auto_refuses_another_job_and_names_what_differs(finished: bool, job: Pa
     assert error["kind"] == "changed"
     assert error["exit_code"] == 6
     assert "model.sigma was 0.7 and is 2.5" in error["message"]
-    assert "model.candidates was 256 and is 100" in error["message"]
+    assert "model.candidates was 384 and is 100" in error["message"]
     assert "max_centers" not in error["message"].split(":", 1)[1].split("Restore")[0]
     assert files(job.parent) == before
 
@@ -190,7 +190,7 @@ def test_auto_of_a_run_that_python_made(job: Path, call: Call) -> None:
     import distkern as dk
 
     dataset = dk.open_dataset("waves.zarr")
-    dk.OROLSRegressor(sigma=0.7, max_centers=60, stop=None, run_dir="r").fit(dataset)
+    dk.OROLSRegressor(sigma=0.7, max_centers=60, panel=8, stop=None, run_dir="r").fit(dataset)
     assert record_of(call("train", job, "--resume", "auto", "--json"))["n_centers"] == 60
 
 

@@ -114,7 +114,7 @@ def drawing(random_state: Any, **parameters: Any) -> Any:
 
 
 def test_seeds_are_drawn_as_scikit_learn_draws_them(tmp_path: Path) -> None:
-    X, y = regression(400)
+    X, y = regression(2000)
     state = np.random.RandomState(0)
     model = drawing(state)
     first, second = (model.fit(X, y).center_indices_.tolist() for _ in range(2))

@@ -15,7 +15,8 @@ from distkern.monitoring.events import Event, EventBus, MetricRoundDone
 from distkern.numerics.learnt_metric import LinearMap
 from distkern.scheduler import learn_once, read_metric
 from distkern.scheduler.metric import learning
-from distkern.scheduler.metric.learning import MetricJob, learn_metric
+from distkern.scheduler.metric.learning import learn_metric
+from distkern.scheduler.metric.metric_job import MetricJob
 from distkern.scheduler.metric.rounds import run_round
 from distkern.scheduler.metric.sample import MetricSample, draw_sample
 from distkern.scheduler.training.time_limit import TimeLimit
@@ -91,7 +92,7 @@ def test_a_round_against_the_equations(kernel: str, shape: str, weighted: bool) 
     mean = np.average(sample.targets[held, 0], weights=mass[held])
     errors = np.square(sample.targets[held, 0] - outputs(Z)[held])
     total = np.square(sample.targets[held, 0] - mean)
-    assert made.error == pytest.approx((mass[held] @ errors) / (mass[held] @ total), rel=1e-6)
+    assert made.error == pytest.approx((mass[held] @ errors) / (mass[held] @ total), rel=1e-5)  # the model has single precision
     outer = np.einsum("n,ni,nj->ij", mass, gradients, gradients) / mass.sum()
     # Differences across the cusp at a centre are wrong, and a centre's own term is zero in a round.
     loose = 1e-5 if kernel == "gaussian" else 0.1

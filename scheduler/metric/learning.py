@@ -191,7 +191,8 @@ class Rounds:
         winner = min(chains, key=_error)
         if self._auto:
             winner = self._other_kernels(winner)
-        updates, chain, best = self._simplest(self._with_more_centers() or self._tuned(winner))
+            self._tune_width(winner)
+        updates, chain, best = self._simplest(self._with_more_centers() or self.made)
         rank = self._search.rank
         # The standardised features have no longest directions.
         if rank is not None and best.map.changes and rank < best.map.width:
@@ -222,8 +223,10 @@ class Rounds:
             repeated.append(again)
         winner = min(repeated, key=_error)
         if winner.start:
-            self._extend(winner, min(FINAL_ROUNDS, self._search.rounds - winner.start))
-        self._tuned(winner)
+            for _ in range(min(FINAL_ROUNDS, self._search.rounds - winner.start)):
+                # These rounds take the most time: none follows one that is not better.
+                if winner.best is winner.done[-1]:
+                    self._extend(winner, len(winner.done))
         return self.made[before:]
 
     def _simplest(self, among: Sequence[Made]) -> Made:
@@ -303,10 +306,10 @@ class Rounds:
             self._extend(best, MORE_ROUNDS)
         return best
 
-    def _tuned(self, chain: Chain) -> list[Made]:
-        """Change a width that is not given, step by step, as long as the error falls; return all rounds."""
+    def _tune_width(self, chain: Chain) -> None:
+        """Change the width step by step, as long as the error falls."""
         updates = chain.start + chain.done.index(chain.best)
-        for step in WIDTH_STEPS if self._auto else ():
+        for step in WIDTH_STEPS:
             while self._in_time():
                 before = chain.best
                 chain.factor *= step
@@ -314,7 +317,6 @@ class Rounds:
                 if chain.best is before:
                     chain.factor /= step
                     break
-        return self.made
 
     def _make(self, chain: Chain, space: LinearMap, updates: int) -> Round:
         """Make a round with a map that has been updated a number of times."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
 import numpy as np
@@ -97,6 +98,8 @@ class DatasetWriter(StagedWriter):
 
     def __enter__(self) -> Self:
         place = self._stack.enter_context(self._published)
+        # Chunks are compressed and written while the next rows are read and encoded.
+        self._thread = self._stack.enter_context(ThreadPoolExecutor(1, "dataset-writer"))
         where = place.store if isinstance(place, RemoteFolder) else place
         self._group = zarr.open_group(where, mode="w", zarr_format=3)
         self._describe({"complete": False})
@@ -177,7 +180,9 @@ class DatasetWriter(StagedWriter):
         def made(name: str, values: NDArray[Any]) -> zarr.Array[Any]:
             return create_array(self._group, name, (start, *values.shape[1:]), chunk_rows, values.dtype)
 
-        self._X = ChunkAppender(made("X", rows), self._add_moments)
+        dense = self._schema is None or self._schema.n_zero_one < n_features / 2
+        array = create_array(self._group, "X", (start, n_features), chunk_rows, rows.dtype, shuffled=dense)
+        self._X = ChunkAppender(array, self._add_moments, self._thread)
         self._y = None if targets is None else ChunkAppender(made(_RECORDED, targets))
         self._weights = None if weights is None else ChunkAppender(made("weights", weights))
 

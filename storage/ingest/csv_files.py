@@ -12,7 +12,7 @@ import csv
 import io
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -199,7 +199,7 @@ class CsvFiles:
         """Return the names in the header of a file by the names without blanks around them."""
         return {name.strip(): name for name in self._headers[file]}
 
-    def _blocks(self, file: int, types: dict[str, Any]) -> Iterator[Any]:
+    def _blocks(self, file: int, types: dict[str, Any]) -> Generator[Any, None, None]:
         """Yield record batches of the typed columns and the targets, text unless typed, under names without blanks."""
         columns = {**dict.fromkeys(self.chosen.targets, pa.string()), **types}
         known = self._stripped(file)

@@ -17,6 +17,7 @@ from ..tables.arrow_columns import ANY_TEXT, Kind, casts, first_failure
 from ..tables.raw_rows import TextChanged
 from .csv_files import CsvFiles, holes_as_null
 from .raw_tables import RawBatch
+from .read_ahead import read_ahead
 from .table import Reading
 
 __all__ = ["RawCsv"]
@@ -44,6 +45,7 @@ class RawCsv(CsvFiles):
     def __init__(self, paths: Sequence[Path], reading: Reading) -> None:
         super().__init__(paths, reading)
         self._complete = False
+        self._guessed = self._misled = False
         self.kinds = {name: Kind(ANY_TEXT) for name in self.chosen.features}
 
     def count_rows(self) -> int:
@@ -59,11 +61,15 @@ class RawCsv(CsvFiles):
             index, last, first_row = self._index_of(file), None, self._starts[-1]
             beside = [name for name in (self.chosen.weight, index) if name is not None]
             columns = {name: types.get(name, pa.string()) for name in self.chosen.features}
-            if self._complete:
+            # The types of the targets in the first rows hold for all, or another pass finds them.
+            typed = self._complete or (self._guessed and not self._misled)
+            if typed:
                 columns |= self._types
-            for block in self._blocks(file, columns | dict.fromkeys(beside, pa.string())):
-                if not self._complete:
+            blocks = self._blocks(file, columns | dict.fromkeys(beside, pa.string()))
+            for block in read_ahead(blocks):
+                if not typed:
                     self._widen(block, first_row)
+                    self._guessed = True
                 if index is not None:
                     last = self._require_numbering(file, block.column(index), last, first_row)
                 yield self._raw(block, first_row)
@@ -77,7 +83,8 @@ class RawCsv(CsvFiles):
         self._widen_targets(block, first_row)
         self._require_numeric_targets()
         for name, kind in self._types.items():
-            if first_row > 1 and pa.types.is_string(kind) and not pa.types.is_string(before[name]):
+            text_before = pa.types.is_string(before[name])
+            if first_row > 1 and pa.types.is_string(kind) and not (text_before or self._misled):
                 raise TextChanged(name)
 
     def _raw(self, block: Any, first_row: int) -> RawBatch:
@@ -90,6 +97,7 @@ class RawCsv(CsvFiles):
 
     def _explain_types(self, file: int, types: dict[str, Any]) -> None:
         if any(not pa.types.is_string(kind) for kind in types.values()):
+            self._misled = not self._complete
             raise TextChanged(str(self._paths[file]))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -18,7 +17,7 @@ from ..datasets.writer import DatasetWriter
 from ..tables.arrow_columns import ANY_TEXT, Kind, is_text, text_kind
 from ..tables.encode import TableEncoding
 from ..tables.profile import ProfiledTable
-from ..tables.raw_rows import GUESS_ROWS, RawPiece, TextChanged, profile_rows
+from ..tables.raw_rows import GUESS_ROWS, RawPiece, profile_rows
 from ..tables.schema import TableSchema
 
 __all__ = ["RawBatch", "RawFiles", "RawTable", "encoded_pieces", "profiled", "shows_raw_columns", "write_raw"]
@@ -159,13 +158,9 @@ def shows_raw_columns(files: RawFiles, *, with_gaps: bool) -> bool:
     """Return whether the first rows show a column that is neither numbers nor truth values, or, `with_gaps`, a gap."""
     if any(kind.name in ("category", "date") for kind in files.kinds.values()):
         return True
-    first = None
-    # Most tables are numbers, which are read at once.
-    for kind in (pa.float64(), pa.string()):
-        batches = files.pieces(dict.fromkeys(files.kinds, kind))
-        with suppress(TextChanged):
-            first = next((batch.features for batch in batches if batch.features.num_rows), None)
-            break
+    # As text: a value that is no number would otherwise be looked for in the whole file.
+    batches = files.pieces(dict.fromkeys(files.kinds, pa.string()))
+    first = next((batch.features for batch in batches if batch.features.num_rows), None)
     if first is None:
         return False
     columns = zip(files.kinds.items(), first.slice(0, GUESS_ROWS).columns, strict=True)

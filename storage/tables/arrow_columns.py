@@ -280,7 +280,7 @@ def as_instants(column: Any, zone: str | None, name: str, rows: RowCount) -> tup
     return days, local
 
 
-def as_levels(column: Any, name: str) -> tuple[list[str], NDArray[np.int64]]:
+def as_levels(column: Any, name: str) -> tuple[Any, NDArray[np.int64]]:
     """Return the distinct levels of a column, and the number of the level of each row, -1 where it is missing.
 
     Numbers are levels by their text, whole numbers without a decimal point, so that they equal those of a text file.
@@ -294,7 +294,7 @@ def as_levels(column: Any, name: str) -> tuple[list[str], NDArray[np.int64]]:
 
     Returns
     -------
-    levels : list of str
+    levels : pyarrow.Array of text
     codes : array, shape (n,)
 
     Raises
@@ -317,10 +317,10 @@ def as_levels(column: Any, name: str) -> tuple[list[str], NDArray[np.int64]]:
     # A dictionary may have levels that no row has.
     used = np.flatnonzero(np.bincount(codes + 1, minlength=len(unique.dictionary) + 1)[1:])
     if len(used) == len(unique.dictionary):
-        return unique.dictionary.to_pylist(), codes
+        return unique.dictionary, codes
     places = np.full(len(unique.dictionary) + 1, -1)
     places[used] = np.arange(len(used))
-    return unique.dictionary.take(pa.array(used)).to_pylist(), places[codes]
+    return unique.dictionary.take(pa.array(used)), places[codes]
 
 
 def _level_text(values: Any, name: str) -> Any:

@@ -6,10 +6,10 @@ Training rows get the target statistics of the other folds, new rows those of al
 from __future__ import annotations
 
 import warnings
-from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
@@ -18,6 +18,7 @@ from distkern.text import counted, did_you_mean
 
 from .arrow_columns import DAY, RowCount, as_instants, as_levels, as_numbers
 from .level_counts import row_folds
+from .level_numbers import LevelNumbers
 from .schema import Column, TableSchema
 
 __all__ = ["TableEncoding"]
@@ -58,9 +59,7 @@ class TableEncoding:
         self._treatment = unknown
         self._out_of_fold = out_of_fold
         self._codes = {
-            column.name: {level: code for code, level in enumerate(column.levels)}
-            for column in schema.columns
-            if column.kind == "category"
+            column.name: LevelNumbers(column.levels) for column in schema.columns if column.kind == "category"
         }
         self.unknown: dict[str, list[str]] = {}
         self.new_gaps: dict[str, int] = {}
@@ -140,11 +139,12 @@ class TableEncoding:
         known = self._codes[column.name]
         n_levels = len(known)
         missing, other = n_levels, n_levels + 1
-        mapping = np.fromiter(chain(map(known.get, levels, repeat(other)), (missing,)), np.int64, len(levels) + 1)
+        mapping = np.append(known.known(levels), missing)
+        mapping[mapping < 0] = other
         if column.encoding != "frequent" and self._out_of_fold is None and (mapping == other).any():
             named = self.unknown.setdefault(column.name, [])
-            fresh = [level for level, code in zip(levels, mapping[:-1], strict=True) if code == other]
             if len(named) <= MOST_NAMED:
+                fresh = levels.filter(pa.array(mapping[:-1] == other)).to_pylist()
                 named += [level for level in fresh if level not in named][: MOST_NAMED + 1 - len(named)]
         codes = mapping[found]
         if not column.gaps and self._out_of_fold is None and (count := int(np.count_nonzero(codes == missing))):

@@ -7,7 +7,6 @@ depends on how the rows are cut into batches.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from distkern.numerics.row_draws import row_uniforms
 
 from ..arrays.labels import MAX_INTEGER_CLASSES
 from .arrow_columns import as_levels
+from .level_numbers import LevelNumbers
 
 __all__ = ["FOLDS", "LevelCounts", "TargetCounts", "TargetPiece", "row_folds", "running_sum"]
 
@@ -121,7 +121,7 @@ class LevelCounts:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._codes: dict[str, int] = {}
+        self._known = LevelNumbers()
         self._counts: NDArray[Any] = np.zeros((1, FOLDS), dtype=np.int64)
         self._sums: NDArray[np.float64] | None = None
         self._labels: NDArray[Any] | None = None
@@ -152,10 +152,8 @@ class LevelCounts:
             ``too-many-levels`` or ``column-type``.
         """
         levels, found = as_levels(column, self._name)
-        known = self._codes
-        mapping = np.fromiter(chain(map(known.get, levels, repeat(-1)), (0,)), np.int64, len(levels) + 1)
-        for place in np.flatnonzero(mapping < 0).tolist():
-            mapping[place] = known[levels[place]] = len(known) + 1
+        known = self._known
+        mapping = np.append(known.added(levels) + 1, 0)
         if len(known) > MOST_LEVELS:
             raise DataError(
                 f"column {self._name!r} has more than {MOST_LEVELS} levels: a column whose levels belong to single "
@@ -178,7 +176,7 @@ class LevelCounts:
     def _add_numbers(self, cells: NDArray[np.int64], numbers: NDArray[np.float64]) -> None:
         if self._sums is None:
             self._sums = np.zeros((1, FOLDS, numbers.shape[1]))
-        self._sums = _grown(self._sums, len(self._codes) + 1)
+        self._sums = _grown(self._sums, len(self._known) + 1)
         flat = self._sums.reshape(-1, numbers.shape[1])
         for output in range(numbers.shape[1]):
             # One addition a row in the order of the rows: the bits do not depend on the batches.
@@ -194,7 +192,7 @@ class LevelCounts:
         wider = target.n_classes - self._labels.shape[2]
         if wider:
             self._labels = np.pad(self._labels, ((0, 0), (0, 0), (0, wider)))
-        self._labels = _grown(self._labels, len(self._codes) + 1)
+        self._labels = _grown(self._labels, len(self._known) + 1)
         np.add.at(
             self._labels.reshape(-1), cells * self._labels.shape[2] + target.codes, 1 if weights is None else weights
         )
@@ -202,16 +200,16 @@ class LevelCounts:
     @property
     def levels(self) -> list[str]:
         """Levels in order of appearance."""
-        return list(self._codes)
+        return self._known.levels
 
     @property
     def rows(self) -> NDArray[Any]:
         """Rows, or sums of weights, of each level in each fold, shape (1 + n_levels, FOLDS); first without a level."""
-        return self._counts[: len(self._codes) + 1]
+        return self._counts[: len(self._known) + 1]
 
     def sums(self, labels: list[Any] | None, names: tuple[str, ...]) -> NDArray[np.float64]:
         """Return the sums of the target, shape (1 + n_levels, FOLDS, K), in the order of `TargetCounts.names`."""
-        count = len(self._codes) + 1
+        count = len(self._known) + 1
         if labels is None:
             assert self._sums is not None
             return self._sums[:count]

@@ -193,6 +193,16 @@ class TableSchema:
         return len(self.encoded_names)
 
     @property
+    def n_zero_one(self) -> int:
+        """Number of encoded columns that are 0 or 1: those of levels, of gaps, and truth values."""
+        return sum(
+            len(column.encoded_names(self.targets))
+            if column.kind == "boolean" or column.encoding in ("one-hot", "frequent")
+            else int(column.gaps and column.kind != "category")
+            for column in self.columns
+        )
+
+    @property
     def scales(self) -> NDArray[np.float64]:
         """Scale of each encoded column, shape (n_encoded,); NaN for its own standard deviation."""
         return np.array([scale for column in self.columns for scale in column.scales(self.targets)])

@@ -92,7 +92,8 @@ def test_a_round_against_the_equations(kernel: str, shape: str, weighted: bool) 
     mean = np.average(sample.targets[held, 0], weights=mass[held])
     errors = np.square(sample.targets[held, 0] - outputs(Z)[held])
     total = np.square(sample.targets[held, 0] - mean)
-    assert made.error == pytest.approx((mass[held] @ errors) / (mass[held] @ total), rel=1e-5)  # the model has single precision
+    # The model has single precision.
+    assert made.error == pytest.approx((mass[held] @ errors) / (mass[held] @ total), rel=1e-5)
     outer = np.einsum("n,ni,nj->ij", mass, gradients, gradients) / mass.sum()
     # Differences across the cusp at a centre are wrong, and a centre's own term is zero in a round.
     loose = 1e-5 if kernel == "gaussian" else 0.1

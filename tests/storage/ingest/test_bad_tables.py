@@ -230,6 +230,14 @@ ALLOWED: dict[str, tuple[Files, dict[str, Any], Callable[[Any], Any]]] = {
         {"1.csv": csv_of(a=["u", "v"], y=[1, 2]), "2.csv": csv_of(a=["u", "v"], y=["p", 1])}, {},
         lambda data: data.class_labels.tolist() == ["1", "2", "p"],
     ),
+    "targets that are whole in the first block only": (
+        {"1.csv": csv_of(a=["u", "v"], y=[1, 2]), "2.csv": csv_of(a=["u", "w"], y=[0.5, 1])}, {},
+        lambda data: data.y[:].tolist() == [1.0, 2.0, 0.5, 1.0] and data.feature_names == ("a=u", "a=v", "a=w"),
+    ),
+    "gaps that are text in a later block, and targets too": (
+        {"1.csv": csv_of(a=["u", "v"], b=[1, 2], y=[1, 2]), "2.csv": csv_of(a=["u", "w"], b=["x", ""], y=["p", 1])}, {},
+        lambda data: data.feature_names[3:] == ("b=1", "b=2", "b=x", "b missing"),
+    ),
     "text as wide as a block": (
         {"t.csv": lines("a,y", "u" * 100_000 + ",0.5", "v,1.5")}, {}, lambda data: data.n_features == 2,
     ),

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from distkern.errors import DataError, StoreError, TableWarning
 from distkern.storage.tables.encode import TableEncoding
 from distkern.storage.tables.level_counts import row_folds
+from distkern.storage.tables.level_numbers import LevelNumbers
 from distkern.storage.tables.profile import ProfiledTable
 from distkern.storage.tables.raw_rows import ArrowRows, profile_rows
 from distkern.storage.tables.schema import TableSchema
@@ -204,6 +205,17 @@ def test_batches_change_no_bit(n: int, step: int, seed: int) -> None:
     pieces = [made.encode(part.combine_chunks().to_batches()[0], first) for first in range(0, n, step)
               for part in [whole.slice(first, step)]]  # fmt: skip
     np.testing.assert_array_equal(X, np.concatenate(pieces))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(st.text(max_size=3), unique=True), max_size=8))
+def test_numbers_of_levels_are_those_of_a_dictionary(batches: list[list[str]]) -> None:
+    numbers, expected = LevelNumbers(["a", "b"]), {"a": 0, "b": 1}
+    for batch in batches:
+        levels = pa.array(batch, pa.string())
+        assert numbers.known(levels).tolist() == [expected.get(level, -1) for level in batch]
+        assert numbers.added(levels).tolist() == [expected.setdefault(level, len(expected)) for level in batch]
+    assert numbers.levels == list(expected)
 
 
 def test_text_is_what_all_rows_allow() -> None:

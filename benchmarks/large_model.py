@@ -31,23 +31,29 @@ TEST_ROWS = 50_000
 NOISE = 0.1
 """Standard deviation of the noise: no model has a lower error."""
 
-SIGMA = 3.0
-"""Width of the kernel, in standard deviations of a feature: finer than the coarse waves, coarser than the finest."""
+SIGMA = 2.0
+"""Width of the kernel, in standard deviations of a feature."""
+
+LATENT = 4
+"""Dimensions of the surface near which the rows lie: in twenty free dimensions nothing fine can be learnt."""
 
 
 def scales(rows: int, features: int, seed: int = 0) -> generated.Pieces:
-    """Yield pieces of a regression with structure at several scales: waves from long to short in a few directions."""
+    """Yield pieces of a regression with waves of three lengths along a curved surface, and a tenth of noise."""
     shape = np.random.default_rng(99)
-    directions = shape.standard_normal((features, 6)) / np.sqrt(features)
+    map_, phases = 0.7 * shape.standard_normal((LATENT, features)), shape.uniform(0, 6, features)
+    directions = shape.standard_normal((LATENT, 3))
+    directions /= np.linalg.norm(directions, axis=0)
     for number, start in enumerate(range(0, rows, generated.PIECE)):
         rng = np.random.default_rng([seed, 1, number])
-        X = rng.standard_normal((generated.PIECE, features), dtype=np.float32)
-        u = X @ directions
-        signal = np.sin(1.5 * u[:, 0]) + 0.7 * np.sin(3 * u[:, 1]) + 0.4 * np.cos(2 * u[:, 4] * u[:, 5])
-        signal += 0.5 * np.sin(6 * u[:, 2]) * np.exp(-np.square(u[:, 3]))
+        z = rng.standard_normal((generated.PIECE, LATENT))
+        X = np.sin(z @ map_ + phases) + 0.02 * rng.standard_normal((generated.PIECE, features))
+        u = z @ directions
+        signal = np.sin(2 * u[:, 0]) + 0.5 * np.sin(4 * u[:, 1])
+        signal += 0.3 * np.sin(8 * u[:, 2]) * np.exp(-np.square(u[:, 0]))
         y = signal + NOISE * rng.standard_normal(generated.PIECE)
         n = min(generated.PIECE, rows - start)
-        yield X[:n], y[:n].astype(np.float32)
+        yield X[:n].astype(np.float32), y[:n].astype(np.float32)
 
 
 def run(

@@ -58,6 +58,8 @@ class RunStarted(Event):
     """Most centres that a problem may select."""
     workers: int
     """Workers at the start (1 for the serial executor)."""
+    selected_centers: int = 0
+    """Most centres that are selected one after another, where others are drawn; 0, the default, for all of them."""
 
     def describe(self) -> str:
         """Return the shapes."""

@@ -25,7 +25,7 @@ OVER = ("done", CUT_SHORT)
 LEARNING = "learning a metric"
 """State of a run during the rounds of its metric."""
 
-_SHAPES = ("n_rows", "n_features", "n_targets", "n_problems", "n_blocks", "max_centers", "workers")
+_SHAPES = ("n_rows", "n_features", "n_targets", "n_problems", "n_blocks", "max_centers", "workers", "selected_centers")
 _SERIES = ("n_centers", "lambda_", "gcv", "residual_max", "validation", "seconds")
 
 
@@ -207,6 +207,11 @@ class RunFigures:
         return int(self.latest("n_centers") or 0)
 
     @property
+    def weight_passes(self) -> int:
+        """Passes of conjugate gradients so far."""
+        return self.exchange_counts.get("solve-weights", 0)
+
+    @property
     def state(self) -> str:
         """State of the run: ``starting``, `LEARNING`, ``searching``, ``selecting``, ``done``, or `CUT_SHORT`."""
         if self.failure is not None:
@@ -295,7 +300,8 @@ class RunFigures:
 
         The time of a step is in proportion to the centres before it, so the time of a path grows with its square.
         """
-        limit, now, pace = self.shapes.get("max_centers", 0), self.n_centers, self.centers_per_second
+        limit = self.shapes.get("selected_centers", 0) or self.shapes.get("max_centers", 0)
+        now, pace = self.n_centers, self.centers_per_second
         if self.stop_reason is not None:
             return 0.0
         if self.failure is not None or not pace or not now or limit < now:

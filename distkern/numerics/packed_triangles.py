@@ -101,7 +101,7 @@ class PackedTriangle:
 
             def update(j: int, row: Array = row, start: int = self.blocks[i][0]) -> None:
                 first = self.blocks[j][0] - start
-                self.rows[j] -= row[:, first : first + len(self.rows[j])].T @ row[:, first:]
+                _add_product(self.rows[j], row[:, first : first + len(self.rows[j])].T, row[:, first:], np.subtract)
 
             later = range(i + 1, len(self.rows))
             self._each(finish, later)
@@ -128,7 +128,7 @@ class PackedTriangle:
         def add(i: int) -> None:
             start, stop = self.blocks[i]
             for V in parts:
-                self.rows[i] += V[start:stop] @ V[start:].T
+                _add_product(self.rows[i], V[start:stop], V[start:].T, np.add)
 
         self._each(add, range(len(self.rows)))
 
@@ -156,6 +156,16 @@ class PackedTriangle:
             if stop < self.n:
                 X[stop:] -= row[:, width:].T @ X[start:stop]
         return X.astype(B.dtype, copy=False)
+
+
+def _add_product(total: Array, left: Array, right: Array, add: np.ufunc) -> None:
+    """Add or subtract a product, a few columns at a time: large temporary arrays are slow."""
+    buffer = np.empty((len(total), min(BLOCK, total.shape[1])), dtype=total.dtype)
+    for start in range(0, total.shape[1], BLOCK):
+        columns = slice(start, min(start + BLOCK, total.shape[1]))
+        product = buffer[:, : columns.stop - start]
+        np.matmul(left, right[:, columns], out=product)
+        add(total[:, columns], product, out=total[:, columns])
 
 
 def _blocks(n: int) -> list[tuple[int, int]]:

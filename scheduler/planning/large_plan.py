@@ -20,7 +20,7 @@ VALUE_SECONDS = 2.2e-9
 COLUMN_SECONDS = 0.18e-9
 """Seconds of a thread for both products of a kernel value with a column."""
 
-CUBE_SECONDS = 1e-11
+CUBE_SECONDS = 3e-11
 """Seconds of a thread for a multiplication and addition of the driver's factors with float32, twice with float64."""
 
 

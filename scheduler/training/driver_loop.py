@@ -223,6 +223,7 @@ def train(
             n_blocks=len(source.boundaries) - 1,
             max_centers=min(job.max_centers, source.n_rows) if job.draws_centers else settings.max_centers,
             workers=executor.n_workers,
+            selected_centers=settings.max_centers if job.draws_centers else 0,
         )
     )
     whole = None if all_rows is loaded else pose(job.multiclass, settings, all_rows, encoding, data.kernel)

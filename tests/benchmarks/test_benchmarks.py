@@ -20,6 +20,7 @@ from benchmarks import (
     driver_time,
     gemm_share,
     generated,
+    large_model,
     memory,
     methods,
     norm_refit,
@@ -273,6 +274,13 @@ def test_a_failed_command_is_reported(tmp_path: Path) -> None:
     assert trained.code == 3
     assert "absent.zarr" in trained.outcome()
     assert trained.value("seconds") is None
+
+
+def test_a_large_model_is_compared_with_fewer_and_with_random_centres(tmp_path: Path) -> None:
+    rows = list(large_model.run(6000, 6, 300, 100, workers=1, memory="2GiB", folder=tmp_path))
+    assert [row["outcome"] for row in rows] == ["done"] * 3
+    assert rows[0]["rmse"] < rows[1]["rmse"]
+    assert rows[0]["planned driver MiB"] > 250
 
 
 def test_speech_size_compares_four_classifiers(tmp_path: Path) -> None:

@@ -58,13 +58,14 @@ class MetricLearning:
         """Whether rounds precede the training."""
         return bool(self.kernel == AUTO or getattr(self, "metric", "isotropic") != "isotropic")
 
-    def _metric_job(self, job: TrainingJob) -> MetricJob:
+    def _metric_job(self, job: TrainingJob, n_rows: int) -> MetricJob:
+        """Return the job of the rounds, whose models have the centres that a training selects."""
         given = {"rounds": getattr(self, "metric_rounds", None), "rank": getattr(self, "metric_rank", None)}
         chosen = {name: int(value) for name, value in given.items() if value is not None}
-        return MetricJob(job=job, metric=getattr(self, "metric", "isotropic"), **chosen)
+        return MetricJob(job=job.compared(n_rows), metric=getattr(self, "metric", "isotropic"), **chosen)
 
     def _room(self, job: TrainingJob, work: Workload, facts: WorkerFacts | None) -> MetricRoom:
-        return MetricRoom(self._metric_job(job), work, facts, self._memory_bytes)
+        return MetricRoom(self._metric_job(job, work.n_rows), work, facts, self._memory_bytes)
 
     def _plan_rounds(self, planned: Plan, job: TrainingJob, work: Workload, facts: WorkerFacts | None) -> Plan:
         """Return a plan with the rounds, if there are any, before the training."""
@@ -85,7 +86,7 @@ class MetricLearning:
             return job, None
         room = self._room(job, workload(job, source), None if client is None else worker_facts(client))
         room.require_fit()
-        found = learn_once(run, self._metric_job(job), source, client=client, **how)
+        found = learn_once(run, self._metric_job(job, source.n_rows), source, client=client, **how)
         return found.applied(job, with_width=with_width), (found, room)
 
     @property

@@ -28,7 +28,9 @@ def state(figures: RunFigures) -> str:
     pace, left = figures.centers_per_second, figures.seconds_left
     if pace:
         parts.append(f"{pace:.3g} centres/s")
-    if left:
+    if figures.weight_passes:
+        parts.append(f"pass {figures.weight_passes} for the weights")
+    elif left:
         parts.append(f"at most {duration(left)} left")
     return "  ".join(parts)
 

@@ -39,6 +39,8 @@ def picture(figures: RunFigures, dashboard: str | None = None, *, now: float | N
     bar = ProgressBar(total=limit or None, completed=count, pulse=not count, width=None)
     left = figures.seconds_left
     times = elapsed if not left else f"{elapsed}, at most {duration(left)} left"
+    if figures.weight_passes and figures.state == "selecting":
+        times = f"{elapsed}, pass {figures.weight_passes} for the weights"
     doing, done = (
         ("training", f"{count}/{limit} centres")
         if figures.shapes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import threading
+from dataclasses import replace
 from time import sleep
 from typing import Any
 
@@ -88,6 +89,23 @@ def test_the_state_has_pace_and_time_left() -> None:
         figures(event)
     assert line(figures).startswith("20 of 50 centres after 3.0 s, gcv 0.25")
     assert "5 centres/s  at most 10 s left" in line(figures)  # 30 centres to go, the last as dear as 2.5 of these
+
+
+def test_passes_for_the_weights_are_counted() -> None:
+    figures = RunFigures()
+    for event in (
+        replace(START, selected_centers=20),
+        at(1.0),
+        at(3.0, 20),
+        ExchangeDone(name="solve-weights", seconds=1),
+    ):
+        figures(event)
+    assert figures.seconds_left == 0.0
+    assert "20 of 50 centres" in line(figures)
+    assert "pass 1 for the weights" in line(figures)
+    console = Console(file=io.StringIO(), width=120)
+    console.print(picture(figures, None))
+    assert "pass 1 for the weights" in console.file.getvalue()
 
 
 SEARCH = ExchangeDone(name="score-folds", seconds=4.0, exchanges=3, part="search")

@@ -156,13 +156,13 @@ def run_page(page: Path, directory: Path) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text)
         elif block.runs:
-            for printed, shown in _outputs(block, page, directory, namespace):
+            for printed, shown in outputs(block, page, directory, namespace):
                 assert agree(printed, shown), (
                     f"{page}, line {block.line}, printed:\n{printed}\nthe page shows:\n{shown}"
                 )
 
 
-def _outputs(block: Block, page: Path, directory: Path, namespace: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def outputs(block: Block, page: Path, directory: Path, namespace: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Run a block; yield what it printed and what the page shows."""
     if block.language == "python":
         with contextlib.redirect_stdout(io.StringIO()) as output:

@@ -250,6 +250,7 @@ def train(
             executor,
             begin,
             regularization=job.regularization,
+            selected=settings.max_centers,
             max_centers=min(job.max_centers, all_rows.n_fit),
             n_rows=source.n_rows,
             seed=job.seed,

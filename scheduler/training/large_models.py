@@ -52,8 +52,8 @@ class LargeFits:
         Scaling, dtype and epsilon of the training.
     regularization : str or float
         As for `..training.driver_loop.TrainingJob`.
-    max_centers : int
-        Centres of each problem.
+    selected, max_centers : int
+        Most centres of a path, and centres of each problem.
     n_rows : int
         Number of rows of the data.
     seed : int
@@ -70,6 +70,7 @@ class LargeFits:
         begin: Begin,
         *,
         regularization: str | float,
+        selected: int,
         max_centers: int,
         n_rows: int,
         seed: int,
@@ -77,7 +78,7 @@ class LargeFits:
         live: Callable[[], bool],
     ) -> None:
         self._executor, self._begin = executor, begin
-        self._regularization, self._max_centers = regularization, max_centers
+        self._regularization, self._selected, self._max_centers = regularization, selected, max_centers
         self._n_rows, self._seed, self._limit, self._live = n_rows, seed, limit, live
         self._passes = self._bytes_read = 0
         self._report = ReadReport()
@@ -102,7 +103,7 @@ class LargeFits:
         fitted, rewritten = [], []
         for i, (path, history) in enumerate(zip(paths, histories, strict=True)):
             if path.n_centers:
-                path, history = self._fit(i, path, history[: path.n_centers], problems[i])
+                path, history = self._fit(i, path, history, problems[i])
             fitted.append(path)
             rewritten.append(history)
         return Refitted(fitted, rewritten, self._passes, self._bytes_read, self._report)
@@ -117,12 +118,13 @@ class LargeFits:
         return tuple(part if j == i else None for j in range(len(self._begin.problems)))
 
     def _fit(self, i: int, path: Path, history: NDArray[Any], problem: Problem) -> tuple[Path, NDArray[Any]]:
-        means, n = problem.target_means, path.n_centers
+        # A rule that has not ended the path has found no minimum, whatever the lowest score so far was.
+        whole = len(path.rows) >= self._selected and path.reason is not StopReason.TIME_LIMIT
+        means, n = problem.target_means, len(path.rows) if whole else path.n_centers
+        history, reason = history[:n], StopReason.MAX_CENTERS if whole else path.reason
         weights = path.weights(n)
         rows, widths, features = path.rows[:n], path.widths[:n], path.features[:n]
-        reason = path.reason
-        more = self._max_centers - n if path.reason is StopReason.MAX_CENTERS and n == len(path.rows) else 0
-        if more:
+        if whole and (more := self._max_centers - n):
             model = ResidualModel(features, weights, means)
             drawn, found = self._draw(
                 i, CenterDraw(path.candidates(self._n_rows), model, more, self._seed, CENTER_STREAM)

@@ -157,6 +157,17 @@ def test_a_path_that_its_rule_ends_gets_no_more_centres() -> None:
     assert result.paths[0].solved is not None
 
 
+def test_a_rule_that_has_not_ended_the_path_does_not_keep_centres_out() -> None:
+    X, y = make_data(300, noise=3.0)
+    job = large_job(stop="gcv", patience=100)
+    assert (
+        fit(make_job(max_centers=SELECTED, stop="gcv", patience=100), make_source(X, y)).paths[0].n_centers < SELECTED
+    )
+    path = fit(job, make_source(X, y)).paths[0]
+    assert path.n_centers == CENTERS
+    assert path.reason is StopReason.MAX_CENTERS
+
+
 def test_fewer_rows_than_centres() -> None:
     X, y = make_data(20)
     assert fit(large_job(), make_source(X, y)).paths[0].n_centers == 20

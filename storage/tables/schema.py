@@ -97,11 +97,23 @@ class Column:
         """Return the scale of each encoded column, NaN for its own standard deviation."""
         flag = [FLAG_SCALE] if self.gaps else []
         if self.kind != "category":
-            return [math.nan, *[CYCLE_SCALE] * (2 * len(self.cycles)), *flag]
+            return [self._number_scale, *[CYCLE_SCALE] * (2 * len(self.cycles)), *flag]
         if self.encoding == "target":
             return [math.nan] * len(targets)
         scale = math.sqrt(max(self.level_variance, LEAST_LEVEL_VARIANCE))
         return [scale] * len(self.encoded_names(targets))
+
+    @property
+    def _number_scale(self) -> float:
+        """Scale of a number, NaN for its standard deviation.
+
+        All training dates together have the length 1, a quarter to a third of that of a standardised number: with that
+        a model fits single days, which say nothing of later ones.
+        """
+        if self.extent is None:
+            return math.nan
+        span = self.extent[1] - self.extent[0]
+        return span if span > 0 else 1.0
 
     @property
     def words(self) -> str:

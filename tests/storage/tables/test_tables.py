@@ -243,6 +243,13 @@ def test_a_date_has_the_cycles_that_training_rows_saw_twice(days: float, cycles:
     assert with_time.cycles[0] == "day"
 
 
+def test_the_dates_of_the_training_have_the_length_one() -> None:
+    dates = [DAY + datetime.timedelta(days=step) for step in range(11)]
+    found = profiled({"d": dates, "one": [DAY] * 11})
+    assert found.schema.encoded_names == ["d", "one"]
+    np.testing.assert_array_equal(found.schema.scales, [10.0, 1.0])
+
+
 def test_later_dates_are_the_last_one_of_the_training() -> None:
     found = profiled({"d": [DAY, DAY + datetime.timedelta(days=3)]})
     X = encoded(found, {"d": [DAY - datetime.timedelta(days=1), DAY + datetime.timedelta(days=9)]})

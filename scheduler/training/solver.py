@@ -17,7 +17,7 @@ from ..planning.large_plan import CONJUGATE_GRADIENTS, FACTORS, LargeModel
 if TYPE_CHECKING:
     from .driver_loop import TrainingJob
 
-LARGE = 4000
+LARGE = 3000
 """Centres above which "auto" takes conjugate gradients: the memory and time of the factors grow with the square of the
 centres and more."""
 

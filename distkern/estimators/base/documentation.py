@@ -85,7 +85,7 @@ PARAMETERS = {
             selects the first 2000 centres as always, draws the others in proportion to the squared residual, and solves
             for the weights that are small in the norm of the kernel's space by passes over the rows, without a Gram
             matrix; lambda is chosen by generalised cross validation, and `truncate` and `transform` do not exist.
-            "auto" takes that for more than 4000 centres, where the other parameters allow it.""",
+            "auto" takes that for more than 3000 centres, where the other parameters allow it.""",
     "metric": """
         {"isotropic", "diagonal", "full", "auto"}
             Linear map of the (standardised) features before the kernel: none, a factor for each feature, or a matrix,

@@ -202,7 +202,7 @@ def test_auto_takes_conjugate_gradients_for_many_centres() -> None:
         return make_job(solver="auto", **{"max_centers": 20_000, **changes}).resolved(n_rows).solver
 
     assert chosen() == "conjugate-gradients"
-    assert chosen(max_centers=4000) == chosen(n_rows=4000) == "factors"
+    assert chosen(max_centers=3000) == chosen(n_rows=3000) == "factors"
     for changes in ({"sigma": (1.0, 2.0)}, {"kernel": "sigmoid"}, {"regularization": "evidence"}):
         assert chosen(**changes) == "factors"
     assert make_job(max_centers=20_000).resolved(10**6).solver == "factors"

@@ -176,7 +176,10 @@ def _write_partitions(
         names = names_of(frame)
         if feature_names is not None:
             require_names(names, [str(name) for name in feature_names], "X", "feature_names")
-        with DatasetWriter(path, feature_names=feature_names or names, **settings) as writer:
+        # The rows of a frame are counted only by computing it.
+        lengths = (getattr(values, "shape", None) or (None,) for values in (y, sample_weight))
+        n_rows = next((shape[0] for shape in lengths if isinstance(shape[0], int)), None)
+        with DatasetWriter(path, n_rows=n_rows, feature_names=feature_names or names, **settings) as writer:
             for rows, *values in aligned(numbers, *beside):
                 writer.append(rows, *values)
         return

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,23 @@ def fresh_array(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDAr
     return np.empty(shape, dtype=dtype)
 
 
+class ColumnOutputs(Protocol):
+    """Further outputs of a row from its kernel values, such as the width of an interval."""
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of further outputs."""
+        ...
+
+    def aligned(self) -> Self:
+        """Return the same with contiguous and aligned arrays."""
+        ...
+
+    def evaluate(self, columns: NDArray[Any]) -> Array:
+        """Return the outputs, shape (n, n_outputs), from kernel values of all centres, shape (n, m)."""
+        ...
+
+
 @dataclass(frozen=True)
 class PreparedModel:
     """A model whose centres and weights are scaled and cast, for many calls."""
@@ -45,6 +62,13 @@ class PreparedModel:
     """(T,): intercepts, float64."""
     near: NearSums | None = None
     """Sums that skip the centres beyond the radius, for kernels of compact support; default None for other kernels."""
+    further: ColumnOutputs | None = None
+    """Further outputs, in columns after the T fitted targets, which keep their bits; none by default."""
+
+    @property
+    def n_outputs(self) -> int:
+        """Columns of the result of `evaluate`."""
+        return _count_outputs(self.intercept, self.further)
 
     def evaluate(self, X: NDArray[Any], out: Array | None = None, scratch: Scratch = fresh_array) -> Array:
         """Return f for rows of raw features, in one piece.
@@ -53,15 +77,18 @@ class PreparedModel:
         ----------
         X : array, shape (n, d)
             Rows.
-        out : array, shape (n, T), optional
+        out : array, shape (n, n_outputs), optional
             Array for the result; a new array by default.
         scratch : callable, default fresh_array
             Returns the arrays for the n x m kernel values and the scaled rows.
         """
         n, dtype = len(X), self.centers.dtype
-        values = np.empty((n, len(self.intercept))) if out is None else out
+        values = np.empty((n, self.n_outputs)) if out is None else out
+        fitted = values[:, : len(self.intercept)]
         if not len(self.centers):
-            values[...] = self.intercept
+            fitted[...] = self.intercept
+            if self.further is not None:
+                values[:, len(self.intercept) :] = self.further.evaluate(np.empty((n, 0), dtype=dtype))
             return values
         shape = n, self.scaling.width
         rows = scratch("features", shape, dtype)
@@ -72,10 +99,13 @@ class PreparedModel:
                 exact = np.dtype(np.float64)
                 rows[...] = self.scaling.apply(X, exact, out=scratch("float64-features", shape, exact))
             sums: NDArray[Any] | None = None if self.near is None else self.near.evaluate(rows)
-            if sums is None:
+            if sums is None or self.further is not None:
                 columns = self.kernel.block(rows, self.centers, out=scratch("kernel", (n, len(self.centers)), dtype))
-                sums = np.matmul(columns, self.coef, out=scratch("product", values.shape, dtype))
-            np.add(sums, self.intercept, out=values)
+                if sums is None:
+                    sums = np.matmul(columns, self.coef, out=scratch("product", fitted.shape, dtype))
+                if self.further is not None:
+                    values[:, len(self.intercept) :] = self.further.evaluate(columns)
+            np.add(sums, self.intercept, out=fitted)
         if not np.isfinite(values).all():
             raise self._overflow(X, values)
         return values
@@ -108,6 +138,13 @@ class KernelModel:
     """(T,): intercepts."""
     dtype: str
     """Precision of the kernel values: "float64" or "float32"."""
+    further: ColumnOutputs | None = None
+    """Further outputs, in columns after the T fitted targets, which keep their bits; none by default."""
+
+    @property
+    def n_outputs(self) -> int:
+        """Columns of the result of `evaluate`."""
+        return _count_outputs(self.intercept, self.further)
 
     def prepare(self) -> PreparedModel:
         """Scale and cast the centres and the weights.
@@ -122,8 +159,13 @@ class KernelModel:
         with np.errstate(over="ignore"):
             coef = np.array(self.coef, dtype=dtype, order="C")
         near = NearSums.of(self.kernel, centers, coef)
-        return PreparedModel(self.kernel, self.scaling, centers, coef, self.intercept, near)
+        further = None if self.further is None else self.further.aligned()
+        return PreparedModel(self.kernel, self.scaling, centers, coef, self.intercept, near, further)
 
     def evaluate(self, X: NDArray[Any]) -> Array:
         """Return f for rows of raw features, shape (n, d), as an array of shape (n, T), in one piece."""
         return self.prepare().evaluate(X)
+
+
+def _count_outputs(intercept: Array, further: ColumnOutputs | None) -> int:
+    return len(intercept) + (0 if further is None else further.n_outputs)

@@ -208,7 +208,7 @@ def predict_rows(rows: NDArray[Any], model: KernelModel, finish: OutputFunction[
 
 
 def map_rows(
-    model: KernelModel, X: Any, finish: OutputFunction[NDArray[Any]], columns: int | None, dtype: np.dtype[Any]
+    model: KernelModel, X: Any, finish: OutputFunction[NDArray[Any]], tail: tuple[int, ...], dtype: np.dtype[Any]
 ) -> Any:
     """Predict a dask array lazily, chunk by chunk.
 
@@ -220,9 +220,9 @@ def map_rows(
     X : dask.array.Array, shape (n_rows, d)
         Rows.
     finish : callable
-        From fitted targets, shape (n, T), to an array of shape (n,) or (n, columns).
-    columns : int or None
-        Columns of the result; None for one dimension.
+        From fitted targets, shape (n, T), to an array of shape (n, *tail).
+    tail : tuple of int
+        Shape of the result of a row.
     dtype : numpy.dtype
         Type of the result.
 
@@ -240,8 +240,9 @@ def map_rows(
         held: Any = HeldModel(model).delayed()
     else:
         held = dask.delayed(model, name=f"kernel-model-{uuid.uuid4().hex}", traverse=False)
-    if columns is None:
-        meta = np.empty(0, dtype=dtype)
+    meta = np.empty((0,) * (1 + len(tail)), dtype=dtype)
+    if not tail:
         return X.map_blocks(predict_rows, held, finish, dtype=dtype, drop_axis=1, meta=meta)
-    shape = (X.chunks[0], (columns,))
-    return X.map_blocks(predict_rows, held, finish, dtype=dtype, chunks=shape, meta=np.empty((0, 0), dtype=dtype))
+    shape = (X.chunks[0], *((size,) for size in tail))
+    more = list(range(2, 1 + len(tail))) or None
+    return X.map_blocks(predict_rows, held, finish, dtype=dtype, chunks=shape, new_axis=more, meta=meta)

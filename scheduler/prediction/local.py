@@ -65,13 +65,13 @@ def evaluate(model: KernelModel, X: NDArray[Any]) -> Array:
 
     Returns
     -------
-    array, shape (n, T)
-        Fitted targets.
+    array, shape (n, n_outputs)
+        Fitted targets, and further outputs of the model after them.
     """
     prepared = model.prepare()
     m, d = prepared.centers.shape
     rows = tile_rows(m, d, prepared.centers.itemsize)
-    values = np.empty((len(X), len(prepared.intercept)))
+    values = np.empty((len(X), prepared.n_outputs))
 
     def evaluate_tile(start: int) -> None:
         part = slice(start, start + rows)
@@ -102,7 +102,7 @@ def evaluate_batches(model: KernelModel, X: NDArray[Any]) -> Iterator[tuple[int,
     values : array, shape (n_batch, T)
         Fitted targets; without rows one empty array.
     """
-    fitting = FITTED_BYTES // (8 * max(1, len(model.intercept)))
+    fitting = FITTED_BYTES // (8 * max(1, model.n_outputs))
     m, d = model.centers.shape
     # Whole tiles, so that the bits are those of one batch of all rows.
     rows = max(tile_rows(m, d, model.centers.itemsize), 1 << max(0, fitting.bit_length() - 1))

@@ -1,8 +1,8 @@
-"""Rows that calibrate probabilities, and the leave-one-out outputs of the model for them.
+"""Rows that calibrate probabilities and intervals, and the leave-one-out outputs of the model for them.
 
 One more pass draws rows by their number and class alone, so the sample is the same for any blocks and workers, and its
 size does not grow with the data. This process computes the leave-one-out outputs from the sample. The calibration
-itself is in `distkern.probability.calibration`.
+itself is in `distkern.probability`.
 """
 
 from __future__ import annotations
@@ -56,14 +56,16 @@ class CalibrationRows:
     """(n,): global row numbers."""
     features: NDArray[Any]
     """(n, d): raw features."""
-    codes: NDArray[np.intp]
-    """(n,): classes, counted from 0."""
+    codes: NDArray[np.intp] | None
+    """(n,): classes, counted from 0; None for regression."""
     weights: Array
     """(n,): row weights, above zero."""
     shares: Array
     """(n,): factor on the weight; below one where the class of the row was drawn more often."""
     bytes_read: int
     """Bytes read by the pass."""
+    targets: Array | None = None
+    """(n, T): targets of a regression; None, the default, for classes."""
 
     @property
     def mass(self) -> Array:
@@ -71,17 +73,19 @@ class CalibrationRows:
         return self.weights * self.shares
 
 
-def draw_rows(source: BlockSource, classes: NDArray[Any], shares: Array, *, seed: int, client: Any) -> CalibrationRows:
+def draw_rows(
+    source: BlockSource, classes: NDArray[Any] | None, shares: Array, *, seed: int, client: Any
+) -> CalibrationRows:
     """Draw rows for calibration in one pass.
 
     Parameters
     ----------
     source : BlockSource
         Training rows.
-    classes : array, shape (C,)
-        Sorted labels.
+    classes : array, shape (C,), or None
+        Sorted labels; None for regression.
     shares : array, shape (C,)
-        Share of each class among the training rows.
+        Share of each class among the training rows; a regression has one class of all rows.
     seed : int
         Key of the draw.
     client : distributed.Client or None
@@ -97,17 +101,19 @@ def draw_rows(source: BlockSource, classes: NDArray[Any], shares: Array, *, seed
     usual = min(1.0, wanted / source.n_rows)
     rare = ROWS_OF_A_CLASS / (source.n_rows * np.maximum(shares, 1 / source.n_rows))
     chances = np.minimum(np.maximum(usual, rare), 1.0)
-    with block_tasks(source, classification=True, client=client) as tasks:
+    with block_tasks(source, classification=classes is not None, client=client) as tasks:
         encoding = LabelEncoding.of(source, classes)
         parts = list(tasks.each("calibration-rows", pick_rows, encoding, chances, usual, seed))
-    rows, features, codes, weights, shares_of_rows, nbytes = zip(*parts, strict=True)
+    rows, features, targets, weights, shares_of_rows, nbytes = zip(*parts, strict=True)
+    values = np.concatenate(targets)
     return CalibrationRows(
         rows=np.concatenate(rows),
         features=np.concatenate(features),
-        codes=np.concatenate(codes),
+        codes=None if classes is None else values,
         weights=np.concatenate(weights),
         shares=np.concatenate(shares_of_rows),
         bytes_read=sum(nbytes),
+        targets=values if classes is None else None,
     )
 
 
@@ -130,12 +136,12 @@ def pick_rows(block: BlockRows, encoding: LabelEncoding, chances: Array, usual: 
     Returns
     -------
     tuple
-        The fields of `CalibrationRows`.
+        Rows, features, codes or targets, weights, shares and bytes, as the fields of `CalibrationRows`.
     """
     assert block.features is not None
     weights = np.ones(len(block.rows)) if block.weights is None else block.weights.astype(np.float64)
-    codes = encoding.codes(block.targets)
-    assert codes is not None
+    found = encoding.codes(block.targets)
+    codes = np.zeros(len(block.rows), dtype=np.int64) if found is None else found
     # A row of weight zero is ignored, and its label may belong to no class.
     chance = np.where(weights > 0, chances[np.minimum(codes, len(chances) - 1)], 0.0)
     uniforms = (
@@ -145,7 +151,7 @@ def pick_rows(block: BlockRows, encoding: LabelEncoding, chances: Array, usual: 
     return (
         block.rows[drawn],
         block.features[drawn],
-        codes[drawn],
+        encoding.columns(block.targets[drawn]) if found is None else codes[drawn],
         weights[drawn],
         usual / chance[drawn],
         block.nbytes,
@@ -165,7 +171,7 @@ def outputs_left_out(
     Parameters
     ----------
     result : TrainingResult
-        Result for a classification.
+        Result of the training.
     n_centers : sequence of int
         Length of each path's prefix in the model.
     sample : CalibrationRows
@@ -180,9 +186,8 @@ def outputs_left_out(
     array, shape (n, T)
         Outputs, which are not finite where a kernel overflows.
     """
-    assert result.classes is not None
     n = len(sample.rows)
-    targets = _targets(result, sample.codes)
+    targets = _targets(result, sample)
     held = None
     if held_out_seed is not None:
         held = uniforms_for_rows(held_out_seed, HOLDOUT_STREAM, sample.rows) < HOLDOUT_FRACTION
@@ -219,10 +224,26 @@ def outputs_left_out(
     return outputs
 
 
-def _targets(result: TrainingResult, codes: NDArray[np.intp]) -> Array:
+def rows_of_path(result: TrainingResult, path: Path, count: int, sample: CalibrationRows) -> Array:
+    """Return the first `count` + 1 columns of Q on the rows of the sample, without epsilon, shape (n, count + 1)."""
+    centers = result.scaling.apply(path.features[:count], np.dtype(np.float64))
+    made = np.empty((len(sample.rows), count + 1))
+    with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):
+        for start in range(0, len(made), ROWS_AT_A_TIME):
+            part = slice(start, start + ROWS_AT_A_TIME)
+            features = result.scaling.apply(sample.features[part], np.dtype(np.float64))
+            design = _design(result, path, features, sample.rows[part], centers, 0.0)
+            made[part] = rows_of_q(design, path.u[: count + 1, : count + 1])
+    return made
+
+
+def _targets(result: TrainingResult, sample: CalibrationRows) -> Array:
     """Return the targets of the outputs, shape (n, n_outputs); those of a pair have no meaning on other classes."""
-    assert result.classes is not None
-    encoded = LabelEncoding(result.classes, True).columns(codes)
+    if result.classes is None:
+        assert sample.targets is not None
+        return sample.targets
+    assert sample.codes is not None
+    encoded = LabelEncoding(result.classes, True).columns(sample.codes)
     if len(result.outputs) <= 1 or result.multiclass != "one-vs-one":
         return encoded
     seconds = [second for _, second in class_pairs(len(result.classes))]

@@ -178,5 +178,5 @@ def _wrapped(array: Any, values: Any) -> Any:
     """Return a DataArray of values with the rows of another one."""
     rows, features = array.dims
     kept = array.isel({features: 0}, drop=True)
-    dims = (rows,) if values.ndim == 1 else (rows, "output")
+    dims = (rows, "output", "bound")[: values.ndim]
     return type(array)(values, coords=kept.coords, dims=dims)

@@ -111,6 +111,12 @@ PARAMETERS = {
             space, with mu by generalised cross validation with selected centres counted twice. That reads no rows,
             changes little after a stop rule, and repairs much of a path that is too long. The kernel must be positive
             definite.""",
+    "intervals": """
+        {"auto"} or bool
+            Whether `fit` keeps leave-one-out residuals of a sample of the rows, which `predict_interval` needs; they
+            take one more pass over the rows. "auto" keeps them where the rows are arrays in memory. A model store has
+            standard deviations for ``predict(X, return_std=True)`` only with True: they are as large as the square of
+            the number of centres.""",
     "standardize": """
         bool
             Whether to scale every feature to zero mean and unit standard deviation.""",

@@ -60,6 +60,8 @@ from ...arrays import Array
 from ...errors import DataError, JobError
 from ...models.kernel_model import KernelModel
 from ...probability.calibration import AnyCalibration
+from ...probability.intervals import Intervals
+from ...probability.leverage import Leverage
 from .containers import OpenedRows, open_column, open_rows, require_same_rows, targets_with
 from .encoded_rows import EncodedRows, TableInputs
 from .inputs import validate_rows
@@ -84,6 +86,10 @@ class BlockEstimator(TableInputs, BaseEstimator, ABC):
     _model: KernelModel
     random_state: Any
     _drawn_seed = 0
+    _calibration: Any = None
+    """Calibration of probabilities or intervals that was read from a store."""
+    _made_calibration: Any = (None,)
+    """Calibration on training rows, in a list that is empty before: filling it changes no attribute."""
 
     def __sklearn_clone__(self) -> Self:
         """Clone with the same client and callbacks, without the run directory."""
@@ -310,7 +316,7 @@ class BlockEstimator(TableInputs, BaseEstimator, ABC):
         self,
         X: Any,
         finish: OutputFunction[NDArray[Any]],
-        columns: int | None,
+        columns: int | tuple[int, ...] | None,
         dtype: Any,
         model: KernelModel | None = None,
     ) -> Any:
@@ -319,23 +325,23 @@ class BlockEstimator(TableInputs, BaseEstimator, ABC):
         model = self._model if model is None else model
         rows = self._opened(X)
         with rows.checked():
-            return rows.wrap(self._evaluate_rows(rows.X, finish, columns, dtype, model))
+            tail = () if columns is None else columns if isinstance(columns, tuple) else (columns,)
+            return rows.wrap(self._evaluate_rows(rows.X, finish, tail, dtype, model))
 
     def _evaluate_rows(
-        self, X: Any, finish: OutputFunction[NDArray[Any]], columns: int | None, dtype: Any, model: KernelModel
+        self, X: Any, finish: OutputFunction[NDArray[Any]], tail: tuple[int, ...], dtype: Any, model: KernelModel
     ) -> Any:
         if _is_stored(X):
-            tail = () if columns is None else (columns,)
             parts = self._stored_parts(X, finish, model)
             return memory_array((part for _, part in parts), _stored_rows(X).shape[0], tail, dtype)
         if is_dask_array(X):
             self._check_width(X.shape)
-            return map_rows(model, X, finish, columns, dtype)
+            return map_rows(model, X, finish, tail, dtype)
         made = [finish(values) for _, values in evaluate_batches(model, self._validate_rows(X))]
         return np.concatenate(made) if len(made) > 1 else made[0]
 
     def iter_predictions(
-        self, X: Any, *, proba: bool = False
+        self, X: Any, *, proba: bool = False, interval: float | None = None
     ) -> Iterator[tuple[int, NDArray[Any], NDArray[Any] | None]]:
         """Predict block by block, in bounded memory; stores on the workers of the client, if there is one.
 
@@ -345,34 +351,41 @@ class BlockEstimator(TableInputs, BaseEstimator, ABC):
             Rows.
         proba : bool, default False
             Whether to yield probabilities (classifiers only).
+        interval : float, optional
+            Coverage of intervals to yield (regressors only); none by default.
 
         Yields
         ------
         first_row : int
         predictions : array, shape (n,) or (n, T)
-        probabilities : array, shape (n, n_classes), or None
+        probabilities or intervals : array, shape (n, n_classes), or (n, 2) or (n, T, 2), or None
         """
         check_is_fitted(self)
+        model = self._model
         finish: OutputFunction[Any] = self._predictions_and_probabilities() if proba else self._predictions()
+        if interval is not None:
+            model, finish = self._predictions_and_interval(interval)
         opened = self._opened(X)
         X = opened.X
         if _is_stored(X):
-            parts = self._stored_parts(X, finish, self._model)
+            parts = self._stored_parts(X, finish, model)
         elif is_dask_array(X):
             self._check_width(X.shape)
-            parts = self._computed_parts(opened, finish)
+            parts = self._computed_parts(opened, finish, model)
         else:
             with opened.checked():
                 rows = self._validate_rows(X)
-            parts = ((start, finish(values)) for start, values in evaluate_batches(self._model, rows))
+            parts = ((start, finish(values)) for start, values in evaluate_batches(model, rows))
         for start, result in parts:
-            yield (start, *result) if proba else (start, result, None)
+            yield (start, *result) if proba or interval is not None else (start, result, None)
 
-    def _computed_parts(self, opened: OpenedRows, finish: OutputFunction[Any]) -> Iterator[tuple[int, Any]]:
+    def _computed_parts(
+        self, opened: OpenedRows, finish: OutputFunction[Any], model: KernelModel
+    ) -> Iterator[tuple[int, Any]]:
         """Predict a dask array chunk by chunk."""
         for start, chunk in row_chunks(opened.X):
             with opened.checked():
-                values = evaluate(self._model, self._validate_rows(chunk))
+                values = evaluate(model, self._validate_rows(chunk))
             yield start, finish(values)
 
     def _stored_parts(self, X: Any, finish: OutputFunction[Any], model: KernelModel) -> Iterator[tuple[int, Any]]:
@@ -413,12 +426,27 @@ class BlockEstimator(TableInputs, BaseEstimator, ABC):
     def _predictions(self) -> OutputFunction[NDArray[Any]]:
         """Return the function from fitted targets, shape (n, T), to predictions."""
 
-    def _make_calibration(self) -> AnyCalibration | None:
+    def _calibrated(self) -> Any:
+        """Return the calibration, None without one; it is made on first use."""
+        if self._calibration is None and not self._made_calibration:
+            self._made_calibration.append(self._make_calibration())
+        return self._made_calibration[0] if self._calibration is None else self._calibration
+
+    def _make_calibration(self) -> AnyCalibration | Intervals | None:
         """Calibrate on rows that the training kept; None without such rows."""
         return None
 
     def _predictions_and_probabilities(self) -> OutputFunction[tuple[NDArray[Any], Array]]:
         raise JobError(f"{type(self).__name__} predicts values, not probabilities", kind="no-probabilities")
+
+    def _leverage(self) -> Leverage:
+        raise JobError(f"this model keeps no factors for standard deviations: {self._advice()}", kind="no-deviation")
+
+    def _advice(self) -> str:
+        return f"{type(self).__name__} has none; train OROLSRegressor or NPDRegressor with intervals=True"
+
+    def _predictions_and_interval(self, coverage: float) -> tuple[KernelModel, OutputFunction[Any]]:
+        raise JobError(f"{type(self).__name__} predicts no numbers, which have intervals", kind="no-intervals")
 
     def _validate_rows(self, X: Any) -> NDArray[Any]:
         checked: NDArray[Any] = validate_rows(self, X)

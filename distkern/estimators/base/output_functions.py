@@ -1,4 +1,4 @@
-"""Labels, probabilities and likelihoods from fitted targets: plain functions, sent to workers without the estimator."""
+"""Labels, probabilities and intervals from fitted targets: plain functions, sent to workers without the estimator."""
 
 from __future__ import annotations
 
@@ -67,3 +67,35 @@ def posteriors(values: Array) -> Array:
     if values.shape[1] == 1:
         return np.concatenate([expit(-values), expit(values)], axis=1)
     return np.asarray(softmax(values, axis=1))
+
+
+def means_and_deviations(values: Array, n_targets: int) -> Array:
+    """Return predictions and standard deviations, shape (n, 2), or (n, T, 2) for several targets."""
+    return _side_by_side(values[:, :n_targets], values[:, n_targets:])
+
+
+def interval(values: Array, halves: Array) -> Array:
+    """Return lower and upper ends, shape (n, 2), or (n, T, 2) for several targets.
+
+    Parameters
+    ----------
+    values : array, shape (n, T) or (n, 2 T)
+        Fitted targets, and the scales of the residuals after them where the width follows the row.
+    halves : array, shape (T,)
+        Half the width, or its ratio to the scale.
+    """
+    middle, scales = values[:, : len(halves)], values[:, len(halves) :]
+    reach = halves * scales if scales.size else np.broadcast_to(halves, middle.shape)
+    return _side_by_side(middle - reach, middle + reach)
+
+
+def _side_by_side(first: Array, second: Array) -> Array:
+    both = np.stack([first, second], axis=2)
+    return both[:, 0] if both.shape[1] == 1 else both
+
+
+def predictions_and_interval(
+    values: Array, predictions: OutputFunction[NDArray[Any]], halves: Array
+) -> tuple[NDArray[Any], Array]:
+    """Return predictions and intervals of one evaluation."""
+    return predictions(values[:, : len(halves)]), interval(values, halves)

@@ -179,6 +179,7 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "factors": one_of("auto", "driver", "workers"),
     "folds": whole(2),
     "gamma": ABOVE_ZERO,
+    "intervals": FLAG | one_of("auto"),
     "margin": ABOVE_ZERO,
     "max_centers": whole(1),
     "max_iter": whole(1),
@@ -264,6 +265,13 @@ def check_selection(estimator: Any) -> None:
         violated = unsolvable(estimator.training_job())
         if violated is not None:
             raise refuse(violated[0], getattr(estimator, violated[0], None), violated[1])
+    if plain_parameter(getattr(estimator, "intervals", False)) is True:
+        if refit == "rkhs":
+            raise refuse("refit", "rkhs", "None with intervals=True: its weights without a row have no closed form")
+        if getattr(estimator, "solver", "auto") == CONJUGATE_GRADIENTS:
+            raise refuse(
+                "solver", CONJUGATE_GRADIENTS, "'factors' with intervals=True: residuals come from the factors"
+            )
     if refit == "rkhs" and estimator.kernel != AUTO:  # the kernels among which the rounds choose have a norm
         require_norm(make_kernel(estimator.kernel, 1.0))
     _check_metric(estimator)

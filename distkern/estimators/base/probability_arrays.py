@@ -31,7 +31,7 @@ def restore_probabilities(classifier: Any, arrays: dict[str, NDArray[Any]]) -> N
     n_outputs, n_classes = len(classifier.intercept_), len(arrays["classes"])
     weights = arrays.get("class_weights")
     if weights is not None:
-        _require_numbers("class_weights", weights, (n_classes,))
+        require_numbers("class_weights", weights, (n_classes,))
         if (weights < 0).any() or not weights.any():
             raise ValueError("class_weights are negative, or all zero")
         classifier._set_class_weights(weights)
@@ -41,12 +41,13 @@ def restore_probabilities(classifier: Any, arrays: dict[str, NDArray[Any]]) -> N
             raise ValueError("half a calibration")
         return
     pairs = n_classes > 2 and classifier._scheme() in ("one-vs-one", "dag")
-    _require_numbers(_NAMES[0], slopes, (n_outputs,) if pairs else (n_outputs, n_outputs))
-    _require_numbers(_NAMES[1], offsets, (n_outputs,))
+    require_numbers(_NAMES[0], slopes, (n_outputs,) if pairs else (n_outputs, n_outputs))
+    require_numbers(_NAMES[1], offsets, (n_outputs,))
     classifier._calibration = PairCalibration(slopes, offsets) if pairs else Calibration(slopes, offsets)
 
 
-def _require_numbers(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
+def require_numbers(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
+    """Raise ValueError for a stored array of another shape, of other values than floats, or with NaN or infinity."""
     if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
         raise ValueError(f"{name} is no array of {shape} finite numbers")
 

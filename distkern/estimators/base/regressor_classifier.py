@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,15 +16,29 @@ from sklearn.utils.validation import check_is_fitted
 
 from distkern.scheduler.prediction.local import OutputFunction
 from distkern.scheduler.rows.block_reading import flat_labels
-from distkern.storage import BlockSource, as_targets, check_rows_agree, plain_labels, require_finite, to_numeric
+from distkern.storage import (
+    BlockSource,
+    as_targets,
+    check_rows_agree,
+    is_zarr_array,
+    memory_array,
+    plain_labels,
+    require_finite,
+    to_numeric,
+)
 
 from ...arrays import Array
 from ...errors import DataError, JobError
-from ...probability.calibration import AnyCalibration
+from ...models.kernel_model import KernelModel
 from ...probability.decisions import pair_scores
+from ...probability.intervals import Intervals
 from . import output_functions as outputs
 from .estimator import BlockEstimator
 from .inputs import validate_rows
+from .parameter_checks import one_of, real
+
+_COVERAGE = real("a number above 0 and below 1", lambda value: 0 < value < 1)
+_INTERVAL_WIDTH = one_of("local", "constant")
 
 
 class BlockRegressor(RegressorMixin, BlockEstimator):
@@ -61,21 +76,94 @@ class BlockRegressor(RegressorMixin, BlockEstimator):
         require_finite(targets, "y")
         return targets
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict targets.
 
         Parameters
         ----------
         X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
             Rows in the training's feature space.
+        return_std : bool, default False
+            Whether to return the standard deviation of a new target at each row, too: of its noise, and of the weights
+            (Bishop 2006, eq 3.59). It takes a product with a matrix of m + 1 rows and columns for each row.
 
         Returns
         -------
-        numpy, zarr or dask array, shape (n_rows,) or (n_rows, n_targets)
+        predictions : numpy, zarr or dask array, shape (n_rows,) or (n_rows, n_targets)
             zarr and dask arrays come back for zarr and dask arrays, computed block by block.
+        deviations : the same, only with `return_std`
+
+        Raises
+        ------
+        JobError
+            ``no-deviation``: with `return_std`, the model keeps no factors.
         """
-        columns = None if self._is_flat() else self._n_targets()
-        return self._evaluate(X, self._predictions(), columns, np.dtype(np.float64))
+        if not return_std:
+            columns = None if self._is_flat() else self._n_targets()
+            return self._evaluate(X, self._predictions(), columns, np.dtype(np.float64))
+        check_is_fitted(self)
+        n_targets = self._n_targets()
+        finish = partial(outputs.means_and_deviations, n_targets=n_targets)
+        model = replace(self._model, further=self._leverage())
+        both = self._evaluate(X, finish, self._pairs_of_targets(), np.dtype(np.float64), model)
+        parts = both[..., 0], both[..., 1]
+        if n_targets == 1 and not self._is_flat():
+            parts = parts[0][:, None], parts[1][:, None]
+        if not is_zarr_array(both):
+            return parts
+        return tuple(memory_array([part], len(part), part.shape[1:], part.dtype) for part in parts)
+
+    def predict_interval(self, X: Any, coverage: float = 0.9, *, width: str = "local") -> Any:
+        """Predict intervals that a given share of new targets falls into.
+
+        Half the width is a quantile of the leave-one-out residuals of training rows (jackknife; Barber, Candes, Ramdas
+        and Tibshirani, 2021), so the share holds for rows that are drawn as the training rows were, whatever the noise
+        is. The residuals are kept by `fit`, see the parameter `intervals`.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask array or DataFrame, xarray rows or Dataset, shape (n_rows, n_features)
+            Rows in the training's feature space.
+        coverage : float, default 0.9
+            The share, above 0 and below 1; each target has it by itself.
+        width : {"local", "constant"}, default "local"
+            Whether the width follows the size of the residuals near the row, or is the same everywhere.
+
+        Returns
+        -------
+        numpy, zarr or dask array, shape (n_rows, 2) or (n_rows, n_targets, 2)
+            Lower and upper ends; container as for `predict`.
+
+        Raises
+        ------
+        JobError
+            ``no-intervals``: the model keeps no residuals; ``invalid-parameter``: `coverage` or `width`, or a
+            coverage that the number of residuals cannot promise.
+        """
+        check_is_fitted(self)
+        model, halves = self._with_scale(coverage, width)
+        finish = partial(outputs.interval, halves=halves)
+        return self._evaluate(X, finish, self._pairs_of_targets(), np.dtype(np.float64), model)
+
+    def _with_scale(self, coverage: float, width: str = "local") -> tuple[KernelModel, Array]:
+        """Return the model with the scale of the residuals after the targets, and the half widths in units of it."""
+        _COVERAGE.check("coverage", coverage)
+        _INTERVAL_WIDTH.check("width", width)
+        intervals: Intervals | None = self._calibrated()
+        if intervals is None:
+            raise JobError(f"this model keeps no residuals for intervals: {self._advice()}", kind="no-intervals")
+        if width == "constant":
+            return self._model, intervals.constant.at(float(coverage))
+        return replace(self._model, further=intervals.scale), intervals.local.at(float(coverage))
+
+    def _pairs_of_targets(self) -> tuple[int, ...]:
+        return (2,) if self._n_targets() == 1 else (self._n_targets(), 2)
+
+    def _predictions_and_interval(
+        self, coverage: float
+    ) -> tuple[KernelModel, OutputFunction[tuple[NDArray[Any], Array]]]:
+        model, halves = self._with_scale(coverage)
+        return model, partial(outputs.predictions_and_interval, predictions=self._predictions(), halves=halves)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return R squared of the predictions, the mean over the targets.
@@ -123,10 +211,6 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
     """Classification by least squares on targets of +-1 for each class."""
 
     _classification = True
-    _calibration: AnyCalibration | None = None
-    """Calibration that was read from a store."""
-    _made_calibration: Any = (None,)
-    """Calibration on training rows, in a list that is empty before: filling it changes no attribute."""
     multiclass: str
 
     def _validate_training(
@@ -253,6 +337,29 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
         """
         return self._evaluate(X, self._probabilities(), self._n_classes(), np.dtype(np.float64))
 
+    def predict_interval(self, X: Any, coverage: float = 0.9, *, width: str = "local") -> Any:
+        """Refuse: intervals are of numbers; a class has a probability, see `predict_proba`.
+
+        Parameters
+        ----------
+        X : object
+            Rows.
+        coverage : float, default 0.9
+            As for regressors.
+        width : {"local", "constant"}, default "local"
+            As for regressors.
+
+        Raises
+        ------
+        JobError
+            ``no-intervals``, always.
+        """
+        raise JobError(
+            f"{type(self).__name__} predicts classes, which have no intervals: use predict_proba, or a regressor with "
+            "intervals=True",
+            kind="no-intervals",
+        )
+
     def log_likelihood(self, X: Any) -> Any:
         """Return log p(x | class) up to a number that all classes share: emission scores of hidden Markov models.
 
@@ -284,15 +391,6 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
             )
         finish = partial(outputs.log_likelihoods, probabilities=self._probabilities(), priors=np.asarray(priors))
         return self._evaluate(X, finish, self._n_classes(), np.dtype(np.float64))
-
-    def _calibrated(self) -> AnyCalibration | None:
-        """Return the calibration, which is made on first use."""
-        if self._calibration is not None:
-            return self._calibration
-        if not self._made_calibration:
-            self._made_calibration.append(self._make_calibration())
-        made: AnyCalibration | None = self._made_calibration[0]
-        return made
 
     def _n_classes(self) -> int:
         return len(self._labels())

@@ -44,16 +44,18 @@ from ...models.kernel_model import KernelModel
 from ...monitoring.events import Event, Subscriber
 from ...numerics.scaling import FeatureScaling
 from ...probability.calibration import AnyCalibration, Calibration, PairCalibration
+from ...probability.intervals import Intervals
 from ...selection.factors import PER_TARGET
 from ...selection.rounding import AGREES, warn_of_rounding
 from ...selection.stopping import StopReason
-from ..base.estimator import BY_REFERENCE, BlockEstimator
+from ..base.estimator import BY_REFERENCE
 from ..base.parameter_checks import AUTO, WIDTHS, check_selection, plain_parameter, seed_of, width_values
 from .assembly import Weigh, assemble, path_weights, prefix_lengths
 from .metric import MetricLearning, metric_arrays, restore_metric
 from .parameters import SparseParameters
 from .projections import Projections, projection_arrays, restore_projections
 from .rkhs_refit import NormRefit
+from .uncertainty import Uncertainty, restore_uncertainty, uncertainty_arrays
 from .width_search import sigma_results, width_jobs
 
 logger = logging.getLogger(__name__)
@@ -62,7 +64,7 @@ _TRAINED_AS = {"dag": "one-vs-one"}
 """Schemes that differ from another one only in the decision."""
 
 
-class KernelLeastSquares(Projections, MetricLearning, SparseParameters, BlockEstimator):
+class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Uncertainty):
     """Base of the family; see the subclasses for the parameters."""
 
     _intercept: ClassVar[bool] = True
@@ -77,8 +79,6 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, BlockEst
     patience: int | None
     epsilon: float
     selection_rows: int | str | None
-    _calibration: AnyCalibration | None
-    _made_calibration: Any
 
     def training_job(self) -> TrainingJob:
         """Return the job of a training: the parameters that decide the model.
@@ -125,9 +125,9 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, BlockEst
             room = SearchRoom(tried, n_folds, work, facts, factors=self.factors, memory_limit=limit)
             planned = room.before(planned)
         planned = self._plan_rounds(planned, job, work, facts)
-        if not self._classification:
+        if not (self._classification or self._wants_intervals()):
             return planned
-        # Rows that calibrate the probabilities are picked in a pass of their own.
+        # Rows that calibrate probabilities or intervals are picked in a pass of their own.
         more = work.n_rows * (work.row_bytes + 8 * work.target_columns)
         assert planned.course is not None
         course = replace(planned.course, bytes_read=planned.course.bytes_read + more)
@@ -238,6 +238,8 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, BlockEst
         self._take(result, [path.n_centers for path in result.paths])
         if result.classes is not None:
             self._note_classes(result, source, client)
+        else:
+            self._note_residuals(result, source, client)
         if run is not None and run is not self.run_dir:
             run.write_summary(self._record())
 
@@ -257,11 +259,13 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, BlockEst
         for name, added in (("passes", 1), ("bytes_read", self._sample.bytes_read)):
             self.summary_[name] += added
 
-    def _make_calibration(self) -> AnyCalibration | None:
+    def _make_calibration(self) -> AnyCalibration | Intervals | None:
         sample = getattr(self, "_sample", None)
         if sample is None or getattr(self, "_result", None) is None:
             return None
         outputs = self._outputs_left_out()
+        if self._result.classes is None:
+            return self._make_intervals(outputs)
         usable = np.isfinite(outputs).all(axis=1)
         if not usable.any():
             return None
@@ -277,7 +281,8 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, BlockEst
         The weights of ``refit="rkhs"`` without a row have no closed form in the factors, and conjugate gradients have
         no factors: there the model's own outputs are used.
         """
-        if self._plain_refit() or self.solver_ == CONJUGATE_GRADIENTS:
+        # Pickles of version 0.1 do not name the solver.
+        if self._plain_refit() or getattr(self, "solver_", FACTORS) == CONJUGATE_GRADIENTS:
             own: Array = evaluate(self._model, self._sample.features)
             return own
         summary = self._result.summary
@@ -321,6 +326,7 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, BlockEst
         self._prefixes = n_centers
         self._calibration = None
         self._made_calibration = []
+        self._stored_leverage = None
         self._set_model(
             KernelModel(
                 kernel_of_centers(result.kernel, assembled.widths),
@@ -355,7 +361,8 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, BlockEst
 
     def _stored_arrays(self) -> dict[str, NDArray[Any]]:
         arrays = {"lambda": np.atleast_1d(np.asarray(self.lambda_, dtype=np.float64)), "history": self.history_}
-        return {**arrays, **projection_arrays(self), **metric_arrays(self)}
+        of_regression = {} if self._classification else uncertainty_arrays(self)
+        return {**arrays, **projection_arrays(self), **metric_arrays(self), **of_regression}
 
     def _stored_values(self) -> dict[str, Any]:
         values = {"gcv": self.gcv_, "stop_reason": str(self.stop_reason_), "solver": self.solver_}
@@ -368,6 +375,8 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, BlockEst
         if arrays["history"].dtype.names is None:
             raise ValueError("history has no columns")
         restore_projections(self, arrays)
+        if not self._classification:
+            restore_uncertainty(self, arrays)
         if hasattr(self, "metric"):
             restore_metric(self, arrays, stored.get("metric_rounds", []))
         self.lambda_ = float(lambdas[0]) if len(lambdas) == 1 else lambdas

@@ -11,6 +11,7 @@ from .parameters import PoolParameters
 
 
 @documented
+@dataclass(kw_only=True, eq=False, repr=False)
 class NPDRegressor(BlockRegressor, PoolParameters, KernelLeastSquares):
     """Sparse kernel regression by nonlinear pseudo-discriminants.
 
@@ -18,6 +19,8 @@ class NPDRegressor(BlockRegressor, PoolParameters, KernelLeastSquares):
     The thesis's order-recursive pseudoinverse (3.62) gives the same weights as the thin factors used here, with
     lambda = 0; sparsity is the only regularisation beside `epsilon`.
     """
+
+    intervals: bool | str = "auto"
 
 
 @documented

@@ -19,6 +19,7 @@ class OROLS(PoolParameters, KernelLeastSquares):
 
 
 @documented
+@dataclass(kw_only=True, eq=False, repr=False)
 class OROLSRegressor(BlockRegressor, OROLS):
     """Sparse kernel regression by order-recursive orthogonal least squares.
 
@@ -27,6 +28,8 @@ class OROLSRegressor(BlockRegressor, OROLS):
     3.80), w = z / (lambda + s) and alpha = inv(U) w with s = diag(Q'Q) and z = Q'y (paper 25, 26; thesis 3.83, 3.84),
     and lambda is re-estimated at every step by generalised cross validation (paper 27-31; thesis 3.85-3.89).
     """
+
+    intervals: bool | str = "auto"
 
 
 @documented

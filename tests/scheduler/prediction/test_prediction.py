@@ -182,12 +182,12 @@ def test_containers_cut_alike_give_the_same_bits(
     np.testing.assert_array_equal(np.concatenate([values for _, values in parts]), whole)
 
 
-@pytest.mark.parametrize("columns", [3, None])
-def test_dask_arrays_give_the_same_bits_lazily(columns: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("tail", [(3,), (), (3, 2)])
+def test_dask_arrays_give_the_same_bits_lazily(tail: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prediction, "MAX_TILE_ROWS", 64)
     model, X = random_model(Gaussian(1.5), m=30), rows_of(1000)
-    finish = all_targets if columns else _first
-    lazy = map_rows(model, da.from_array(X, chunks=(128, 3)), finish, columns, np.dtype(np.float64))
+    finish = {0: _first, 1: all_targets, 2: _twice}[len(tail)]
+    lazy = map_rows(model, da.from_array(X, chunks=(128, 3)), finish, tail, np.dtype(np.float64))
     # The model is one key that all chunks share.
     assert sum("kernel-model" in str(key) for key in lazy.__dask_graph__()) == 1
     for scheduler in ("synchronous", "threads"):
@@ -196,6 +196,10 @@ def test_dask_arrays_give_the_same_bits_lazily(columns: int | None, monkeypatch:
 
 def _first(values: Array) -> Array:
     return values[:, 0]
+
+
+def _twice(values: Array) -> Array:
+    return np.stack([values, -values], axis=2)
 
 
 @pytest.mark.parametrize("chunk_rows", [1, 37, 100, 1000])

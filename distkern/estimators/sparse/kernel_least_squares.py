@@ -68,6 +68,8 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Uncertai
     """Base of the family; see the subclasses for the parameters."""
 
     _intercept: ClassVar[bool] = True
+    solver_: str = FACTORS
+    """That of pickles of version 0.1, which do not name it."""
     _constraints: ClassVar = {"sigma": WIDTHS}
 
     # Parameters, or what the method fixes.
@@ -281,8 +283,7 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Uncertai
         The weights of ``refit="rkhs"`` without a row have no closed form in the factors, and conjugate gradients have
         no factors: there the model's own outputs are used.
         """
-        # Pickles of version 0.1 do not name the solver.
-        if self._plain_refit() or getattr(self, "solver_", FACTORS) == CONJUGATE_GRADIENTS:
+        if self._plain_refit() or self.solver_ == CONJUGATE_GRADIENTS:
             own: Array = evaluate(self._model, self._sample.features)
             return own
         summary = self._result.summary

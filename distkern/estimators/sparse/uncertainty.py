@@ -18,12 +18,10 @@ from ...arrays import Array
 from ...probability.intervals import SCALE_CENTERS, Intervals, LocalScale, ResidualQuantiles, choice_of_centers
 from ...probability.leverage import Leverage
 from ...selection.regularization import effective_trace, residual_sum_of_squares
+from ...selection.rkhs_refit import CHARGE
 from ..base.estimator import BlockEstimator
 from ..base.parameter_checks import AUTO
 from ..base.probability_arrays import require_numbers
-
-CHARGE = 2.0
-"""Degrees of freedom of a selected centre in the noise variance."""
 
 _SCALE = "interval_scale_"
 _SIZES = ("interval_local", "interval_constant")

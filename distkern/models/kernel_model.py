@@ -63,7 +63,7 @@ class PreparedModel:
     near: NearSums | None = None
     """Sums that skip the centres beyond the radius, for kernels of compact support; default None for other kernels."""
     further: ColumnOutputs | None = None
-    """Further outputs, in columns after the T fitted targets, which keep their bits; none by default."""
+    """Further outputs, in columns after the T fitted targets, which keep their bits; default None."""
 
     @property
     def n_outputs(self) -> int:
@@ -139,7 +139,7 @@ class KernelModel:
     dtype: str
     """Precision of the kernel values: "float64" or "float32"."""
     further: ColumnOutputs | None = None
-    """Further outputs, in columns after the T fitted targets, which keep their bits; none by default."""
+    """Further outputs, in columns after the T fitted targets, which keep their bits; default None."""
 
     @property
     def n_outputs(self) -> int:

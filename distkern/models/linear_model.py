@@ -21,7 +21,10 @@ __all__ = ["LinearModel"]
 
 @dataclass(frozen=True)
 class LinearModel(KernelModel):
-    """Weights of scaled features: the centres, (T, d), are the weights, the kernel is x.c, and `coef` the identity."""
+    """Weights of scaled features: the centres, (T, d), are the weights, the kernel is x.c, and `coef` the identity.
+
+    For the fields see `KernelModel`.
+    """
 
     @classmethod
     def of(cls, scaling: FeatureScaling, weights: Array, intercept: Array) -> LinearModel:

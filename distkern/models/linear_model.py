@@ -7,8 +7,6 @@ origin.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ..arrays import Array
@@ -19,12 +17,8 @@ from .kernel_model import KernelModel, PreparedModel
 __all__ = ["LinearModel"]
 
 
-@dataclass(frozen=True)
 class LinearModel(KernelModel):
-    """Weights of scaled features: the centres, (T, d), are the weights, the kernel is x.c, and `coef` the identity.
-
-    For the fields see `KernelModel`.
-    """
+    """Weights of scaled features: the centres, (T, d), are the weights, the kernel is x.c, and `coef` the identity."""
 
     @classmethod
     def of(cls, scaling: FeatureScaling, weights: Array, intercept: Array) -> LinearModel:

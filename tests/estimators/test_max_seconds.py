@@ -97,7 +97,7 @@ def test_a_search_that_takes_longer_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="max_seconds") as caught:
         model.fit(X, y)
     assert caught.value.kind == "time-limit"
-    grid = dk.GridSearch(dk.OROLSRegressor(max_centers=20, max_seconds=NONE), {"sigma": [0.5, 1.0]})
+    grid = dk.GridSearch(dk.OROLSRegressor(max_centers=60, max_seconds=NONE), {"sigma": [0.5, 1.0]})
     with pytest.raises(RunError, match="max_seconds"):
         grid.fit(X, y)
     with pytest.raises(JobError, match="max_seconds"):

@@ -15,6 +15,9 @@ from distkern.storage import Dataset, ZarrRows, is_zarr_array
 
 from ..errors import DataError
 
+SCORED_COVERAGE = 0.9
+"""Coverage of the intervals that are compared with targets."""
+
 LIKELIHOOD_FLOOR = 1e-15
 """Lowest probability of a true class in the log loss, so that one row does not make it infinite."""
 
@@ -113,7 +116,8 @@ class ClassificationScore:
 class RegressionScore:
     """Root mean square error, mean absolute error and R² over blocks, in the units of y.
 
-    Several targets are averaged as in scikit-learn: each target's score counts the same.
+    Several targets are averaged as in scikit-learn: each target's score counts the same. With intervals of
+    `SCORED_COVERAGE` it also has the share of targets within them.
     """
 
     def __init__(self) -> None:
@@ -122,9 +126,12 @@ class RegressionScore:
         self._absolutes: NDArray[np.float64] = np.zeros(1)
         self._mean: NDArray[np.float64] = np.zeros(1)
         self._spread: NDArray[np.float64] = np.zeros(1)
+        self._inside: int | None = None
 
-    def update(self, truth: NDArray[Any], predicted: NDArray[Any], probabilities: object = None) -> None:
-        """Add a block; regressors have no probabilities (default None)."""
+    def update(
+        self, truth: NDArray[Any], predicted: NDArray[Any], intervals: NDArray[np.float64] | None = None
+    ) -> None:
+        """Add a block, intervals optional."""
         truth = np.asarray(truth, dtype=np.float64).reshape(len(truth), -1)
         wrong = truth - np.asarray(predicted, dtype=np.float64).reshape(truth.shape)
         if not len(truth):
@@ -138,6 +145,10 @@ class RegressionScore:
             self._spread + np.sum((truth - mean) ** 2, axis=0) + shift**2 * (self.n_rows * len(truth) / total)
         )
         self._mean = self._mean + shift * (len(truth) / total)
+        if intervals is not None:
+            ends = intervals.reshape(*truth.shape, 2)
+            inside = np.count_nonzero((ends[..., 0] <= truth) & (truth <= ends[..., 1]))
+            self._inside = (self._inside or 0) + int(inside)
         self.n_rows = total
 
     @property
@@ -157,6 +168,11 @@ class RegressionScore:
             return float("nan")
         return float(np.mean(1.0 - self._squares / self._spread))
 
+    @property
+    def covered(self) -> float | None:
+        """Share of targets within their intervals; None without intervals."""
+        return None if self._inside is None else self._inside / (self.n_rows * len(self._squares))
+
     def per_target(self) -> Iterator[dict[str, float]]:
         """Yield the root mean square error, the mean absolute error and R² of each target."""
         if not self.n_rows:
@@ -174,7 +190,8 @@ class RegressionScore:
 
     def as_record(self) -> dict[str, Any]:
         """Return all scores as JSON values."""
-        return {"n_rows": self.n_rows, "rmse": self.rmse, "mae": self.mae, "r2": self.r2}
+        record = {"n_rows": self.n_rows, "rmse": self.rmse, "mae": self.mae, "r2": self.r2}
+        return record if self.covered is None else record | {"interval": SCORED_COVERAGE, "covered": self.covered}
 
 
 def _ratio(part: float, whole: float) -> float:
@@ -198,8 +215,8 @@ class LabelledRows(Protocol):
 class BlockCollector(Protocol):
     """Collector of predictions beside the score."""
 
-    def update(self, truth: NDArray[Any], predicted: NDArray[Any], probabilities: NDArray[np.float64] | None) -> None:
-        """Add a block."""
+    def update(self, truth: NDArray[Any], predicted: NDArray[Any], beside: NDArray[np.float64] | None, /) -> None:
+        """Add a block; beside predictions there are probabilities or intervals."""
         ...
 
 
@@ -217,7 +234,7 @@ def score_model(model: Any, data: LabelledRows, collectors: Sequence[BlockCollec
     """
     rows = data.require_targets() if isinstance(data, Dataset) else data.X
     with (
-        closing(model.iter_predictions(rows, proba=is_classifier(model))) as blocks,
+        closing(_predictions(model, rows)) as blocks,
         _targets_ahead(data) as truths,
     ):
         return score_blocks(
@@ -236,8 +253,8 @@ def score_blocks(
     ----------
     model : fitted estimator
         The model.
-    blocks : iterable of (targets, predictions, probabilities)
-        Blocks of rows; probabilities are None for a regressor.
+    blocks : iterable of (targets, predictions, probabilities or intervals)
+        Blocks of rows; the last is None for a regressor without intervals.
     collectors : sequence of BlockCollector, default ()
         Objects that get every block too.
 
@@ -247,10 +264,11 @@ def score_blocks(
         ``shape-mismatch``, ``not-numeric``: the targets are not such as the model predicts.
     """
     score: ModelScore = ClassificationScore(model.classes_) if is_classifier(model) else RegressionScore()
-    for truth, predicted, probabilities in blocks:
+    takers: list[BlockCollector] = [score, *collectors]
+    for truth, predicted, beside in blocks:
         _require_comparable(truth, predicted, score)
-        for taker in (score, *collectors):
-            taker.update(truth, predicted, probabilities)
+        for taker in takers:
+            taker.update(truth, predicted, beside)
     return score
 
 
@@ -286,6 +304,21 @@ def _targets_ahead(data: LabelledRows) -> Iterator[Callable[[int, int], NDArray[
             return data.targets(start, stop) if number is None else reader.take(number)
 
         yield read
+
+
+def _predictions(model: Any, rows: Any) -> Any:
+    """Predict with probabilities or intervals, where the model has them."""
+    if is_classifier(model):
+        return model.iter_predictions(rows, proba=True)
+    coverage = scored_coverage(model)
+    # A model of the user's own may know no intervals.
+    return model.iter_predictions(rows) if coverage is None else model.iter_predictions(rows, interval=coverage)
+
+
+def scored_coverage(model: Any) -> float | None:
+    """Return `SCORED_COVERAGE` for a regressor whose residuals can promise it, else None."""
+    made = None if is_classifier(model) or not hasattr(model, "_calibrated") else model._calibrated()
+    return SCORED_COVERAGE if made is not None and made.local.can_promise(SCORED_COVERAGE) else None
 
 
 def is_classifier(model: Any) -> bool:

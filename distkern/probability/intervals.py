@@ -152,6 +152,14 @@ class ResidualQuantiles:
             kept = np.unique(np.r_[np.linspace(0, n - 1, KEPT_SIZES).astype(int), kept[n - KEPT_LARGEST :]])
         return cls(np.take_along_axis(sizes, order, axis=0)[kept], np.cumsum(mass[order], axis=0)[kept])
 
+    def can_promise(self, coverage: float) -> bool:
+        """Return whether there are rows enough for a coverage."""
+        return self._wanted(coverage) <= float(self.masses[-1, 0])
+
+    def _wanted(self, coverage: float) -> float:
+        # Sums of equal weights are rounded, and an exact rank must not become the next one.
+        return coverage * (float(self.masses[-1, 0]) + 1.0) * (1 - 1e-12)
+
     def at(self, coverage: float) -> Array:
         """Return the size that a share `coverage` of new rows does not exceed, shape (T,).
 
@@ -163,15 +171,13 @@ class ResidualQuantiles:
             ``invalid-parameter``: there are too few rows for this coverage.
         """
         total = float(self.masses[-1, 0])
-        # Sums of equal weights are rounded, and an exact rank must not become the next one.
-        wanted = coverage * (total + 1.0) * (1 - 1e-12)
-        if wanted > total:
+        if not self.can_promise(coverage):
             raise JobError(
                 f"coverage={coverage:g}: leave-one-out residuals of rows of total weight {total:g} bound at most "
                 f"{total / (total + 1):.4g}; ask for less, or train on more rows",
                 kind="invalid-parameter",
             )
-        positions = (self.masses < wanted).sum(axis=0)
+        positions = (self.masses < self._wanted(coverage)).sum(axis=0)
         return np.asarray(self.sizes[np.minimum(positions, len(self.sizes) - 1), np.arange(self.sizes.shape[1])])
 
 

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from ..monitoring.event_checks import finite
-from .evaluation import Reliability, ResidualGrid
+from .evaluation import Coverage, Reliability, ResidualGrid
 from .formats import shortened
 from .record import Exchange, Incident, RunRecord
 from .svg import Axis, Chart, element, number, path
@@ -144,6 +144,28 @@ def reliability_chart(reliability: Reliability, index: int, title: str) -> Marku
     for value in ticks:
         chart.add(element("text", number(value), class_="tick", x=x(value), y=floor + 14, text_anchor="middle"))
     chart.add(element("line", class_="axis", x1=chart.left, x2=chart.right, y1=floor, y2=floor))
+    return chart.render()
+
+
+def coverage_chart(coverage: Coverage) -> Markup:
+    """Draw the share of targets within intervals against the coverage that was asked for."""
+    pairs = list(zip(coverage.levels, map(float, coverage.shares()), strict=True))
+    described = ", ".join(f"{level:g}: {share:.3f}" for level, share in pairs)
+    chart = Chart(
+        "Coverage of intervals",
+        f"Coverage that was asked for, and share of targets within the intervals: {described}.",
+        "coverage asked for",
+        "share within",
+        size=(300.0, 300.0),
+        left=40.0,
+    )
+    x, y = Axis(0.0, 1.0, chart.left, chart.right), Axis(0.0, 1.0, chart.bottom, chart.top)
+    chart.axes(x, y)
+    chart.add(element("line", class_="diagonal", x1=x(0), y1=y(0), x2=x(1), y2=y(1)))
+    chart.add(element("path", class_="line c1", d=path([(x(level), y(share)) for level, share in pairs])))
+    for level, share in pairs:
+        tip = element("title", f"asked for {level:g}, covered {share:.3f}")
+        chart.add(element("circle", tip, class_="dot c1", cx=x(level), cy=y(share), r=3.2))
     return chart.render()
 
 

@@ -9,7 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Array
-from ..estimators.scoring import ClassificationScore, LabelledRows, ModelScore, is_classifier, score_model
+from ..estimators.scoring import (
+    SCORED_COVERAGE,
+    BlockCollector,
+    ClassificationScore,
+    LabelledRows,
+    ModelScore,
+    is_classifier,
+    score_model,
+    scored_coverage,
+)
+from ..probability.intervals import ResidualQuantiles
 
 BINS = 10
 """Bins of a reliability diagram."""
@@ -25,6 +35,9 @@ GRID = (64, 40)
 
 LARGEST_TARGETS = 6
 """Most targets with residuals."""
+
+LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+"""Coverages at which intervals are compared with targets."""
 
 _OUTSIDE = 0.01
 _ABSURD = 1e100
@@ -172,6 +185,43 @@ class Residuals:
             grid.update(predicted[:, index], truth[:, index] - predicted[:, index])
 
 
+class Coverage:
+    """Share of targets within intervals of several coverages, from those of `SCORED_COVERAGE`.
+
+    Parameters
+    ----------
+    quantiles : ResidualQuantiles
+        Those of the model: intervals of other coverages have the same middle, and widths in their ratio.
+
+    Attributes
+    ----------
+    levels : list of float
+        Coverages that were asked for.
+    """
+
+    def __init__(self, quantiles: ResidualQuantiles) -> None:
+        self.levels = [level for level in LEVELS if quantiles.can_promise(level)]
+        self._halves = np.array([quantiles.at(level) for level in self.levels])
+        self._scored = quantiles.at(SCORED_COVERAGE)
+        self._inside = np.zeros(len(self.levels))
+        self._count = 0
+
+    def update(self, truth: NDArray[Any], predicted: NDArray[Any], intervals: Array | None) -> None:
+        """Add a block; without intervals this does nothing."""
+        if intervals is None:
+            return
+        ends = intervals.reshape(len(intervals), -1, 2)
+        middle = ends.mean(axis=2)
+        misses = np.abs(np.asarray(truth, dtype=np.float64).reshape(middle.shape) - middle) * self._scored
+        reach = (ends[..., 1] - ends[..., 0]) / 2
+        self._inside += [np.count_nonzero(misses <= reach * half) for half in self._halves]
+        self._count += misses.size
+
+    def shares(self) -> Array:
+        """Return the share of targets within the intervals of each level."""
+        return self._inside / max(1, self._count)
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """Score and statistics of a model on test rows."""
@@ -181,6 +231,8 @@ class Evaluation:
     """Of a classifier with probabilities."""
     residuals: Residuals | None
     """Of a regression."""
+    coverage: Coverage | None = None
+    """Of a regression with intervals; default None."""
 
     @property
     def is_classification(self) -> bool:
@@ -192,7 +244,9 @@ def evaluate_model(model: Any, rows: LabelledRows) -> Evaluation:
     """Predict all test rows and return the score with its statistics."""
     if not is_classifier(model):
         residuals = Residuals()
-        return Evaluation(score_model(model, rows, [residuals]), None, residuals)
+        coverage = None if scored_coverage(model) is None else Coverage(model._calibrated().local)
+        collectors: list[BlockCollector] = [residuals] if coverage is None else [residuals, coverage]
+        return Evaluation(score_model(model, rows, collectors), None, residuals, coverage)
     reliability = Reliability(model.classes_)
     score = score_model(model, rows, [reliability])
     return Evaluation(score, reliability if reliability.n_rows else None, None)

@@ -40,6 +40,7 @@ class TestPart:
     per_class: list[Markup] = field(default_factory=list)
     bins: ReportTable | None = None
     calibration_error: float | None = None
+    coverage: Markup | None = None
     note: str | None = None
 
 
@@ -147,4 +148,6 @@ def _values(score: RegressionScore, evaluation: Evaluation) -> TestPart:
             for i, grid in enumerate(residuals.grids)
         )
         part.residuals = [chart for chart in drawn if chart is not None]
+    if evaluation.coverage is not None and score.n_rows:
+        part.coverage = charts.coverage_chart(evaluation.coverage)
     return part

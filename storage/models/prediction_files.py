@@ -75,7 +75,7 @@ class PredictionFileWriter(PredictionSink):
     """Writer of a CSV or Parquet file, by the ending of a local path; see `PredictionSink`.
 
     The file has the column ``prediction`` (``prediction_0`` and so on for several targets) and, on request,
-    ``probability_LABEL`` for each class.
+    ``probability_LABEL`` for each class, or ``lower`` and ``upper`` (``lower_0`` and so on).
     """
 
     def __enter__(self) -> Self:
@@ -91,6 +91,10 @@ class PredictionFileWriter(PredictionSink):
         if self._shared is not None:
             self._names += [f"probability_{label}" for label in self._shared.tolist()]
             columns += [pa.array(np.empty(0))] * len(self._shared)
+        if self._coverage is not None:
+            suffixes = [f"_{target}" for target in range(self._tail[0])] if self._tail else [""]
+            self._names += [end + suffix for suffix in suffixes for end in ("lower", "upper")]
+            columns += [self._column(np.empty(0, self._kind))] * 2 * len(suffixes)
         schema = pa.table(columns, names=self._names).schema
         self._held: list[Any] = []
         aside = self._stack.enter_context(publish_file(place, self._overwrite, DataError, _is_prediction_file))
@@ -106,11 +110,12 @@ class PredictionFileWriter(PredictionSink):
             self._writer = self._stack.enter_context(pa.parquet.ParquetWriter(sink, schema))
         return self
 
-    def _add(self, values: NDArray[Any], shares: NDArray[Any] | None) -> None:
+    def _add(self, values: NDArray[Any], shares: NDArray[Any] | None, ends: NDArray[Any] | None) -> None:
         import pyarrow as pa
 
         columns = [self._column(column) for column in values.reshape(len(values), -1).T]
         columns += [] if shares is None else [pa.array(np.ascontiguousarray(column)) for column in shares.T]
+        columns += [] if ends is None else [self._column(column) for column in ends.reshape(len(ends), -1).T]
         self._held.append(pa.table(columns, names=self._names))
         if sum(table.nbytes for table in self._held) >= _FLUSH_BYTES:
             self._complete()

@@ -46,6 +46,8 @@ class PredictionSink(StagedWriter):
         Sorted labels of a classification.
     probability : bool, default False
         Whether class probabilities are written too, one column for each class.
+    interval : float, optional
+        Coverage of intervals that are written too; none by default.
     dtype : dtype-like, default float64
         dtype of the numbers.
     overwrite : bool, default False
@@ -65,6 +67,7 @@ class PredictionSink(StagedWriter):
         n_targets: int | None = None,
         class_labels: NDArray[Any] | None = None,
         probability: bool = False,
+        interval: float | None = None,
         dtype: npt.DTypeLike = np.float64,
         overwrite: bool = False,
     ) -> None:
@@ -76,11 +79,12 @@ class PredictionSink(StagedWriter):
         self._labels = class_labels
         self._shared = class_labels if probability else None
         """Labels whose probabilities are written."""
+        self._coverage = interval
         self._dtype = np.dtype(dtype)
         self._tail = () if n_targets is None else (n_targets,)
         self._rows = 0
 
-    def append(self, prediction: Any, probability: Any = None) -> None:
+    def append(self, prediction: Any, probability: Any = None, interval: Any = None) -> None:
         """Add the predictions of the next rows.
 
         Parameters
@@ -89,6 +93,8 @@ class PredictionSink(StagedWriter):
             Numbers, or class labels.
         probability : array-like, shape (n, n_classes), optional
             Class probabilities; required where they are written, and refused elsewhere.
+        interval : array-like, shape (n, 2) or (n, n_targets, 2), optional
+            Lower and upper ends; required where they are written, and refused elsewhere.
 
         Raises
         ------
@@ -109,7 +115,14 @@ class PredictionSink(StagedWriter):
                 f"the probability has shape {shares.shape}, not {(len(values), len(self._shared))}",
                 kind="shape-mismatch",
             )
-        self._add(values, shares)
+        if (interval is not None) != (self._coverage is not None):
+            raise ValueError("interval must be given exactly where the store was made with it")
+        ends = None if interval is None else np.asarray(interval)
+        if ends is not None and self._tail == (1,):
+            ends = ends.reshape(len(ends), 1, 2)
+        if ends is not None and ends.shape != (*values.shape, 2):
+            raise DataError(f"the interval has shape {ends.shape}, not {(*values.shape, 2)}", kind="shape-mismatch")
+        self._add(values, shares, ends)
         self._rows += len(values)
 
     def _finish(self) -> None:
@@ -118,8 +131,8 @@ class PredictionSink(StagedWriter):
         self._complete()
 
     @abstractmethod
-    def _add(self, values: NDArray[Any], shares: NDArray[Any] | None) -> None:
-        """Write predictions and probabilities of some rows."""
+    def _add(self, values: NDArray[Any], shares: NDArray[Any] | None, ends: NDArray[Any] | None) -> None:
+        """Write predictions of some rows, with probabilities, or lower and upper ends of intervals."""
 
     @abstractmethod
     def _complete(self) -> None:
@@ -129,8 +142,8 @@ class PredictionSink(StagedWriter):
 class PredictionWriter(PredictionSink):
     """Writer of a store of predictions at a local path or URL; see `PredictionSink`.
 
-    The store is a zarr group with an array ``prediction`` and, on request, ``probability``. Class labels are stored as
-    codes into the attribute ``class_labels``.
+    The store is a zarr group with an array ``prediction`` and, on request, ``probability`` or ``interval``, whose last
+    axis has lower and upper ends. Class labels are stored as codes into the attribute ``class_labels``.
     """
 
     def __enter__(self) -> Self:
@@ -143,6 +156,7 @@ class PredictionWriter(PredictionSink):
         self._probability: ChunkAppender | None = None
         if self._shared is not None:
             self._probability = self._appender("probability", (len(self._shared),), self._dtype)
+        self._interval = None if self._coverage is None else self._appender("interval", (*self._tail, 2), self._dtype)
         self._describe(False)
         return self
 
@@ -150,20 +164,25 @@ class PredictionWriter(PredictionSink):
     def _stored(self) -> np.dtype[Any]:
         return self._dtype if self._labels is None else CODE_DTYPE
 
-    def _add(self, values: NDArray[Any], shares: NDArray[Any] | None) -> None:
+    def _add(self, values: NDArray[Any], shares: NDArray[Any] | None, ends: NDArray[Any] | None) -> None:
         self._prediction.append(values if self._labels is None else _codes(values, self._labels))
         if self._probability is not None and shares is not None:
             self._probability.append(shares)
+        if self._interval is not None and ends is not None:
+            self._interval.append(ends)
 
     def _complete(self) -> None:
         self._prediction.finish()
         if self._probability is not None:
             self._probability.finish()
+        if self._interval is not None:
+            self._interval.finish()
         self._describe(True)
 
     def _needed_bytes(self) -> int:
         row_bytes = int(np.prod(self._tail, dtype=int)) * self._stored.itemsize
         row_bytes += 0 if self._shared is None else len(self._shared) * self._dtype.itemsize
+        row_bytes *= 1 if self._coverage is None else 3
         return self._n_rows * row_bytes
 
     def _appender(self, name: str, tail: tuple[int, ...], dtype: np.dtype[Any]) -> ChunkAppender:
@@ -178,6 +197,7 @@ class PredictionWriter(PredictionSink):
             "complete": complete,
             "n_rows": self._n_rows,
             "class_labels": None if self._labels is None else self._labels.tolist(),
+            "interval_coverage": self._coverage,
             "class_labels_dtype": None if self._labels is None else self._labels.dtype.str,
         }
 
@@ -192,6 +212,8 @@ class Predictions:
     """Class probabilities, shape (n_rows, n_classes), None where the store has none."""
     class_labels: NDArray[Any] | None
     """Labels of the columns of `probability`, None for a regression."""
+    interval: NDArray[Any] | None = None
+    """Lower and upper ends, shape (n_rows, 2) or (n_rows, n_targets, 2); default None, where the store has none."""
 
 
 def read_predictions(path: str | os.PathLike[str]) -> Predictions:
@@ -225,7 +247,7 @@ def read_predictions(path: str | os.PathLike[str]) -> Predictions:
 
 def _read(path: str | os.PathLike[str], facts: Mapping[str, Any]) -> Predictions:
     place = place_of(path)
-    if not is_url(place) and not inside(place, "zarr.json", "prediction", "probability"):
+    if not is_url(place) and not inside(place, "zarr.json", "prediction", "probability", "interval"):
         raise ValueError("it holds links to files outside of it")
     group = zarr.open_group(open_store(place) if is_url(place) else place, mode="r", use_consolidated=False)
     labels = facts["class_labels"]
@@ -234,7 +256,7 @@ def _read(path: str | os.PathLike[str], facts: Mapping[str, Any]) -> Predictions
     if prediction is None:
         raise ValueError("it lacks the array prediction")
     if classes is None:
-        return Predictions(prediction, None, None)
+        return Predictions(prediction, None, None, _read_array(group, "interval", facts["n_rows"]))
     if prediction.size and not (prediction.min() >= 0 and prediction.max() < len(classes)):
         raise ValueError("it holds codes without a class")
     return Predictions(classes[prediction], _read_array(group, "probability", facts["n_rows"]), classes)

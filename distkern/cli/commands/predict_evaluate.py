@@ -33,6 +33,13 @@ _LARGEST_CONFUSION = 30
     help="Where to write the predictions: a .csv or .parquet file by the ending, else a zarr store.",
 )
 @click.option("--proba", is_flag=True, help="Write the probability of each class too, a column for each.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="SHARE",
+    help="Write the ends of an interval that this share of new targets falls into, such as 0.9, in columns lower and "
+    "upper; for a regression that was trained with intervals.",
+)
 @file_options
 @click.option("--overwrite", is_flag=True, help="Replace the predictions where they exist.")
 @cluster_options("Predict")
@@ -42,6 +49,7 @@ def predict(
     places: tuple[str, ...],
     out: str,
     proba: bool,
+    interval: float | None,
     reading: dict[str, Any],
     overwrite: bool,
     cluster: dict[str, Any],
@@ -58,7 +66,7 @@ def predict(
 
     check_prediction_destination(out, overwrite)
     with _opened(model_store, places, reading, cluster) as (model, rows):
-        n_rows = write_predictions(model, rows, out, proba=proba, overwrite=overwrite)
+        n_rows = write_predictions(model, rows, out, proba=proba, interval=interval, overwrite=overwrite)
     print_table(pairs([("wrote", out), ("rows", n_rows)]))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from ...errors import DataError, JobError
-from ...estimators.scoring import ModelScore, is_classifier, score_blocks, score_model
+from ...estimators.scoring import ModelScore, is_classifier, score_blocks, score_model, scored_coverage
 
 if TYPE_CHECKING:
     from distkern.storage import RowFiles
@@ -78,8 +78,13 @@ def open_rows(model: Any, place: str, places: Sequence[str], reading: Mapping[st
     return rows
 
 
-def write_predictions(model: Any, rows: Any, out: str, *, proba: bool, overwrite: bool) -> int:
-    """Write the predictions for all rows, with class probabilities if `proba` is set; return the number of rows.
+def write_predictions(
+    model: Any, rows: Any, out: str, *, proba: bool, overwrite: bool, interval: float | None = None
+) -> int:
+    """Write the predictions for all rows, and return the number of rows.
+
+    With `proba` there are class probabilities too, with `interval` (default None) the ends of intervals of that
+    coverage.
 
     `out` becomes a CSV or Parquet file by its ending, else a prediction store.
     """
@@ -88,9 +93,13 @@ def write_predictions(model: Any, rows: Any, out: str, *, proba: bool, overwrite
     classes = model.classes_ if is_classifier(model) else None
     if proba and classes is None:
         raise JobError("--proba needs a classifier, this model is a regression", kind="no-probabilities")
+    if interval is not None and classes is not None:
+        raise JobError("--interval needs a regression, this model is a classifier: use --proba", kind="no-intervals")
     n_rows = int(rows.shape[0] if hasattr(rows, "shape") else rows.n_rows)
     predicted: Generator[tuple[Any, Any, Any]] = (
-        _of_files(model, rows, proba) if isinstance(rows, RowFiles) else model.iter_predictions(rows, proba=proba)
+        _of_files(model, rows, proba, interval)
+        if isinstance(rows, RowFiles)
+        else model.iter_predictions(rows, proba=proba, interval=interval)
     )
     # The blocks are closed before the client of the caller: an interrupted prediction cancels its tasks.
     with closing(predicted) as blocks:
@@ -102,11 +111,12 @@ def write_predictions(model: Any, rows: Any, out: str, *, proba: bool, overwrite
             n_targets=values.shape[1] if values.ndim == 2 else None,
             class_labels=classes,
             probability=proba,
+            interval=interval,
             dtype=values.dtype if classes is None else "float64",
             overwrite=overwrite,
         ) as writer:
-            for _, labels, probabilities in chain([first], blocks):
-                writer.append(labels, probabilities if proba else None)
+            for _, labels, beside in chain([first], blocks):
+                writer.append(labels, beside if proba else None, None if interval is None else beside)
     return n_rows
 
 
@@ -116,15 +126,20 @@ def score(model: Any, rows: Any) -> ModelScore:
 
     if not isinstance(rows, RowFiles):
         return score_model(model, rows)
-    return score_blocks(model, _of_files(model, rows, is_classifier(model)))
+    return score_blocks(model, _of_files(model, rows, is_classifier(model), scored_coverage(model)))
 
 
-def _of_files(model: Any, rows: RowFiles, proba: bool) -> Generator[tuple[Any, NDArray[Any], NDArray[Any] | None]]:
-    """Predict rows of files piece by piece, in this process; yield targets or None, predictions and probabilities."""
+def _of_files(
+    model: Any, rows: RowFiles, proba: bool, interval: float | None
+) -> Generator[tuple[Any, NDArray[Any], NDArray[Any] | None]]:
+    """Predict rows of files piece by piece, in this process.
+
+    Yield targets or None, predictions, and probabilities, intervals or None.
+    """
     for piece, targets in rows.pieces():
         with warnings.catch_warnings():
             # The columns were taken by name, or have none.
             warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
-            parts = list(model.iter_predictions(piece, proba=proba))
+            parts = list(model.iter_predictions(piece, proba=proba, interval=interval))
         for start, *made in parts:
             yield None if targets is None else targets[start : start + len(made[0])], made[0], made[1]

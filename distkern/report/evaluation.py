@@ -36,7 +36,7 @@ GRID = (64, 40)
 LARGEST_TARGETS = 6
 """Most targets with residuals."""
 
-LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+COVERAGES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 """Coverages at which intervals are compared with targets."""
 
 _OUTSIDE = 0.01
@@ -200,7 +200,7 @@ class Coverage:
     """
 
     def __init__(self, quantiles: ResidualQuantiles) -> None:
-        self.levels = [level for level in LEVELS if quantiles.can_promise(level)]
+        self.levels = [level for level in COVERAGES if quantiles.can_promise(level)]
         self._halves = np.array([quantiles.at(level) for level in self.levels])
         self._scored = quantiles.at(SCORED_COVERAGE)
         self._inside = np.zeros(len(self.levels))

@@ -69,7 +69,8 @@ def conjugate_gradients(
     converged : callable, optional
         Takes the solution, the residual r of the recurrence, r'z with z the preconditioned r, and the number of
         iterations; returns a mask of the right-hand sides that have converged. It replaces `tol`, no residual is
-        computed from the solution, and the preconditioner may be rounded coarsely (Polak and Ribiere's directions).
+        computed from the solution, and the preconditioner may be rounded coarsely (Polak and Ribiere's directions). A
+        right-hand side ends where no direction has a positive curvature, instead of an error.
 
     Returns
     -------
@@ -89,8 +90,10 @@ def conjugate_gradients(
     P = Z.copy()
     rho = _dots(R, Z)
     true_residual = True
+    exhausted = np.zeros(B.shape[1], dtype=bool)
     while True:
         active = np.sqrt(np.square(R).sum(axis=0)) > limits if converged is None else ~converged(X, R, rho, iterations)
+        active &= ~exhausted
         if not active.any() or iterations >= max_iter:
             if true_residual or converged is not None:
                 break
@@ -106,6 +109,10 @@ def conjugate_gradients(
         products += 1
         iterations += 1
         curvature = _dots(P, HP)
+        if converged is not None:
+            # Directions of a singular matrix that a coarse preconditioner made too long: rounding is all that is left.
+            exhausted |= active & (curvature <= 0.0)
+            active &= ~exhausted
         if (curvature[active] <= 0.0).any():
             raise DataError(
                 "the kernel matrix is not positive definite, and conjugate gradients need that: use solver='dense', "

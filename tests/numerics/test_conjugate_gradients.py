@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -86,3 +88,23 @@ def test_an_indefinite_matrix_is_refused() -> None:
     H = np.diag([1.0, -1.0])
     with pytest.raises(DataError, match="not positive definite"):
         conjugate_gradients(lambda P: H @ P, np.array([[0.1], [1.0]]), lambda R: R.copy(), 1e-8, 10)
+
+
+def test_a_criterion_of_the_caller_ends_each_right_hand_side() -> None:
+    """Also where no direction is left: the second right-hand side is outside the range of a singular matrix."""
+    H = np.diag([1.0, 2.0, 4.0, 0.0])
+    B = np.array([[1.0, 1.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0]]).T
+    seen: list[int] = []
+
+    def converged(X: Any, R: Any, energy: Any, iteration: int) -> Any:
+        np.testing.assert_allclose(R, B - H @ X, atol=1e-12)
+        np.testing.assert_allclose(energy, np.square(R).sum(axis=0))
+        seen.append(iteration)
+        return energy < 1e-20
+
+    solved = conjugate_gradients(lambda P: H @ P, B, lambda R: R, 0.0, 20, converged=converged)
+    np.testing.assert_allclose(solved.solution[:, 0], [1.0, 0.5, 0.25, 0.0], atol=1e-10)
+    np.testing.assert_allclose(solved.solution[:, 2], [1.0, 0.0, 0.0, 0.0], atol=1e-12)
+    assert not solved.solution[:, 1].any()
+    assert seen == list(range(solved.iterations + 1))
+    assert solved.products == solved.iterations == 3

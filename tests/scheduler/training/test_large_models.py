@@ -28,10 +28,11 @@ from distkern.scheduler.training import large_models, solver
 from distkern.scheduler.training.driver_loop import TrainingJob, TrainingResult, train
 from distkern.selection import penalised_fit
 from distkern.selection.stopping import StopReason
-from distkern.storage import ArraySource
+from distkern.storage import ArraySource, recorded
 from distkern.storage.arrays.source import BlockSource
 from tests.markers import variants
 from tests.references import dense_kernel_columns
+from tests.scheduler.training import test_resume as resume
 from tests.scheduler.trainings import cut, make_classes, make_data, make_job, make_source, tile_threads
 from tests.scheduler.worker_clusters import cluster
 
@@ -271,6 +272,21 @@ def test_workers_give_the_same_bits(name: str, factors: str, in_process_client: 
         whole = run_training(job, source)
     assert_same(whole, run_training(job, source))
     assert_same(whole, run_training(job, source, client=in_process_client, factors=factors))
+
+
+def test_a_run_goes_on_after_any_exchange_and_with_more_centres(tmp_path: Path) -> None:
+    changes, source = CASES["sample"]
+    job = large_job(**changes)
+    run = resume.start(tmp_path / "run")
+    whole = run_training(job, source, run=run)
+    n = len(recorded(run.path)[0])
+    assert n == whole.summary["exchanges"]
+    for k in sorted({1, n // 2, *range(n - 6, n + 1)}):
+        again = run_training(job, source, run=resume.cut(run, k, tmp_path / f"cut-{k}"))
+        assert_same(whole, again)
+        assert again.summary["exchanges"] == n
+    more = large_job(**changes, max_centers=CENTERS + 20)
+    assert_same(run_training(more, source), run_training(more, source, run=run))
 
 
 class DiesInAnIteration(ArraySource):

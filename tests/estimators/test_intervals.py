@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import distkern as dk
+from benchmarks.datasets import present
 from distkern.errors import JobError
+from distkern.estimators.sparse.uncertainty import restore_uncertainty
 from distkern.probability.intervals import choice_of_centers
 from distkern.selection.regularization import effective_trace
 from tests.estimators.fits import REGRESSORS, fitted, regression
@@ -153,6 +156,29 @@ def test_stores_and_pickles_keep_intervals(tmp_path: Path, n_targets: int) -> No
             np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("interval_local_sizes", lambda array: array[::-1]),
+        ("interval_local_masses", lambda array: array[:, :0]),
+        ("interval_constant_sizes", lambda array: -array),
+        ("interval_scale_coef", lambda array: np.zeros((99, 1))),
+        ("interval_scale_low", lambda array: array * np.nan),
+        ("deviation_inverse", lambda array: array[1:]),
+        ("deviation_variance", lambda array: -array),
+        ("deviation_factors", None),
+        ("interval_constant_masses", None),
+    ],
+)
+def test_damaged_arrays_are_refused(name: str, change: Any) -> None:
+    model = fitted(dk.OROLSRegressor, intervals=True)
+    arrays = model._stored_arrays() | {"coef": model.coef_, "intercept": model.intercept_}
+    restore_uncertainty(model, arrays)
+    changed = arrays | {name: None if change is None else change(arrays[name])}
+    with pytest.raises((ValueError, KeyError)):
+        restore_uncertainty(model, {key: array for key, array in changed.items() if array is not None})
+
+
 def test_a_prefix_has_the_intervals_of_a_training_that_ends_there() -> None:
     X, y = regression(250)
     long = dk.OROLSRegressor(max_centers=20, sigma=1.0, stop=None, panel=5).fit(X, y)
@@ -199,6 +225,40 @@ def test_workers_give_the_same_bits(tmp_path: Path) -> None:
         np.testing.assert_array_equal(there.predict_interval(rows)[:], expected)
         for found, own in zip(there.predict(rows, return_std=True), here.predict(rows, return_std=True), strict=True):
             np.testing.assert_array_equal(found[:], own[:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["kin40k", "california", "protein", "diamonds", "abalone"])
+def test_coverage_and_time_on_published_sets(name: str) -> None:
+    found = list(present((name,)))
+    if not found:
+        pytest.skip(f"{name}.npz is not in the folder of the data sets")
+    (split,) = found
+    sigma = split.recipe.sigma or "median"
+    model = dk.OROLSRegressor(max_centers=split.recipe.centers, sigma=sigma).fit(split.X, split.y)
+    widths: dict[str, list[float]] = {}
+    for width in ("local", "constant"):
+        for coverage in (0.8, 0.9, 0.95):
+            low, high = model.predict_interval(split.X_test, coverage, width=width).T
+            assert np.mean((low <= split.y_test) & (split.y_test <= high)) == pytest.approx(coverage, abs=0.015)
+            widths.setdefault(width, []).append(float(np.mean(high - low)))
+    assert np.less(widths["local"], widths["constant"]).all()
+    rows = np.tile(split.X_test, (1 + 20_000 // len(split.X_test), 1))
+    seconds: dict[str, list[float]] = {"predict": [], "predict_interval": []}
+    for _ in range(5):
+        for call, times in seconds.items():
+            started = process_time()
+            getattr(model, call)(rows)
+            times.append(process_time() - started)
+    assert min(seconds["predict_interval"]) <= 1.5 * min(seconds["predict"])
+
+
+def test_a_run_that_is_opened_again_has_the_same_intervals(tmp_path: Path) -> None:
+    X, y = regression(300)
+    settings_of_run = {"max_centers": 12, "sigma": 1.0, "intervals": True, "run_dir": tmp_path / "run"}
+    first = dk.OROLSRegressor(**settings_of_run).fit(X, y)
+    again = dk.OROLSRegressor(**settings_of_run).fit(X, y)
+    np.testing.assert_array_equal(again.predict_interval(X), first.predict_interval(X))
 
 
 def test_refusals() -> None:

@@ -183,7 +183,7 @@ class ResidualQuantiles:
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
-    """What turns predictions of a regression into intervals."""
+    """Lengths that turn predictions of a regression into intervals."""
 
     scale: LocalScale
     """Scale of the residuals at a row."""

@@ -49,7 +49,8 @@ MORE_ROUNDS = 2
 """Most rounds of another kernel that begins with the best map."""
 
 FINALISTS = 2
-"""Most rounds that are repeated with more centres, each of another kernel or shape of the map."""
+"""Rounds that are repeated with more centres, each of another kernel or shape of the map, and the best one of another
+kernel where these have the same."""
 
 FINAL_ROUNDS = 2
 """Most rounds after the best repeated one, with as many centres."""
@@ -211,7 +212,10 @@ class Rounds:
             if kind not in best or found[2].error < best[kind][2].error:
                 best[kind] = found
         ordered = sorted(best.values(), key=lambda found: found[2].error)
-        chosen = [found for found in ordered if found[2].error <= NEAR_LOWEST * ordered[0][2].error][:FINALISTS]
+        near = [found for found in ordered if found[2].error <= NEAR_LOWEST * ordered[0][2].error]
+        chosen, others = near[:FINALISTS], near[FINALISTS:]
+        if len({chain.kernel for _, chain, _ in chosen}) == 1:
+            chosen += [found for found in others if found[1].kernel != chosen[0][1].kernel][:1]
         n_centers, before = self._final_centers, len(self.made)
         if n_centers < MORE_CENTERS * self._job.max_centers or not self._in_time():
             return []

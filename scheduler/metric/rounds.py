@@ -36,6 +36,9 @@ BLOCK_ROWS = 2048
 TOLERATED_ERRORS = 1.0
 """Standard errors by which the error of a simpler round may be above the lowest."""
 
+CAPPED_SHARE = 0.02
+"""Share of the rows held out whose errors count as the largest of the others: a few outliers must not decide."""
+
 TOLERATED_SHARE = 0.02
 """Most of the lowest error by which the error of a simpler round may be above it."""
 
@@ -59,13 +62,13 @@ class Round:
     """Kernel of the mapped rows, with its width."""
     errors: Array
     """(n_held,): weighted squared error of each row held out, summed over targets, over the sum of all squared
-    deviations from the mean."""
+    deviations from the mean; the largest are capped, see `CAPPED_SHARE`."""
     outer: Array
     """(k,) or (k, k): mean outer products of the gradients with respect to the mapped rows, summed over targets."""
 
     @cached_property
     def error(self) -> float:
-        """Squared error on the rows held out, over that of their mean."""
+        """Capped squared error on the rows held out, over that of their mean."""
         return float(self.errors.sum())
 
     def as_good_as(self, best: Round) -> bool:
@@ -192,4 +195,6 @@ def _held_errors(sample: MetricSample, outputs: Array) -> Array:
     mass = np.ones(len(targets)) if weights is None else weights
     mean = mass @ targets / mass.sum()
     total = float(mass @ np.square(targets - mean).sum(axis=1))
-    return np.asarray(mass * np.square(targets - outputs).sum(axis=1) / (total if total > 0 else 1.0))
+    errors = np.square(targets - outputs).sum(axis=1)
+    np.minimum(errors, np.quantile(errors, 1 - CAPPED_SHARE, method="lower"), out=errors)
+    return np.asarray(mass * errors / (total if total > 0 else 1.0))

@@ -61,16 +61,22 @@ def dense_half_widths(model: Any, X: Array, Y: Array, weights: Array, coverage: 
 @given(
     seed=st.integers(0, 1000),
     n_targets=st.integers(0, 3),
-    repeats=st.booleans(),
+    kind=st.sampled_from(["ones", "repeats", "fractions", "small"]),
     cls=st.sampled_from(REGRESSORS),
     coverage=st.sampled_from([0.5, 0.8, 0.9]),
 )
-def test_widths_are_those_of_refits(seed: int, n_targets: int, repeats: bool, cls: Any, coverage: float) -> None:
+def test_widths_are_those_of_refits(seed: int, n_targets: int, kind: str, cls: Any, coverage: float) -> None:
     X, y = regression(60, n_targets=n_targets, seed=seed)
-    weights = np.random.default_rng(seed).integers(1, 4, 60) * 1.0 if repeats else np.ones(60)
+    rng = np.random.default_rng(seed)
+    weights = {
+        "ones": np.ones(60),
+        "repeats": rng.integers(1, 4, 60) * 1.0,
+        "fractions": rng.uniform(0.5, 2.5, 60),
+        "small": rng.uniform(0.5, 2.5, 60) / 60,
+    }[kind]
     model = cls(max_centers=8, sigma=1.0, stop=None).fit(X, y, sample_weight=weights)
     found = model.predict_interval(X, coverage, width="constant")
-    halves = dense_half_widths(model, X, y.reshape(60, -1), weights, coverage)
+    halves = dense_half_widths(model, X, y.reshape(60, -1), weights * model._result.weight_scale, coverage)
     middle = model.predict(X).reshape(60, -1)
     expected = np.stack([middle - halves, middle + halves], axis=2)
     np.testing.assert_allclose(found, expected[:, 0] if n_targets < 2 else expected, rtol=1e-4, atol=1e-6)
@@ -261,6 +267,36 @@ def test_a_run_that_is_opened_again_has_the_same_intervals(tmp_path: Path) -> No
     np.testing.assert_array_equal(again.predict_interval(X), first.predict_interval(X))
 
 
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"dtype": "float32"},
+        {"kernel": dk.Wendland(1.5), "max_centers": 80, "stop": None, "sampler": "uniform"},
+        {"sigma": [0.5, 1.0]},
+        {"kernel": "polynomial"},
+        {"stop": "validation"},
+        {"epsilon": 0.1},
+        {"selection_rows": 300},
+        {"metric": "diagonal"},
+        {"regularization": "gcv-per-target"},
+    ],
+    ids=lambda parameters: next(iter(parameters)),
+)
+def test_every_kind_of_model_has_intervals(parameters: dict[str, Any]) -> None:
+    X, y = regression(1200, n_targets=2, noise=0.3)
+    X, X_new, y, y_new = X[:600], X[600:], y[:600], y[600:]
+    model = dk.OROLSRegressor(**({"max_centers": 30, "sigma": 1.0, "stop": None} | parameters)).fit(X, y)
+    ((_, predicted, ends),) = model.iter_predictions(X_new, interval=0.9)
+    np.testing.assert_array_equal(predicted, model.predict(X_new))
+    np.testing.assert_array_equal(ends, model.predict_interval(X_new))
+    inside = (ends[..., 0] <= y_new) & (y_new <= ends[..., 1])
+    assert (np.abs(inside.mean(axis=0) - 0.9) < 0.05).all()
+    np.testing.assert_allclose(ends.mean(axis=2), predicted, rtol=1e-9, atol=1e-9)
+    mean, deviations = model.predict(X_new, return_std=True)
+    np.testing.assert_array_equal(mean, predicted)
+    assert (np.abs(deviations.mean(axis=0) - 0.3) < 0.06).all()
+
+
 def test_refusals() -> None:
     X, y = regression(80)
     model = fitted(dk.OROLSRegressor)
@@ -279,6 +315,8 @@ def test_refusals() -> None:
         dk.OROLSRegressor(refit="rkhs", intervals=True).fit(X, y)
     with pytest.raises(JobError, match="refit=None"):
         dk.OROLSRegressor(refit="rkhs", max_centers=5).fit(X, y).predict_interval(X)
+    with pytest.raises(JobError, match="refit=None"):
+        dk.OROLSRegressor(refit="rkhs", max_centers=5).fit(X, y).predict(X, return_std=True)
     with pytest.raises(JobError, match="intervals="):
         dk.OROLSRegressor(intervals="yes").fit(X, y)
     with pytest.raises(JobError, match="solver="):

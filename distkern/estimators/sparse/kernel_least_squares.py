@@ -171,10 +171,6 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Uncertai
         value = getattr(self, "regularization", "none")
         return value if isinstance(value, str) else float(value)
 
-    def _plain_refit(self) -> str | None:
-        value = getattr(self, "refit", None)
-        return None if value == "none" else value
-
     def _weigh(self, kernel: Kernel, scaling: FeatureScaling) -> Weigh:
         """Return the function that returns the weights of a path's prefix."""
         if self._plain_refit() is None:

@@ -35,6 +35,7 @@ class Uncertainty(BlockEstimator):
     _prefixes: list[int]
     _sample: Any
     _stored_leverage: Leverage | None = None
+    solver_: str
 
     def _wants_intervals(self, source: BlockSource | None = None) -> bool:
         """Return whether `fit` keeps residuals; by default of rows in memory, which are not read again."""
@@ -46,8 +47,7 @@ class Uncertainty(BlockEstimator):
     def _note_residuals(self, result: TrainingResult, source: BlockSource, client: Any) -> None:
         """Draw the rows whose residuals make intervals, if these are wanted and the weights have factors."""
         self._sample = None
-        closed_form = not getattr(self, "refit", None) or getattr(self, "refit", None) == "none"
-        if not self._wants_intervals(source) or not closed_form or getattr(self, "solver_", "") == CONJUGATE_GRADIENTS:
+        if not (self._wants_intervals(source) and self._has_closed_form()):
             return
         # Rows in memory need no workers.
         here = isinstance(source, ArraySource)
@@ -82,7 +82,7 @@ class Uncertainty(BlockEstimator):
     def _leverage(self) -> Leverage:
         if self._stored_leverage is not None:
             return self._stored_leverage
-        if getattr(self, "_result", None) is None or self._result.paths[0].solved is not None:
+        if getattr(self, "_result", None) is None or not self._has_closed_form():
             return super()._leverage()
         path, k = self._result.paths[0], self._prefixes[0] + 1
         s, z, lam = path.s[:k], path.z[:k], path.lambdas[k - 1]
@@ -90,10 +90,18 @@ class Uncertainty(BlockEstimator):
         freedom = np.maximum(effective_trace(s, lam, s[0], CHARGE), 1.0)
         return Leverage.of(path.u[:k, :k], s, lam, squares / freedom)
 
+    def _has_closed_form(self) -> bool:
+        """Return whether the weights are those of the factors, which give residuals and deviations."""
+        return self._plain_refit() is None and self.solver_ != CONJUGATE_GRADIENTS
+
+    def _plain_refit(self) -> str | None:
+        value = getattr(self, "refit", None)
+        return None if value == "none" else value
+
     def _advice(self) -> str:
-        if getattr(self, "solver_", "") == CONJUGATE_GRADIENTS:
+        if self.solver_ == CONJUGATE_GRADIENTS:
             return "its weights were solved by conjugate gradients; train with solver='factors' and intervals=True"
-        if getattr(self, "refit", None) == "rkhs":
+        if self._plain_refit():
             return "its weights were fitted again; train with refit=None and intervals=True"
         return "train with intervals=True; by default only trainings on arrays in memory keep what they need"
 

@@ -43,6 +43,8 @@ BAD_PARAMETERS: list[tuple[str, Any]] = [
     ("candidates", 0),
     ("candidates", 1.5),
     ("candidates", None),
+    ("intervals", "perhaps"),
+    ("intervals", None),
     ("metric", "diagonals"),
     ("metric", None),
     ("metric_rank", 0),

@@ -86,7 +86,7 @@ class Gate:
 def training(client: Any, **settings: Any) -> Iterator[tuple[Gate, list[Any]]]:
     """A training under way, which goes round by round."""
     gate, models = Gate(), []
-    model = OROLSRegressor(max_centers=160, client=client, callbacks=[gate], **settings)
+    model = OROLSRegressor(max_centers=160, panel=16, client=client, callbacks=[gate], **settings)
     thread = threading.Thread(target=lambda: models.append(model.fit(*rows())))
     thread.start()
     try:
@@ -154,7 +154,7 @@ def test_the_task_stream_has_the_colours_of_the_phases(process_client: Any) -> N
     from distkern.scheduler.dashboard.colours import TASK_COLOURS
 
     process_client.get_task_stream()  # the scheduler keeps tasks from now on
-    OROLSRegressor(max_centers=32, client=process_client).fit(*rows())
+    OROLSRegressor(max_centers=32, panel=16, client=process_client).fit(*rows())
     drawn = rectangles(process_client.get_task_stream())
     colours = dict(zip(drawn["name"], drawn["color"], strict=True))
     for name in ("load-blocks", "kernel-columns", "append-panel"):

@@ -65,8 +65,9 @@ def ingest(
         As for `DatasetWriter`.
     missing : {"indicator", "error", "drop", "mean"}, optional
         Replace a missing value by the mean of its column, with a further column that is 1 for such rows (CSV and
-        Parquet, their default); refuse it (the default of other formats); leave its row out; or replace it by the mean
-        alone. A row without target or weight is refused or, with ``drop``, left out.
+        Parquet; the default where a column is not numeric); refuse it (the default where all columns are numbers);
+        leave its row out; or replace it by the mean alone. A row without target or weight is refused or, with ``drop``,
+        left out.
     drop : sequence of str, default ()
         CSV and Parquet: columns to leave out.
     categorical : sequence of str, default ()

@@ -88,7 +88,7 @@ class Cleaner:
         if aside is not None:
             name, knob = aside, "leave such rows out with --missing drop"
         else:
-            name, knob = self._column(column), "choose --missing drop or --missing mean"
+            name, knob = self._column(column), "choose --missing indicator (CSV and Parquet), drop or mean"
         return DataError(
             f"{name} has no value in row {row} (counted from 1 over all files): fill it in, or {knob}",
             kind="missing-value",

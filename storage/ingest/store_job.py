@@ -102,7 +102,7 @@ class StoreJob:
             try:
                 self._write_numbers()
             except DataError as error:
-                if error.kind not in _RAW_KINDS or (error.kind == "missing-value" and self.missing == "error"):
+                if error.kind not in _RAW_KINDS or (error.kind == "missing-value" and self.missing != INDICATOR):
                     raise
                 # A later row shows what the first ones did not.
                 self._write_raw(name)
@@ -113,7 +113,7 @@ class StoreJob:
         files = open_raw(self.files, self.reading, name)
         if len(files.kinds) > WIDE:
             return False
-        return shows_raw_columns(files, with_gaps=self.missing in (None, INDICATOR))
+        return shows_raw_columns(files, with_gaps=self.missing == INDICATOR)
 
     def _write_numbers(self) -> None:
         table = open_table(self.files, self.reading, self.format)

@@ -34,8 +34,8 @@ from ..running.file_options import file_options
 @click.option(
     "--missing",
     type=click.Choice(["indicator", "error", "drop", "mean"]),
-    help="Treatment of missing values: the mean of the column and a column that is 1 for them (default of CSV and "
-    "Parquet), refuse them (default of other formats), drop the row, or the mean alone.",
+    help="Treatment of missing values: the mean of the column and a column that is 1 for them (CSV and Parquet; "
+    "default where a column is not numeric), refuse them (default where all are), drop the row, or the mean alone.",
 )
 @click.option(
     "--categorical",

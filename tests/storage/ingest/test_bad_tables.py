@@ -196,7 +196,7 @@ ALLOWED: dict[str, tuple[Files, dict[str, Any], Callable[[Any], Any]]] = {
         {"t.csv": lines("a,y", "u,0.5", " u ,1.5", "v,2.5")}, {}, lambda data: data.feature_names == ("a=u", "a=v"),
     ),
     "NaN beside NA": (
-        {"t.parquet": {"a": [1.0, np.nan, None, 4.0], "y": [0.5, 1.5, 2.5, 3.5]}}, {},
+        {"t.parquet": {"a": [1.0, np.nan, None, 4.0], "y": [0.5, 1.5, 2.5, 3.5]}}, {"missing": "indicator"},
         lambda data: data.X[:].tolist() == [[1, 0], [2.5, 1], [2.5, 1], [4, 0]],
     ),
     "gaps in words": (

@@ -22,7 +22,7 @@ def waves(rows: int, features: int, dtype: str = "float64", seed: int = 0) -> Pi
     """Yield pieces of a smooth regression: a sum of sines in random directions and a tenth of noise."""
     shape = np.random.default_rng([seed, 0])
     directions = shape.standard_normal((features, 8)) / np.sqrt(features) * np.linspace(0.5, 2.0, 8)
-    for number, n in _pieces(rows):
+    for number, n in numbered_pieces(rows):
         rng = np.random.default_rng([seed, 1, number])
         # Always a whole piece: the rows of a smaller set are then the first rows of a larger one.
         X = rng.standard_normal((PIECE, features))[:n]
@@ -62,7 +62,7 @@ class Mixture:
 
     def draw(self, rows: int, part: int = 0) -> Pieces:
         """Yield pieces of float32 rows and class numbers; parts are independent of each other."""
-        for number, n in _pieces(rows):
+        for number, n in numbered_pieces(rows):
             rng = np.random.default_rng([self.seed, 1, part, number])
             chosen = rng.integers(0, len(self.means), PIECE)
             X = self.means[chosen] + rng.standard_normal((PIECE, self.features))
@@ -98,6 +98,7 @@ def rows_of(dataset: Dataset, then: Callable[[NDArray[Any], NDArray[Any]], None]
         then(np.asarray(dataset.X[start:stop]), dataset.targets(start, stop))
 
 
-def _pieces(rows: int) -> Iterator[tuple[int, int]]:
+def numbered_pieces(rows: int) -> Iterator[tuple[int, int]]:
+    """Yield the number of each piece and how many of its rows belong to a set of `rows` rows."""
     for number, start in enumerate(range(0, rows, PIECE)):
         yield number, min(PIECE, rows - start)

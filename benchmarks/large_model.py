@@ -44,7 +44,7 @@ def scales(rows: int, features: int, seed: int = 0) -> generated.Pieces:
     map_, phases = 0.7 * shape.standard_normal((LATENT, features)), shape.uniform(0, 6, features)
     directions = shape.standard_normal((LATENT, 3))
     directions /= np.linalg.norm(directions, axis=0)
-    for number, start in enumerate(range(0, rows, generated.PIECE)):
+    for number, n in generated.numbered_pieces(rows):
         rng = np.random.default_rng([seed, 1, number])
         z = rng.standard_normal((generated.PIECE, LATENT))
         X = np.sin(z @ map_ + phases) + 0.02 * rng.standard_normal((generated.PIECE, features))
@@ -52,7 +52,6 @@ def scales(rows: int, features: int, seed: int = 0) -> generated.Pieces:
         signal = np.sin(2 * u[:, 0]) + 0.5 * np.sin(4 * u[:, 1])
         signal += 0.3 * np.sin(8 * u[:, 2]) * np.exp(-np.square(u[:, 0]))
         y = signal + NOISE * rng.standard_normal(generated.PIECE)
-        n = min(generated.PIECE, rows - start)
         yield X[:n].astype(np.float32), y[:n].astype(np.float32)
 
 

@@ -37,12 +37,11 @@ PARAMETERS = {"objective": "reg:squarederror", "tree_method": "hist", "learning_
 
 def table(rows: int, features: int, seed: int = 0) -> generated.Pieces:
     """Yield pieces of standard normal columns, of which the first five matter."""
-    for number, start in enumerate(range(0, rows, generated.PIECE)):
+    for number, n in generated.numbered_pieces(rows):
         rng = np.random.default_rng([seed, number])
         X = rng.standard_normal((generated.PIECE, features), dtype=np.float32)
         signal = np.sin(1.5 * X[:, 0]) * np.cos(X[:, 1]) + X[:, 2] * X[:, 3] / 2 + 0.3 * X[:, 4]
         y = signal + NOISE * rng.standard_normal(generated.PIECE, dtype=np.float32)
-        n = min(generated.PIECE, rows - start)
         yield X[:n], y[:n]
 
 

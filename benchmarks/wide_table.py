@@ -39,13 +39,12 @@ def table(rows: int, features: int, seed: int = 0) -> generated.Pieces:
     angles = np.pi * (np.arange(MATTERING)[:, None] + 0.5) * np.arange(1, DIRECTIONS + 1) / MATTERING
     mixing = np.sqrt(2 / MATTERING) * np.cos(angles)
     deviation = np.sqrt(((2 * LARGEST + 1) ** 2 - 1) / 12)
-    for number, start in enumerate(range(0, rows, generated.PIECE)):
+    for number, n in generated.numbered_pieces(rows):
         rng = np.random.default_rng([seed, number])
         X = rng.integers(-LARGEST, LARGEST + 1, (generated.PIECE, features), dtype=np.int8)
         mixed = X[:, :MATTERING] @ mixing / deviation
         signal = np.sin(1.5 * mixed[:, 0]) + mixed[:, 1] * np.tanh(mixed[:, 2]) + mixed[:, 1] / 2
         y = signal + NOISE * rng.standard_normal(generated.PIECE)
-        n = min(generated.PIECE, rows - start)
         yield X[:n], y[:n]
 
 

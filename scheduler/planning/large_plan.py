@@ -26,14 +26,12 @@ CUBE_SECONDS = 3e-11
 
 @dataclass(frozen=True)
 class LargeModel:
-    """Shapes of the draws and of the solution of one problem."""
+    """Shapes of the draws and of the solution of one problem; the preconditioner takes as many rows as centres."""
 
     centers: int
     """Centres of the model."""
     drawn: int
     """Centres that are drawn."""
-    sampled: int
-    """Rows that are drawn for the preconditioner."""
     lambdas: int
     """Number of lambdas."""
     probes: int
@@ -63,7 +61,7 @@ class LargeModel:
         """Predict the seconds of all passes on a number of threads, and of the factors in the driver."""
         values = (1 + self.iterations) * work.n_rows * work.memberships * self.centers
         value = VALUE_SECONDS * self.itemsize / 4 + COLUMN_SECONDS * self.columns(work)
-        cubes = (2 + self.lambdas) / 6 * self.centers**3 + self.sampled * self.centers**2
+        cubes = (2 + self.lambdas) / 6 * self.centers**3 + self.centers**3
         factors = work.n_problems * cubes * CUBE_SECONDS * self.itemsize / 4
         return (values * value + factors) / max(threads, 1)
 
@@ -71,9 +69,8 @@ class LargeModel:
         """Return the bytes of the passes in a process with rows, beside those of the selection."""
         m, k = self.centers, self.columns(work)
         in_flight = 2 * threads + 2 + ceil(log2(max(n_blocks, 1))) + 1
-        drawn = max(self.drawn, self.sampled)
-        shortlist = min(drawn, work.block_rows) * (work.row_bytes + 32)
-        answers = max(in_flight * 8 * m * k, in_flight * shortlist + 3 * drawn * (work.row_bytes + 32))
+        shortlist = min(m, work.block_rows) * (work.row_bytes + 32)
+        answers = max(in_flight * 8 * m * k, in_flight * shortlist + 3 * m * (work.row_bytes + 32))
         rows = 2 * work.block_rows * (work.row_bytes + 8 * max(1, work.target_columns) + 24)
         step = strip_rows(m)
         # The kernel columns, scaled rows and products of a strip; a tile's targets; the centres and vectors of a block.
@@ -86,9 +83,7 @@ class LargeModel:
     def driver_bytes(self, work: Workload, threads: int) -> int:
         """Return the bytes of the driver: preconditioner, vectors, drawn rows, and the messages in the log."""
         m, k = self.centers, self.columns(work)
-        solving = system_bytes(
-            m, work.n_features, self.lambdas, self.sampled, k // max(self.lambdas, 1), self.itemsize, threads
-        )
-        rows = 3 * (m + self.sampled) * (work.row_bytes + 32)
+        solving = system_bytes(m, work.n_features, self.lambdas, m, k // max(self.lambdas, 1), self.itemsize, threads)
+        rows = 6 * m * (work.row_bytes + 32)
         models = work.n_problems * m * (3 * work.row_bytes + 8 * self.lambdas * work.targets_of_a_problem)
         return solving + rows + models + work.n_problems * (self.most_iterations + 4) * 8 * m * k

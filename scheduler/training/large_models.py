@@ -35,7 +35,7 @@ from ..protocol.path import Path
 from ..protocol.problems import Problem
 from ..runtime.threads import map_tiles
 from .refit import Refitted, require_finite
-from .solver import MOST_ITERATIONS, lambdas_of, preconditioner_rows, probes_of
+from .solver import MOST_ITERATIONS, lambdas_of, probes_of
 from .time_limit import TimeLimit
 
 logger = logging.getLogger(__name__)
@@ -134,8 +134,8 @@ class LargeFits:
             history = _extended(history, drawn)
         m = len(rows)
         nothing = np.empty(0, dtype=np.int64)
-        wanted = preconditioner_rows(m)
-        _, sample = self._draw(i, CenterDraw(nothing, None, wanted, self._seed, PRECONDITIONER_STREAM))
+        # For the preconditioner, as many rows as centres.
+        _, sample = self._draw(i, CenterDraw(nothing, None, m, self._seed, PRECONDITIONER_STREAM))
         fit = self._solve(i, rows, widths, features, sample, weights[1:], problem)
         if self._limit.passed and not fit.converged:
             reason = StopReason.TIME_LIMIT

@@ -71,7 +71,6 @@ def large_model(job: TrainingJob, n_rows: int) -> LargeModel | None:
     return LargeModel(
         centers=m,
         drawn=m - min(m, selected_centers(job)),
-        sampled=min(preconditioner_rows(m), n_rows),
         lambdas=lambdas,
         probes=probes_of(job.regularization),
         iterations=PLANNED_ITERATIONS,
@@ -83,11 +82,6 @@ def large_model(job: TrainingJob, n_rows: int) -> LargeModel | None:
 def probes_of(regularization: str | float) -> int:
     """Return the right-hand sides of random signs for each lambda."""
     return 0 if regularization == "none" else PROBES
-
-
-def preconditioner_rows(m: int) -> int:
-    """Return the rows that are drawn for the preconditioner of `m` centres."""
-    return m
 
 
 def lambdas_of(regularization: str | float) -> tuple[float, ...]:

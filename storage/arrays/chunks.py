@@ -106,7 +106,7 @@ class ChunkAppender:
     array : zarr.Array
         Array to fill from row 0; it grows when it is too short.
     on_chunk : callable, optional
-        Function that gets the rows of each chunk before they are written.
+        Function that gets the rows of each chunk before they are written, in the calling thread.
     thread : Executor, optional
         A thread that writes chunks, one at a time, while the next rows are made; its errors are raised by the next
         call. By default the calling thread writes.
@@ -123,6 +123,8 @@ class ChunkAppender:
         self.crcs: list[int] = []
         self._on_chunk = on_chunk
         self._pending = np.empty(array.chunks, dtype=array.dtype)
+        # Collects rows while the thread writes the other one.
+        self._spare = None if thread is None else np.empty(array.chunks, dtype=array.dtype)
         self._fill = 0
         self._taken = self._written = 0
         self._thread = thread
@@ -138,7 +140,7 @@ class ChunkAppender:
         size = len(self._pending)
         start = 0
         while start < len(rows):
-            if self._fill == 0 and len(rows) - start >= size:
+            if self._thread is None and self._fill == 0 and len(rows) - start >= size:
                 self._write(rows[start : start + size])
                 start += size
                 continue
@@ -161,12 +163,15 @@ class ChunkAppender:
 
     def _write(self, rows: NDArray[Any]) -> None:
         self._taken += len(rows)
-        if self._thread is None:
+        rows = np.ascontiguousarray(rows, dtype=self.array.dtype)
+        if self._on_chunk is not None:
+            self._on_chunk(rows)
+        if self._thread is None or self._spare is None:
             self._store(rows)
             return
         self._await_writing()
-        # A copy: callers may use their rows again.
-        self._writing = self._thread.submit(self._store, np.array(rows, dtype=self.array.dtype, order="C"))
+        self._pending, self._spare = self._spare, self._pending
+        self._writing = self._thread.submit(self._store, rows)
 
     def _await_writing(self) -> None:
         writing, self._writing = self._writing, None
@@ -174,9 +179,6 @@ class ChunkAppender:
             writing.result()
 
     def _store(self, rows: NDArray[Any]) -> None:
-        rows = np.ascontiguousarray(rows, dtype=self.array.dtype)
-        if self._on_chunk is not None:
-            self._on_chunk(rows)
         self.checksums.append(checksum(rows))
         self.crcs.append(crc32(rows))
         stop = self._written + len(rows)

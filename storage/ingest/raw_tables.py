@@ -14,13 +14,27 @@ from numpy.typing import NDArray
 from distkern.errors import DataError
 
 from ..datasets.writer import DatasetWriter
-from ..tables.arrow_columns import ANY_TEXT, Kind, is_text, text_kind
+from ..tables.arrow_columns import ANY_TEXT, Kind, is_text, text_kind, text_types
 from ..tables.encode import TableEncoding
+from ..tables.kept_rows import KeptRows
 from ..tables.profile import ProfiledTable
 from ..tables.raw_rows import GUESS_ROWS, RawPiece, profile_rows
 from ..tables.schema import TableSchema
 
-__all__ = ["RawBatch", "RawFiles", "RawTable", "encoded_pieces", "profiled", "shows_raw_columns", "write_raw"]
+__all__ = [
+    "RawBatch",
+    "RawFiles",
+    "RawTable",
+    "encoded_pieces",
+    "profiled",
+    "shows_raw_columns",
+    "write_kept",
+    "write_raw",
+]
+
+
+ENCODED_ROWS = 8192
+"""Kept rows that are encoded at a time: they stay in the cache of a core until they are in a chunk."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +93,11 @@ class RawTable:
         self._files, self.policy = files, policy
         self.kinds = files.kinds
         self.rows_dropped = self.gaps = 0
+
+    def text_types(self, schema: TableSchema) -> dict[str, Any]:
+        """Return the types that text of the columns of a schema is read as."""
+        kinds = {column.name: Kind(column.kind, column.zone) for column in schema.columns}
+        return text_types({name: kind for name, kind in kinds.items() if self.kinds[name].name == ANY_TEXT})
 
     def batches(self, types: Mapping[str, Any]) -> Iterator[RawBatch]:
         """Yield the rows that are kept.
@@ -171,9 +190,11 @@ def shows_raw_columns(files: RawFiles, *, with_gaps: bool) -> bool:
     )
 
 
-def profiled(table: RawTable, task: str | None, categorical: tuple[str, ...]) -> ProfiledTable:
+def profiled(
+    table: RawTable, task: str | None, categorical: tuple[str, ...], kept: KeptRows | None = None
+) -> ProfiledTable:
     """Make the schema of a table in one pass over its rows; see `profile_rows` for the parameters."""
-    found = profile_rows(table, task=task, categorical=categorical)
+    found = profile_rows(table, task=task, categorical=categorical, kept=kept)
     if table.policy != "mean":
         return found
     columns = tuple(replace(column, gaps=False) for column in found.schema.columns)
@@ -205,3 +226,11 @@ def write_raw(table: RawTable, made: TableEncoding, types: Mapping[str, Any], wr
     for batch in table.batches(types):
         rows = made.encode(batch.features, writer.rows_written, table.base)
         writer.append(rows, batch.target, batch.weights)
+
+
+def write_kept(kept: KeptRows, made: TableEncoding, found: ProfiledTable, writer: DatasetWriter) -> None:
+    """Append the encoded form of kept training rows to a store; parameters as for `write_raw`."""
+    for whole in kept.pieces():
+        for piece in whole.split(ENCODED_ROWS):
+            rows = made.encode_kept(piece.columns, found.places, writer.rows_written)
+            writer.append(rows, piece.y, piece.weights)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from distkern.errors import DataError, JobError
 
@@ -15,11 +17,16 @@ from ..arrays.blocks import chunk_rows_for
 from ..datasets.dataset import open_dataset
 from ..datasets.writer import DatasetWriter
 from ..io.formats import identify
+from ..io.urls import is_url, local_place
 from ..models.model_store import read_model
 from ..tables.schema import TableSchema
 from .cleaning import Cleaner
 from .files import format_of, open_raw, open_table
 from .table import Reading, require_storable
+
+if TYPE_CHECKING:
+    from ..tables.encode import TableEncoding
+    from .raw_tables import RawTable
 
 logger = logging.getLogger(__name__)
 
@@ -127,26 +134,43 @@ class StoreJob:
             logger.warning("%d missing values were replaced by the column mean", cleaner.values_filled)
 
     def _write_raw(self, name: str) -> None:
-        from ..tables.arrow_columns import ANY_TEXT, Kind, text_types
         from ..tables.encode import TableEncoding
-        from .raw_tables import RawTable, profiled, write_raw
+        from ..tables.kept_rows import KeptRows
+        from .raw_tables import RawTable, profiled, write_kept, write_raw
 
         columns = None if self.schema is None else tuple(self.schema.names)
         files = open_raw(self.files, self.reading.of_columns(columns), name)
         table = RawTable(files, self.missing or INDICATOR)
-        if self.schema is None:
-            found = profiled(table, self.task, self.categorical)
-            made, n_rows = TableEncoding(found.schema, found.out_of_fold), found.n_rows
-        else:
-            made, n_rows = TableEncoding(self.schema), files.count_rows()
+        if self.schema is not None:
+            made = TableEncoding(self.schema)
+            # Text of new rows is parsed column by column, so that an error names column and row.
+            self._write_encoded(table, made, files.count_rows(), lambda writer: write_raw(table, made, {}, writer))
+            return
+        with KeptRows(self._scratch_folder(), sum(path.stat().st_size for path in self.files)) as kept:
+            found = profiled(table, self.task, self.categorical, kept)
+            made = TableEncoding(found.schema, found.out_of_fold)
+
+            def write(writer: DatasetWriter) -> None:
+                if kept.complete:
+                    write_kept(kept, made, found, writer)
+                else:
+                    write_raw(table, made, table.text_types(found.schema), writer)
+
+            self._write_encoded(table, made, found.n_rows, write)
+
+    def _scratch_folder(self) -> Path:
+        """Return the folder beside the store, or the first above it that exists; the temporary one for a URL."""
+        if is_url(self.out):
+            return Path(tempfile.gettempdir())
+        return next(folder for folder in Path(os.path.abspath(local_place(self.out))).parents if folder.is_dir())
+
+    def _write_encoded(
+        self, table: RawTable, made: TableEncoding, n_rows: int, write: Callable[[DatasetWriter], None]
+    ) -> None:
         schema = made.schema
-        kinds = {column.name: Kind(column.kind, column.zone) for column in schema.columns}
-        text = {name: kind for name, kind in kinds.items() if files.kinds[name].name == ANY_TEXT}
-        # Text of new rows is parsed column by column, so that an error names column and row.
-        types = text_types(text) if self.schema is None else {}
         require_storable(schema.n_encoded, ", ".join(map(str, self.files)))
         with self._writer(schema.n_encoded, n_rows, 8, schema.encoded_names, schema) as writer:
-            write_raw(table, made, types, writer)
+            write(writer)
             self._note(writer, n_rows + table.rows_dropped, table.rows_dropped, table.gaps)
         with warnings.catch_warnings(record=True) as caught:
             made.warn(", ".join(map(str, self.files[:3])))

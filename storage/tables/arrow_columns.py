@@ -233,8 +233,10 @@ def as_numbers(column: Any, name: str, rows: RowCount, kind: str = "number") -> 
     return values
 
 
-def as_instants(column: Any, zone: str | None, name: str, rows: RowCount) -> tuple[NDArray[np.float64], Any]:
-    """Return dates as days since 1970 in universal time, NaN where missing, and as local times.
+def as_instants(
+    column: Any, zone: str | None, name: str, rows: RowCount
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return dates as days since 1970 in universal time, and as local times.
 
     Parameters
     ----------
@@ -250,7 +252,9 @@ def as_instants(column: Any, zone: str | None, name: str, rows: RowCount) -> tup
     Returns
     -------
     days : array, shape (n,)
-    local : pyarrow.Array of timestamp[us]
+        NaN where missing.
+    times : array, shape (n,)
+        Local times in microseconds since 1970, 0 where missing.
 
     Raises
     ------
@@ -277,7 +281,8 @@ def as_instants(column: Any, zone: str | None, name: str, rows: RowCount) -> tup
             f"column {name!r} holds dates that cannot be used: {cause}; leave the column out", kind="not-finite"
         ) from cause
     days = np.asarray(pc.cast(instants, pa.int64()).to_numpy(zero_copy_only=False), dtype=np.float64) / DAY
-    return days, local
+    times = pc.fill_null(pc.cast(local, pa.int64()), 0)
+    return days, np.asarray(times.to_numpy(zero_copy_only=False))
 
 
 def as_levels(column: Any, name: str) -> tuple[Any, NDArray[np.int64]]:

@@ -6,6 +6,7 @@ Training rows get the target statistics of the other folds, new rows those of al
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from distkern.errors import DataError, TableWarning
 from distkern.text import counted, did_you_mean
 
 from .arrow_columns import DAY, RowCount, as_instants, as_levels, as_numbers
+from .kept_rows import ColumnValues
 from .level_counts import row_folds
 from .level_numbers import LevelNumbers
 from .schema import Column, TableSchema
@@ -61,6 +63,7 @@ class TableEncoding:
         self._codes = {
             column.name: LevelNumbers(column.levels) for column in schema.columns if column.kind == "category"
         }
+        self._widths = [len(column.encoded_names(schema.targets)) for column in schema.columns]
         self.unknown: dict[str, list[str]] = {}
         self.new_gaps: dict[str, int] = {}
 
@@ -90,25 +93,53 @@ class TableEncoding:
         rows = RowCount(first, base, within)
         found = batch.schema.names
         out = np.zeros((batch.num_rows, self.schema.n_encoded))
-        place = 0
-        for column in self.schema.columns:
+        for column, part in self._parts(out):
             if column.name not in found:
                 raise DataError(
                     f"{what} has no column {column.name!r}, which the model was trained on"
                     f"{did_you_mean(column.name, found)}",
                     kind="unknown-column",
                 )
-            width = len(column.encoded_names(self.schema.targets))
-            part = out[:, place : place + width]
-            place += width
             values = batch.column(column.name)
             if column.kind == "category":
                 self._category(column, values, rows, part)
             elif column.kind == "date":
-                self._date(column, values, rows, part)
+                self._date(column, *as_instants(values, column.zone, column.name, rows), part)
             else:
                 self._number(column, as_numbers(values, column.name, rows, column.kind), part)
         return out
+
+    def encode_kept(
+        self, columns: Sequence[ColumnValues], places: Mapping[str, NDArray[np.int64]], first: int
+    ) -> NDArray[np.float64]:
+        """Return the encoded form of kept training rows, shape (n, n_encoded).
+
+        Parameters
+        ----------
+        columns : sequence of ColumnValues
+            Values of the columns of the schema.
+        places : mapping of str to array
+            `ProfiledTable.places`.
+        first : int
+            Row of the table, from 0, that they begin with.
+        """
+        rows = RowCount(first)
+        out = np.zeros((len(columns[0][0]), self.schema.n_encoded))
+        for (column, part), values in zip(self._parts(out), columns, strict=True):
+            if column.kind == "category":
+                self._levels(column, places[column.name][values[0]], rows, part)
+            elif column.kind == "date":
+                self._date(column, values[0], values[1], part)
+            else:
+                self._number(column, values[0], part)
+        return out
+
+    def _parts(self, out: NDArray[np.float64]) -> Iterator[tuple[Column, NDArray[np.float64]]]:
+        """Yield the columns of the schema with the encoded columns of each."""
+        place = 0
+        for column, width in zip(self.schema.columns, self._widths, strict=True):
+            yield column, out[:, place : place + width]
+            place += width
 
     def _number(self, column: Column, values: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         missing = np.isnan(values)
@@ -123,14 +154,15 @@ class TableEncoding:
         elif self._out_of_fold is None:
             self.new_gaps[column.name] = self.new_gaps.get(column.name, 0) + int(np.count_nonzero(missing))
 
-    def _date(self, column: Column, values: Any, rows: RowCount, out: NDArray[np.float64]) -> None:
-        days, local = as_instants(values, column.zone, column.name, rows)
+    def _date(
+        self, column: Column, days: NDArray[np.float64], times: NDArray[np.int64], out: NDArray[np.float64]
+    ) -> None:
         assert column.extent is not None
         # Later dates than those of the training are the rule; far from all of its rows a kernel predicts the intercept.
         self._number(column, np.clip(days, *column.extent), out)
         present = ~np.isnan(days)
         for place, cycle in enumerate(column.cycles):
-            angle = 2 * np.pi * _phase(local, cycle)
+            angle = 2 * np.pi * _phase(times, cycle)
             out[:, 1 + 2 * place] = np.where(present, np.sin(angle), 0.0)
             out[:, 2 + 2 * place] = np.where(present, np.cos(angle), 0.0)
 
@@ -149,9 +181,15 @@ class TableEncoding:
         codes = mapping[found]
         if not column.gaps and self._out_of_fold is None and (count := int(np.count_nonzero(codes == missing))):
             self.new_gaps[column.name] = self.new_gaps.get(column.name, 0) + count
+        self._levels(column, codes, rows, out)
+
+    def _levels(self, column: Column, codes: NDArray[np.int64], rows: RowCount, out: NDArray[np.float64]) -> None:
+        """Encode the numbers of levels, one more than the last for gaps, and two for other levels."""
         if column.encoding == "target":
             self._target(column, codes, rows, out)
             return
+        n_levels = len(column.levels)
+        missing, other = n_levels, n_levels + 1
         # Columns are the levels, one for others where they have one, and one for gaps where there were any.
         places = np.full(n_levels + 2, -1)
         places[:n_levels] = np.arange(n_levels)
@@ -206,12 +244,11 @@ class TableEncoding:
             )
 
 
-def _phase(local: Any, cycle: str) -> NDArray[np.float64]:
-    """Return the part of a period that has passed at local times, from 0 to 1; of null, any number."""
-    times = np.asarray(pc.fill_null(pc.cast(local, "int64"), 0).to_numpy(zero_copy_only=False))
+def _phase(times: NDArray[np.int64], cycle: str) -> NDArray[np.float64]:
+    """Return the part of a period that has passed at local times in microseconds, from 0 to 1."""
     if cycle == "day":
         return np.asarray((times % DAY) / DAY)
     if cycle == "week":
         return np.asarray(((times + 3 * DAY) % (7 * DAY)) / (7 * DAY))  # 1970-01-01 was a Thursday
-    day = np.asarray(pc.fill_null(pc.day_of_year(local), 1).to_numpy(zero_copy_only=False)) - 1
+    day = np.asarray(pc.day_of_year(pa.array(times.view("datetime64[us]")))) - 1
     return np.asarray((day + (times % DAY) / DAY) / YEAR_DAYS)

@@ -132,8 +132,8 @@ class LevelCounts:
         folds: NDArray[np.int64],
         target: TargetPiece | None,
         weights: NDArray[np.float64] | None = None,
-    ) -> None:
-        """Count the rows of a batch.
+    ) -> NDArray[Any]:
+        """Count the rows of a batch, and return their levels: from 1 in order of appearance, 0 where missing.
 
         Parameters
         ----------
@@ -153,25 +153,27 @@ class LevelCounts:
         """
         levels, found = as_levels(column, self._name)
         known = self._known
-        mapping = np.append(known.added(levels) + 1, 0)
+        numbers = known.added(levels) + 1
         if len(known) > MOST_LEVELS:
             raise DataError(
                 f"column {self._name!r} has more than {MOST_LEVELS} levels: a column whose levels belong to single "
                 "rows predicts nothing, leave it out",
                 kind="too-many-levels",
             )
-        cells = mapping[found] * FOLDS + folds
+        mapping = np.append(numbers, 0).astype(np.min_scalar_type(len(known)))
+        rows = mapping[found]
+        cells = rows.astype(np.int64) * FOLDS + folds
         self._counts = _grown(self._counts, len(known) + 1)
         if weights is None:
             self._counts.reshape(-1)[...] += np.bincount(cells, minlength=self._counts.size)
         else:
             self._counts = self._counts.astype(np.float64, copy=False)
             np.add.at(self._counts.reshape(-1), cells, weights)
-        if target is None:
-            return
-        if target.numbers is not None:
-            self._add_numbers(cells, target.numbers if weights is None else weights[:, None] * target.numbers)
-        self._add_labels(cells, target, weights)
+        if target is not None:
+            if target.numbers is not None:
+                self._add_numbers(cells, target.numbers if weights is None else weights[:, None] * target.numbers)
+            self._add_labels(cells, target, weights)
+        return rows
 
     def _add_numbers(self, cells: NDArray[np.int64], numbers: NDArray[np.float64]) -> None:
         if self._sums is None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from distkern.errors import DataError
@@ -16,7 +15,9 @@ from distkern.numerics.row_weights import factor_of_weights
 
 from ..arrays.checks import check_weights
 from .arrow_columns import DAY, Kind, RowCount, as_instants, as_numbers
+from .kept_rows import ColumnValues
 from .level_counts import LevelCounts, TargetCounts, row_folds, running_sum
+from .level_numbers import LevelNumbers
 from .schema import CYCLES, Column, TableSchema
 
 __all__ = ["MAX_ONE_HOT", "SMOOTHING", "ProfiledTable", "TableProfile"]
@@ -42,6 +43,8 @@ class ProfiledTable:
     """Target statistics of the other folds for each fold, shape (len(levels) + 2, FOLDS, K), by column."""
     n_rows: int
     """Number of training rows."""
+    places: dict[str, NDArray[np.int64]]
+    """Number in `TableEncoding` of each level in order of appearance, after that of rows without one, by column."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ class TableProfile:
 
     def add(
         self, batch: Any, y: NDArray[Any] | None = None, weights: NDArray[np.float64] | None = None, base: int = 0
-    ) -> None:
+    ) -> list[ColumnValues] | None:
         """Take the next rows.
 
         Parameters
@@ -122,6 +125,11 @@ class TableProfile:
             Their weights, in every call or in none.
         base : int, default 0
             Number of the first row of the table in messages.
+
+        Returns
+        -------
+        list of ColumnValues or None
+            The columns for `KeptRows`; None where rows have no weight.
 
         Raises
         ------
@@ -138,14 +146,16 @@ class TableProfile:
         piece = None if y is None else self._target.add(share.taken(y))
         self._with_target |= piece is not None
         folds = share.taken(folds)
+        values: list[ColumnValues] = []
         for name, part in self._parts.items():
             column = batch.column(name)
             if isinstance(part, CategoryPart):
                 kept = column if share.present is None else column.filter(pa.array(share.present))
-                part.levels.add(kept, folds, piece, share.weights)
+                values.append((part.levels.add(kept, folds, piece, share.weights),))
             else:
-                part.add(column, name, rows, share)
+                values.append(part.add(column, name, rows, share))
         self._n_rows += batch.num_rows
+        return values if share.present is None else None
 
     def finish(self) -> ProfiledTable:
         """Return the schema and the statistics for the training rows.
@@ -162,14 +172,16 @@ class TableProfile:
             )
         names = self._target.names() if self._with_target else ()
         out_of_fold: dict[str, NDArray[np.float64]] = {}
+        places: dict[str, NDArray[np.int64]] = {}
         columns = []
         for name, part in self._parts.items():
             if isinstance(part, CategoryPart):
                 columns.append(self._category(name, part.levels, names, out_of_fold))
+                places[name] = _places(columns[-1], part.levels.levels)
             else:
                 _require_values(name, part.weight)
                 columns.append(part.column(name))
-        return ProfiledTable(TableSchema(tuple(columns), names), out_of_fold, self._n_rows)
+        return ProfiledTable(TableSchema(tuple(columns), names), out_of_fold, self._n_rows, places)
 
     def _category(
         self, name: str, found: LevelCounts, names: tuple[str, ...], out_of_fold: dict[str, NDArray[np.float64]]
@@ -225,9 +237,11 @@ class NumberPart:
     gaps: bool = False
     """Whether a row has had no value, default False."""
 
-    def add(self, column: Any, name: str, rows: RowCount, share: RowShare) -> None:
-        """Take the next rows."""
-        self._sum(as_numbers(column, name, rows, self.kind.name), share)
+    def add(self, column: Any, name: str, rows: RowCount, share: RowShare) -> ColumnValues:
+        """Take the next rows, and return their values."""
+        values = as_numbers(column, name, rows, self.kind.name)
+        self._sum(values, share)
+        return (values,)
 
     def _sum(self, values: NDArray[np.float64], share: RowShare) -> None:
         values, weights = share.taken(values), share.weights
@@ -261,16 +275,16 @@ class DatePart(NumberPart):
     with_time: bool = False
     """Whether a date has a time of the day, default False."""
 
-    def add(self, column: Any, name: str, rows: RowCount, share: RowShare) -> None:
-        """Take the next rows."""
-        days, local = as_instants(column, self.kind.zone, name, rows)
+    def add(self, column: Any, name: str, rows: RowCount, share: RowShare) -> ColumnValues:
+        """Take the next rows, and return their values."""
+        values = days, times = as_instants(column, self.kind.zone, name, rows)
         self._sum(days, share)
         days = share.taken(days)
         self.first = float(np.fmin(self.first, np.fmin.reduce(days, initial=np.inf)))
         self.last = float(np.fmax(self.last, np.fmax.reduce(days, initial=-np.inf)))
         if not self.with_time:
-            times = np.asarray(pc.fill_null(pc.cast(local, "int64"), 0).to_numpy(zero_copy_only=False))
             self.with_time = bool((share.taken(times) % DAY != 0).any())
+        return values
 
     def column(self, name: str) -> Column:
         """Return the column of the schema."""
@@ -285,6 +299,13 @@ class DatePart(NumberPart):
             extent=(self.first, self.last),
             cycles=tuple(cycles),
         )
+
+
+def _places(column: Column, levels: list[str]) -> NDArray[np.int64]:
+    """Return `ProfiledTable.places` of a category; those of levels without a column are one after that of gaps."""
+    known = LevelNumbers(column.levels)
+    numbers = known.known(pa.array(levels, pa.string()))
+    return np.concatenate([[len(known)], np.where(numbers < 0, len(known) + 1, numbers)])
 
 
 def _require_values(name: str, count: float) -> None:

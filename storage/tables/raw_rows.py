@@ -18,6 +18,7 @@ from distkern.errors import DataError
 from distkern.text import did_you_mean
 
 from .arrow_columns import ANY_TEXT, TEXT_TYPES, Kind, RowCount, casts, is_text, kind_of, text_kind, text_types, trimmed
+from .kept_rows import KeptRows
 from .profile import MAX_ONE_HOT, SMOOTHING, ProfiledTable, TableProfile
 from .schema import Column
 
@@ -133,6 +134,7 @@ def profile_rows(
     task: str | None = None,
     max_one_hot: int = MAX_ONE_HOT,
     smoothing: float = SMOOTHING,
+    kept: KeptRows | None = None,
 ) -> ProfiledTable:
     """Make the schema of raw rows, in one pass where the first batch shows what text is read as.
 
@@ -148,6 +150,8 @@ def profile_rows(
         As for `TableProfile`.
     smoothing : float, default 10.0
         As for `TableProfile`.
+    kept : KeptRows, optional
+        Gets the rows.
 
     Raises
     ------
@@ -165,10 +169,10 @@ def profile_rows(
     text = [name for name, kind in given.items() if kind.name == ANY_TEXT]
     kinds = given | (_guess(rows, text) if text else {})
     try:
-        found = _profiled(rows, kinds, task, max_one_hot, smoothing)
+        found = _profiled(rows, kinds, task, max_one_hot, smoothing, kept)
     except TextChanged:
         kinds = given | _scan(rows, text)
-        found = _profiled(rows, kinds, task, max_one_hot, smoothing)
+        found = _profiled(rows, kinds, task, max_one_hot, smoothing, kept)
     for column in found.schema.columns:
         if column.name in text and column.encoding not in (None, "one-hot"):
             _refuse_mixed(rows, column)
@@ -198,12 +202,21 @@ def _refuse_mixed(rows: RawRows, column: Column) -> None:
 
 
 def _profiled(
-    rows: RawRows, kinds: dict[str, Kind], task: str | None, max_one_hot: int, smoothing: float
+    rows: RawRows,
+    kinds: dict[str, Kind],
+    task: str | None,
+    max_one_hot: int,
+    smoothing: float,
+    kept: KeptRows | None,
 ) -> ProfiledTable:
     profile = TableProfile(kinds, task=task, max_one_hot=max_one_hot, smoothing=smoothing)
     text = {name: kinds[name] for name, kind in rows.kinds.items() if kind.name == ANY_TEXT}
+    if kept is not None:
+        kept.restart()
     for piece in rows.read(text_types(text)):
-        profile.add(*piece, base=rows.base)
+        values = profile.add(*piece, base=rows.base)
+        if kept is not None:
+            kept.add(values, piece.y, piece.weights)
     return profile.finish()
 
 

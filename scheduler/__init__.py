@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 _EXPORTS = {
+    "Drift": "training.appended_rows",
     "ReadAhead": "runtime.read_ahead",
     "TimeLimit": "training.time_limit",
     "ahead_of": "runtime.read_ahead",

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from distkern.storage import is_run, is_url
+
+from .base.kept_sums import read_sums
 from .base.persistence import read_estimator
 from .base.table_encoder import TableEncoder
 from .dense.forward_selection import (
@@ -53,12 +56,13 @@ __all__ = ["ESTIMATORS", "GridSearch", "TableEncoder", "load_model", *(cls.__nam
 
 
 def load_model(path: str | os.PathLike[str]) -> Any:
-    """Read the store of a model, or of a `TableEncoder`.
+    """Read the store of a model, or of a `TableEncoder`, or the sums of a run.
 
     Parameters
     ----------
     path : path-like
-        Directory written by `save`.
+        Directory written by `save`; or a run directory (`run_dir`), whose estimator keeps its path, so that it can
+        `append` and `truncate`.
 
     Returns
     -------
@@ -69,5 +73,10 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     ------
     StoreError
         There is no model, or it is damaged, incomplete or of a newer format.
+    RunError
+        ``no-sums``: the run keeps no sums.
     """
-    return read_estimator(path, {cls.__name__: cls for cls in ESTIMATORS})
+    known = {cls.__name__: cls for cls in ESTIMATORS}
+    if not is_url(path) and is_run(path):
+        return read_sums(path, known)
+    return read_estimator(path, known)

@@ -75,6 +75,7 @@ def render_report(
         metric=metric_part(record, model, feature_names),
         planned=sections.planned_part(record, planned),
         terms=[] if model is None else sections.memory_terms(model),
+        appended=sections.appended_part(record),
         timeline=charts.timeline(record),
         phases=sections.phase_table(record),
         incidents=sections.incident_rows(record),

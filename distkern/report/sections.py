@@ -26,6 +26,9 @@ MOST_IMAGES = 60
 MOST_PHASES = 30
 """Most kinds of exchanges in a table."""
 
+MOST_PARTS = 200
+"""Most parts of appended rows in a table."""
+
 MOST_FEATURES = 60
 """Most features in the table of centres."""
 
@@ -229,6 +232,21 @@ def memory_terms(model: Any) -> list[tuple[str, str, float]]:
     largest = max(terms.values(), default=1)
     ordered = sorted(terms.items(), key=lambda item: -item[1])
     return [(name.replace("_", " "), byte_size(value), value / largest) for name, value in ordered]
+
+
+def appended_part(record: RunRecord) -> ReportTable | None:
+    """Return the errors on rows that were appended, before and after; None where there are none."""
+    found = (record.summary or {}).get("appended")
+    parts = [part for part in found if isinstance(part, Mapping)] if isinstance(found, list) else []
+    rows = []
+    for number, part in enumerate(parts[:MOST_PARTS], start=1):
+        show = rate if part.get("score") == "error" else "{:.4g}".format
+        values = [finite(part.get(name)) for name in ("expected", "before", "after")]
+        count = finite(part.get("n_rows"))
+        errors = [_UNKNOWN if value is None else show(value) for value in values]
+        rows.append((number, _UNKNOWN if count is None else grouped(count), shortened(str(part.get("score"))), *errors))
+    header = ("part", "rows", "error", "expected", "of the model before", "of the model after")
+    return ReportTable("Rows that came later", header, rows) if rows else None
 
 
 def phase_table(record: RunRecord) -> list[tuple[str, str, str, str, float, int]]:

@@ -145,7 +145,7 @@ class Refit:
 def refit(
     gram: Array, products: Array, dependent: float, preconditioner: Array | None = None, *, complete: bool = True
 ) -> Refit | None:
-    """Factor sums over rows.
+    """Factor sums over rows, see `refit_square`.
 
     Parameters
     ----------
@@ -173,6 +173,23 @@ def refit(
         unit, pivots = factor
         if preconditioner is None:
             return Refit(np.arange(len(square) - 1), unit, pivots, _orthogonal_products(unit, products))
+    return refit_square(square, products, dependent, preconditioner)
+
+
+def refit_square(square: Array, products: Array, dependent: float, preconditioner: Array) -> Refit:
+    """Factor the sums of [1 K] inv(preconditioner).
+
+    Parameters
+    ----------
+    square : array, shape (n, n)
+        Products of the columns with each other.
+    products : array, shape (n, T)
+        Their products with the centred targets.
+    dependent : float
+        A column with |q|^2 <= dependent * |k|^2 is left out.
+    preconditioner : array, shape (n, n)
+        Unit upper triangular.
+    """
     limits = dependent * np.einsum("ij,ij->j", preconditioner, square @ preconditioner)
     kept, relation, reduced, reduced_products = np.arange(len(square)), preconditioner, square, products
     while True:

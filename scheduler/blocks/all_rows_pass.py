@@ -22,7 +22,7 @@ from ..protocol.candidates import Candidates
 from ..protocol.messages import Accumulate, Begin, Centers
 from ..protocol.problems import Problem
 from ..rows.block_reading import BlockRows, require_unchanged
-from ..rows.label_encoding import LabelEncoding
+from ..rows.label_encoding import KnownLabels, LabelEncoding
 from ..rows.problem_rows import cut_tiles
 from ..runtime.threads import workspace
 from ..runtime.timings import READ, busy
@@ -76,15 +76,45 @@ def pass_over(
     begin, source, number = block.begin, block.source, block.number
     assert begin is not None
     with busy(READ):
-        rows, features, targets, weights, nbytes, checksum, report = take(number).present()
-        require_unchanged(source, number, block.checksum, checksum)
-    assert features is not None
-    answer = Answer(bytes_read=nbytes, report=report)
-    roots = None if weights is None else np.sqrt(weights * begin.weight_scale)
+        rows = take(number).present()
+        require_unchanged(source, number, block.checksum, rows.checksum)
+    answer = Answer(bytes_read=rows.nbytes, report=rows.report)
     encoding = LabelEncoding.of(source, begin.classes)
+    answer.problems = over_rows(rows, begin, encoding, source.n_rows, asked, make)
+    return answer
+
+
+def over_rows(
+    block: BlockRows,
+    begin: Begin,
+    encoding: LabelEncoding | KnownLabels,
+    n_rows: int,
+    asked: Sequence[T | None],
+    make: Callable[[T, Begin, Problem, int], Part],
+) -> list[ProblemAnswer]:
+    """Compute the answer for every problem over the rows of a block, all with a weight above zero.
+
+    Parameters
+    ----------
+    block : BlockRows
+        The rows, with features.
+    begin : Begin
+        The problems, and what their kernel columns need.
+    encoding : LabelEncoding or KnownLabels
+        Encoding of the targets.
+    n_rows : int
+        Number of rows of the data.
+    asked : sequence
+        What is asked of each problem; None for nothing.
+    make : callable
+        As for `pass_over`.
+    """
+    rows, features, targets, weights = block[:4]
+    assert features is not None
+    roots = None if weights is None else np.sqrt(weights * begin.weight_scale)
     codes = encoding.codes(targets)
     parts = [
-        None if wanted is None else make(wanted, begin, problem, source.n_rows)
+        None if wanted is None else make(wanted, begin, problem, n_rows)
         for wanted, problem in zip(asked, begin.problems, strict=True)
     ]
     taking = [problem.takes(rows, codes) for problem in begin.problems]
@@ -102,8 +132,14 @@ def pass_over(
                     arrays = *arrays[:2], tile_roots[chosen], arrays[3]
             if len(arrays[0]):
                 part.add(*arrays)
-    answer.problems = [ProblemAnswer() if part is None else part.answer() for part in parts]
-    return answer
+    return [ProblemAnswer() if part is None else part.answer() for part in parts]
+
+
+def sums_over_rows(
+    block: BlockRows, begin: Begin, encoding: LabelEncoding | KnownLabels, n_rows: int, centers: Sequence[Centers]
+) -> list[ProblemAnswer]:
+    """Compute the sums of `accumulate` over the rows of a block, see `over_rows`."""
+    return over_rows(block, begin, encoding, n_rows, centers, _Sums)
 
 
 class _Sums:

@@ -41,13 +41,14 @@ from ..rows.data_checks import (
     report_reads,
     weight_scale,
 )
+from ..rows.label_encoding import KnownLabels
 from ..rows.numeric_ranges import feature_names, overflow, warn_about_scales
 from ..runtime.threads import single_threaded_blas
 from ..runtime.tree_reducer import TreeReducer
 from .block_tasks import Handle
 from .first_pass import Reads, Statistics
 from .fit import Fit
-from .krls_tasks import Encoding, Survivors, count_labels, find_survivors, sum_rows
+from .krls_tasks import Survivors, count_labels, find_survivors, sum_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +187,7 @@ class _Training:
                 "of them to the first partial_fit (classes)",
                 kind="one-class",
             )
-        encoding = Encoding.of(self._source, classes)
+        encoding = KnownLabels.of(self._source, classes)
         if before is not None and encoding.n_targets != before.sums.products.shape[1]:
             raise DataError(
                 f"y has {encoding.n_targets} columns, but the model was begun with {before.sums.products.shape[1]}: "
@@ -226,7 +227,7 @@ class _Training:
         self._fit.exchanges += 1
         return distinct_labels(reduce(Labels.merge, counts).values)
 
-    def _waves(self, encoding: Encoding) -> ReducedSums:
+    def _waves(self, encoding: KnownLabels) -> ReducedSums:
         """Process the blocks in waves, each twice as large as the one before until enough blocks are in flight."""
         tasks, sums = self._tasks, TreeReducer[Handle](self._tasks.n_blocks, self._merge)
         summing: list[Handle] = []

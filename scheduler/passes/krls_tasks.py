@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,55 +15,7 @@ from distkern.storage.arrays.source import BlockSource
 from ..protocol.answers import Labels, LoadAnswer
 from ..protocol.messages import Load
 from ..rows.block_reading import BlockRows, block_statistics, read_block
-from ..rows.label_encoding import LabelEncoding
-
-
-@dataclass(frozen=True)
-class Encoding:
-    """Encoding of a source's targets by the labels of the model, which the source may lack or add to."""
-
-    n_targets: int
-    """Number of columns."""
-    classes: NDArray[Any] | None = None
-    """Sorted labels of the model; None for regression."""
-    codes: NDArray[np.int64] | None = None
-    """Position in `classes` of each class of the source's codes, -1 where it is missing; None where targets are
-    labels."""
-
-    @classmethod
-    def of(cls, source: BlockSource, classes: NDArray[Any] | None) -> Encoding:
-        """Return the encoding of a source by the labels of the model."""
-        if classes is None:
-            return cls(source.target_shape[0] if source.target_shape else 1)
-        n_targets = 1 if len(classes) == 2 else len(classes)
-        return cls(n_targets, classes, None if source.classes is None else _places(source.classes, classes))
-
-    def encode(self, targets: NDArray[Any]) -> NDArray[np.float64]:
-        """Encode the targets of rows, shape (n,) or (n, T), as an array of shape (n, T).
-
-        Raises
-        ------
-        DataError
-            ``unknown-class``: the model has no such label.
-        """
-        if self.classes is None:
-            return LabelEncoding().columns(targets)
-        codes = _places(targets, self.classes) if self.codes is None else self.codes[targets]
-        if (codes < 0).any():
-            where = int(np.argmax(codes < 0))
-            named = f" {targets[where]!r}" if self.codes is None else ""
-            raise DataError(
-                f"y holds a label{named} that is none of the {len(self.classes)} classes the model began with: give "
-                "all of them to the first partial_fit (classes)",
-                kind="unknown-class",
-            )
-        return LabelEncoding(self.classes, True).columns(codes)
-
-
-def _places(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the position of each label in `classes`, -1 where it is missing."""
-    where = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-    return np.where(classes[where] == labels, where, -1)
+from ..rows.label_encoding import KnownLabels
 
 
 def count_labels(source: BlockSource, number: int) -> Labels:
@@ -117,7 +68,7 @@ def find_survivors(block: BlockRows, dictionary: Snapshot | None, looking: bool,
 
 
 def sum_rows(
-    block: BlockRows, checksum: int, dictionary: Snapshot | None, encoding: Encoding, first_row: int, dtype: str
+    block: BlockRows, checksum: int, dictionary: Snapshot | None, encoding: KnownLabels, first_row: int, dtype: str
 ) -> ReducedSums:
     """Sum over the rows of a block, each expanded in the dictionary at its time.
 
@@ -129,7 +80,7 @@ def sum_rows(
         Checksum of the block when it was searched; after the failure of a worker it is read again.
     dictionary : Snapshot or None
         The dictionary after all rows of the block; None for an empty one.
-    encoding : Encoding
+    encoding : KnownLabels
         Encoding of the targets.
     first_row : int
         Number of the source's first row in the dictionary's count of rows.
@@ -152,4 +103,4 @@ def sum_rows(
     rows, features, targets, weights = block.present()[:4]
     assert features is not None
     with np.errstate(over="ignore", invalid="ignore"):
-        return ReducedSums.of(dictionary, rows + first_row, features, encoding.encode(targets), weights, dtype)
+        return ReducedSums.of(dictionary, rows + first_row, features, encoding.columns(targets), weights, dtype)

@@ -8,7 +8,7 @@ itself is in `distkern.probability`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,14 @@ from distkern.probability.leave_one_out import left_out_outputs, rows_of_q
 from distkern.probability.pairwise import class_pairs
 from distkern.storage.arrays.source import BlockSource
 
-from ..passes.block_tasks import block_tasks
+from ..passes.append_tasks import NewRows
+from ..passes.block_tasks import BlockTasks, block_tasks
 from ..protocol.path import Path
 from ..rows.block_reading import HOLDOUT_STREAM, BlockRows
-from ..rows.label_encoding import LabelEncoding
+from ..rows.label_encoding import KnownLabels, LabelEncoding
 from ..rows.tiles import positions
 from ..runtime.threads import map_tiles, single_threaded_blas
-from .driver_loop import HOLDOUT_FRACTION, TrainingResult
+from .driver_loop import FIRST_ROWS, HOLDOUT_FRACTION, TrainingResult
 
 CALIBRATION_STREAM = HOLDOUT_STREAM + 4
 """Stream of the row draws that decides which rows are in the sample."""
@@ -66,6 +67,8 @@ class CalibrationRows:
     """Bytes read by the pass."""
     targets: Array | None = None
     """(n, T): targets of a regression; None, the default, for classes."""
+    usual: float = 1.0
+    """Probability that a row of a common class was drawn; 1.0 by default, and in pickles of earlier versions."""
 
     @property
     def mass(self) -> Array:
@@ -96,35 +99,118 @@ def draw_rows(
     CalibrationRows
         All rows of a small set, or a sample.
     """
-    row_bytes = max(1, source.n_features * source.feature_dtype.itemsize)
-    wanted = max(LEAST_ROWS, min(MOST_ROWS, SAMPLE_BYTES // row_bytes))
-    usual = min(1.0, wanted / source.n_rows)
-    rare = ROWS_OF_A_CLASS / (source.n_rows * np.maximum(shares, 1 / source.n_rows))
-    chances = np.minimum(np.maximum(usual, rare), 1.0)
+    chances, usual = _chances(source, source.n_rows, shares)
     with block_tasks(source, classification=classes is not None, client=client) as tasks:
         encoding = LabelEncoding.of(source, classes)
         parts = list(tasks.each("calibration-rows", pick_rows, encoding, chances, usual, seed))
+    return _joined(parts, classes is not None, usual)
+
+
+def _chances(source: BlockSource, n_rows: int, shares: Array) -> tuple[Array, float]:
+    """Return the probability that a row of each class is drawn, shape (C,), and that of a common class."""
+    row_bytes = max(1, source.n_features * source.feature_dtype.itemsize)
+    usual = min(1.0, _wanted(row_bytes) / n_rows)
+    rare = ROWS_OF_A_CLASS / (n_rows * np.maximum(shares, 1 / n_rows))
+    return np.minimum(np.maximum(usual, rare), 1.0), usual
+
+
+def _wanted(row_bytes: int) -> int:
+    """Return about the rows that are drawn of a large set."""
+    return max(LEAST_ROWS, min(MOST_ROWS, SAMPLE_BYTES // max(1, row_bytes)))
+
+
+def most_rows(n_rows: int, row_bytes: int, n_classes: int) -> int:
+    """Return the rows of a draw that are planned for."""
+    return min(n_rows, _wanted(row_bytes) + max(2, n_classes) * ROWS_OF_A_CLASS)
+
+
+def _joined(parts: Sequence[tuple[Any, ...]], classification: bool, usual: float) -> CalibrationRows:
+    """Join what `pick_rows` returned for each block."""
     rows, features, targets, weights, shares_of_rows, nbytes = zip(*parts, strict=True)
     values = np.concatenate(targets)
     return CalibrationRows(
         rows=np.concatenate(rows),
         features=np.concatenate(features),
-        codes=None if classes is None else values,
+        codes=values if classification else None,
         weights=np.concatenate(weights),
         shares=np.concatenate(shares_of_rows),
         bytes_read=sum(nbytes),
-        targets=values if classes is None else None,
+        targets=None if classification else values,
+        usual=usual,
     )
 
 
-def pick_rows(block: BlockRows, encoding: LabelEncoding, chances: Array, usual: float, seed: int) -> tuple[Any, ...]:
+def merged_rows(
+    tasks: BlockTasks,
+    sample: CalibrationRows,
+    shares: Array,
+    new: NewRows,
+    *,
+    seed: int,
+    weight_scale: float,
+    rescaled: float,
+) -> CalibrationRows:
+    """Draw rows among new ones and thin out those of earlier draws, as one draw of all rows would.
+
+    A row is drawn where its own uniform number is below a chance, which falls as rows are added: so the rows that one
+    draw of all rows has are among those kept. Only where a class loses weight beside the others its chance may rise,
+    and the rows keep the chance at which they were drawn.
+
+    Parameters
+    ----------
+    tasks : BlockTasks
+        Runs tasks on the new rows.
+    sample : CalibrationRows
+        The rows so far.
+    shares : array, shape (C,)
+        Share of each class among all rows.
+    new : NewRows
+        Numbers and labels of the new rows.
+    seed : int
+        Key of the draws.
+    weight_scale : float
+        Factor on the weights of the new rows.
+    rescaled : float
+        Factor on the weights of the rows so far.
+    """
+    chances, usual = _chances(tasks.source, new.n_rows, shares)
+    kept = uniforms_for_rows(seed, CALIBRATION_STREAM, sample.rows)
+    own = np.zeros(len(sample.rows), dtype=np.intp) if sample.codes is None else sample.codes
+    chance = np.minimum(chances[own], sample.usual / sample.shares)
+    keep = kept < chance
+    parts = list(tasks.each("calibration-rows", pick_new_rows, new, chances, usual, seed))
+    drawn = _joined(parts, sample.codes is not None, usual)
+
+    def joined(name: str) -> Any:
+        old, more = getattr(sample, name), getattr(drawn, name)
+        return None if old is None else np.concatenate([old[keep], more])
+
+    return replace(
+        drawn,
+        rows=joined("rows"),
+        features=joined("features"),
+        codes=joined("codes"),
+        weights=np.concatenate([sample.weights[keep] * rescaled, drawn.weights * weight_scale]),
+        shares=np.concatenate([usual / chance[keep], drawn.shares]),
+        targets=joined("targets"),
+    )
+
+
+def pick_new_rows(block: BlockRows, new: NewRows, chances: Array, usual: float, seed: int) -> tuple[Any, ...]:
+    """Draw the rows of one block of new rows, see `pick_rows`."""
+    return pick_rows(new.numbered(block), new.labels, chances, usual, seed)
+
+
+def pick_rows(
+    block: BlockRows, encoding: LabelEncoding | KnownLabels, chances: Array, usual: float, seed: int
+) -> tuple[Any, ...]:
     """Draw the rows of one block.
 
     Parameters
     ----------
     block : BlockRows
         The block, with features.
-    encoding : LabelEncoding
+    encoding : LabelEncoding or KnownLabels
         Encoding of the targets.
     chances : array, shape (C,)
         Probability that a row of a class is drawn.
@@ -191,6 +277,8 @@ def outputs_left_out(
     held = None
     if held_out_seed is not None:
         held = uniforms_for_rows(held_out_seed, HOLDOUT_STREAM, sample.rows) < HOLDOUT_FRACTION
+        # Rows that were appended are all trained on.
+        held &= sample.rows < result.summary.get(FIRST_ROWS, result.summary["n_rows"])
     centers = [
         result.scaling.apply(path.features[:count], np.dtype(np.float64))
         for path, count in zip(result.paths, n_centers, strict=True)

@@ -56,6 +56,9 @@ R = TypeVar("R")
 HOLDOUT_FRACTION = 0.1
 """Fraction of rows held out for the validation stop rule."""
 
+FIRST_ROWS = "first_rows"
+"""Entry of a summary: number of rows of the training itself; absent before rows are appended."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingJob(SpaceJob):
@@ -161,6 +164,8 @@ class TrainingResult:
     """Counts of the run: rows, rounds, exchanges, kernel columns, bytes, seconds."""
     weight_scale: float = 1.0
     """Factor on the row weights."""
+    weight_roots: float = 0.0
+    """Sum of the square roots of the row weights; 0 in pickles of earlier versions."""
 
 
 @single_threaded_blas()
@@ -305,6 +310,7 @@ def train(
             "seconds": seconds,
         },
         weight_scale=data.weight_scale,
+        weight_roots=all_rows.weight_roots / data.weight_scale**0.5,
     )
 
 

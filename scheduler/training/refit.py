@@ -160,7 +160,7 @@ def refit_paths(
     refitted, rewritten = [], []
     for i, (path, history) in enumerate(zip(paths, histories, strict=True)):
         if i in fits:
-            path, history = _over_all_rows(path, history, *fits[i], weight_sums[i], settings[i])
+            path, history = over_all_rows(path, history, *fits[i], weight_sums[i], settings[i])
         refitted.append(path)
         rewritten.append(history)
     return Refitted(refitted, rewritten, passes, bytes_read, report)
@@ -177,7 +177,7 @@ def require_finite(answer: ProblemAnswer) -> dict[str, Array]:
     return answer.sums
 
 
-def _over_all_rows(
+def over_all_rows(
     path: Path,
     history: NDArray[Any],
     fitted: Refit,
@@ -185,6 +185,23 @@ def _over_all_rows(
     weight_sum: float,
     settings: SelectionSettings,
 ) -> tuple[Path, NDArray[Any]]:
+    """Return a path with its factors over all rows, cut by its stop rule, and its history.
+
+    Parameters
+    ----------
+    path : Path
+        Path of other rows.
+    history : structured array
+        A row for each of its centres.
+    fitted : Refit
+        Factors over all rows, of at least one centre.
+    target_norms : array, shape (T,)
+        y'y of each centred target over all rows.
+    weight_sum : float
+        Sum of the weights of all rows.
+    settings : SelectionSettings
+        Stop rule and regularisation.
+    """
     kept = fitted.kept
     if len(kept) < len(path.rows):
         left_out = np.delete(path.rows, kept)

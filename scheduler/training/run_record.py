@@ -54,10 +54,18 @@ class RunStore:
     Raises
     ------
     RunError
-        ``changed``: the run is of another job, other data or other software. ``not-writable``, ``corrupt``.
+        ``changed``: the run is of another job, other data or other software. ``appended``: it has more rows than those
+        of its training. ``not-writable``, ``corrupt``.
     """
 
     def __init__(self, directory: RunDirectory, job: TrainingJob, source: BlockSource) -> None:
+        if directory.appended:
+            raise RunError(
+                f"{directory.appended} parts of rows were appended to the run in {directory.path}, which a training on "
+                "the first rows would drop: append further rows with --append (append), name another run, or train "
+                "anew with --overwrite",
+                kind="appended",
+            )
         self.directory = directory
         self._source = source
         self._classification = job.classification

@@ -2,8 +2,9 @@
 
 ``job.json`` holds the job, ``training.json`` the settings that decide the model, ``search.json`` the results of a
 search before the training, ``metric.json`` a learnt metric. ``events.jsonl`` has a line for each event, and
-``summary.json`` appears at the end; `distkern.storage.runs.journal` keeps the exchanges. A process that is killed
-leaves at most one torn line, which readers skip and the next writer ends.
+``summary.json`` appears at the end, beside ``sums-0000``, the sums of the centres over all rows in the form of a model
+store; ``sums-0001`` and so on replace it when rows are appended. `distkern.storage.runs.journal` keeps the exchanges. A
+process that is killed leaves at most one torn line, which readers skip and the next writer ends.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ __all__ = ["RunDirectory", "is_run", "run_place"]
 RUN_VERSION = 1
 _JOB, _TRAINING, _EVENTS, _SUMMARY = "job.json", "training.json", "events.jsonl", "summary.json"
 _SEARCH, _METRIC = "search.json", "metric.json"
+_SUMS = "sums-"
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:
@@ -174,6 +176,21 @@ class RunDirectory:
     def write_metric(self, metric: Mapping[str, Any]) -> None:
         """Write a learnt metric as JSON values, in one step; errors as for `write_training`."""
         self._replace(_METRIC, dict(metric))
+
+    def sums_place(self, parts: int) -> Path:
+        """Return the place of the sums over the rows of the training and of `parts` appended parts."""
+        return self.path / f"{_SUMS}{parts:04d}"
+
+    @property
+    def appended(self) -> int | None:
+        """Number of parts of rows in the newest sums; None where the run keeps no sums."""
+        names = [place.name[len(_SUMS) :] for place in self.path.glob(f"{_SUMS}*")]
+        return max((int(name) for name in names if name.isascii() and name.isdigit()), default=None)
+
+    def drop_sums(self, before: int) -> None:
+        """Remove the sums of fewer than `before` parts, which newer ones replace."""
+        for parts in range(before):
+            shutil.rmtree(self.sums_place(parts), ignore_errors=True)
 
     def record(self, event: Mapping[str, Any]) -> None:
         """Append one event, numpy scalars allowed, as a line of JSON; errors as for `write_training`."""

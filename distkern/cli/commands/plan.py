@@ -11,7 +11,7 @@ from ...errors import DataError, JobError
 from ...text import byte_size, duration
 from ..console.output import columns, pairs, print_json, print_table
 from ..console.terminal import terminal_of, verbosity_options
-from ..running.planned import plan_of, planned_estimator
+from ..running.planned import plan_of, planned_estimator, workers_of
 
 if TYPE_CHECKING:
     from distkern.scheduler import Plan, Workload
@@ -30,6 +30,7 @@ _POSITIVE = click.IntRange(min=1)
 @click.option("--features", type=_POSITIVE, metavar="D", help="Features of data that does not exist yet.")
 @click.option("--targets", type=_POSITIVE, metavar="T", help="Targets or classes of such data, 1 by default.")
 @click.option("--chunk-rows", type=_POSITIVE, metavar="N", help="Rows of a chunk of such data.")
+@click.option("--append", "appended", metavar="STORE", help="Plan train --append of this store.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @verbosity_options
 def plan(
@@ -41,6 +42,7 @@ def plan(
     features: int | None,
     targets: int | None,
     chunk_rows: int | None,
+    appended: str | None,
     as_json: bool,
 ) -> None:
     """Print memory, bytes, products and exchanges of the training that JOB.toml describes.
@@ -51,7 +53,10 @@ def plan(
 
     flags = {"workers": workers, "memory": memory}
     job = load_job(job_file, overrides, {name: value for name, value in flags.items() if value is not None})
-    planned = plan_of(job, *_shapes(job, rows, features, targets, chunk_rows))
+    if appended is None:
+        planned = plan_of(job, *_shapes(job, rows, features, targets, chunk_rows))
+    else:
+        planned = _append_plan(job, appended)
     if as_json:
         print_json(planned.record())
         # The plan is the one JSON object of this command, also where the job does not fit.
@@ -59,6 +64,21 @@ def plan(
     else:
         show(planned)
     planned.require_fit()
+
+
+def _append_plan(job: Job, place: str) -> Plan:
+    """Plan the passes over rows that are appended to the run of a job."""
+    from distkern.storage import open_dataset
+
+    from ...estimators import load_model
+    from ..job.data_section import source_of
+    from ..running.append_job import run_of
+
+    model = load_model(run_of(job).path)
+    model.memory_limit = job.cluster.memory
+    source = source_of(open_dataset(place).require_targets())
+    planned: Plan = model.plan_append(source, workers_of(job))
+    return planned
 
 
 def _shapes(

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ...errors import JobError
 from ..console.output import print_json
 from ..console.terminal import terminal_of, verbosity_options
 from ..running.cluster_client import cluster_options
@@ -57,6 +58,13 @@ class _Train(click.Command):
     help="Resume the run that the job names, after its last exchange; max_centers and max_seconds may differ. "
     "A run that does not exist is started. With auto, a complete run is not changed, and its result is printed again.",
 )
+@click.option(
+    "--append",
+    "appended",
+    metavar="STORE",
+    help="Continue the sums of the job's run over the rows of this store, the only ones that are read; run and model "
+    "are replaced. Centres and settings stay.",
+)
 @verbosity_options
 @click.pass_context
 def train(
@@ -68,6 +76,7 @@ def train(
     overwrite: bool,
     max_seconds: float | None,
     resume: str | None,
+    appended: str | None,
 ) -> None:
     """Train the model that JOB.toml describes.
 
@@ -76,9 +85,10 @@ def train(
     refer to environment variables, as in ${NAME} or ${NAME:-default}.
 
     Ctrl-C or SIGTERM ends the training after the current exchange, and a second one at once. If the job names a run,
-    --resume continues it.
+    --resume continues it, and --append adds rows that came later.
     """
     from ..job.job_file import load_job
+    from ..running.append_job import append_to_run
     from ..running.finished_run import finished_result
     from ..running.result import show_result
     from ..running.run_job import run_job
@@ -86,7 +96,16 @@ def train(
     if max_seconds is not None:
         overrides = (*overrides, f"model.max_seconds={max_seconds}")
     job = load_job(job_file, overrides, cluster)
-    record = finished_result(job) if resume == "auto" and not overwrite else None
+    record: dict[str, Any] | None = None
+    if appended is not None:
+        if resume is not None:
+            raise JobError(
+                "--append and --resume exclude each other: a part that was cut short needs its --append again",
+                kind="usage",
+            )
+        record = append_to_run(job, appended, overwrite=overwrite).record
+    elif resume == "auto" and not overwrite:
+        record = finished_result(job)
     if record is None:
         record = run_job(job, terminal_of(context), overwrite=overwrite, resume=resume is not None).record
     print_json(record) if as_json else show_result(record)

@@ -80,7 +80,7 @@ def open_rows(section: DataSection) -> tuple[Dataset | PlainArrays, Dataset | Pl
         Data are missing, or the columns differ.
     """
     train = _opened(section.train, section.x, section.y, section.weight)
-    test = _opened(section.test, section.test_x, section.test_y)
+    test = open_test_rows(section)
     assert train is not None
     if test is not None:
         place, whose = section.test or section.test_x, section.train or section.x
@@ -88,6 +88,11 @@ def open_rows(section: DataSection) -> tuple[Dataset | PlainArrays, Dataset | Pl
         require_columns(test, what, train.n_features, feature_names(train), f"the training data {whose}")
         require_schema(test, getattr(train, "table_schema", None), what, str(whose))
     return train, test
+
+
+def open_test_rows(section: DataSection) -> Dataset | PlainArrays | None:
+    """Open the test data alone; None where the job names none."""
+    return _opened(section.test, section.test_x, section.test_y)
 
 
 def feature_names(rows: Dataset | PlainArrays) -> list[str] | None:

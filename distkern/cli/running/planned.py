@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING, Any
 from .cluster_client import running_client
 
 if TYPE_CHECKING:
-    from distkern.scheduler import Plan, Workload
+    from distkern.scheduler import Plan, WorkerFacts, Workload
 
     from ..job.job_file import Job
 
 
 def plan_of(job: Job, estimator: Any, work: Workload) -> Plan:
     """Plan a job on its workers, with its memory limit."""
+    planned: Plan = estimator.plan(work, workers_of(job))
+    return planned
+
+
+def workers_of(job: Job) -> WorkerFacts | None:
+    """Return the workers of a job; None for this process alone."""
     from distkern.scheduler import WorkerFacts, worker_facts
 
     section, facts = job.cluster, None
@@ -23,8 +29,7 @@ def plan_of(job: Job, estimator: Any, work: Workload) -> Plan:
     elif section.where is not None:
         with running_client(section) as client:
             facts = worker_facts(client)
-    planned: Plan = estimator.plan(work, facts)
-    return planned
+    return facts
 
 
 def planned_estimator(job: Job, task: str) -> Any:

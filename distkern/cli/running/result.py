@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from distkern.scheduler.planning.large_plan import FACTORS
@@ -39,10 +39,12 @@ _ORDER = (
     "gcv",
     "stop_reason",
     *_COSTS,
+    "appended",
     "test",
 )
-_OPTIONAL = {"selection_rows", "solver", "test"}
-"""Entries of methods without a choice of rows, and of records of version 0.1, are absent; so is a test without data."""
+_OPTIONAL = {"selection_rows", "solver", "appended", "test"}
+"""Entries that are absent from records of version 0.1 and of methods without a choice of rows, where nothing was
+appended, and where there is no test."""
 
 
 def recorded_result(summary: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -84,6 +86,7 @@ class JobResult:
             "gcv": getattr(model, "gcv_", None),
             "stop_reason": None if reason is None else StopReason(reason).value,
             **{name: summary[name] for name in _COSTS},
+            **({"appended": summary["appended"]} if "appended" in summary else {}),
         }
         return cls(record if score is None else {**record, "test": score.headline()}, model, score)
 
@@ -114,9 +117,17 @@ def show_result(record: Mapping[str, Any]) -> None:
     if "model" in record:
         rows.append(("model", record["model"] or "not saved: the job names no model in [output]"))
         rows.append(("run", record["run"] or "not kept: the job names no run in [output]"))
+    rows += [(f"appended, part {i}", drift_text(part)) for i, part in enumerate(known.get("appended", ()), start=1)]
     test = known.get("test")
     rows += [(f"test {name}", value) for name, value in (test.items() if isinstance(test, Mapping) else ())]
     print_table(pairs(rows))
+
+
+def drift_text(part: Mapping[str, Any]) -> str:
+    """Return the drift of one appended part in words."""
+    from distkern.scheduler import Drift
+
+    return str(Drift(**{field.name: part[field.name] for field in fields(Drift)}))
 
 
 def _peaks(known: Mapping[str, Any]) -> str:

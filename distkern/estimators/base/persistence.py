@@ -58,7 +58,7 @@ def save_estimator(estimator: Any, path: str | os.PathLike[str], *, overwrite: b
     names = getattr(estimator, "feature_names_in_", None)
     meta = {
         "estimator": type(estimator).__name__,
-        "parameters": _plain_parameters(estimator),
+        "parameters": plain_parameters(estimator),
         "kernel": {"name": model.kernel.name, "parameters": kernel_parameters},
         "dtype": model.dtype,
         **estimator._stored_values(),
@@ -98,7 +98,7 @@ def read_estimator(path: str | os.PathLike[str], known: Mapping[str, Any]) -> An
         estimator = cls(**parameters)
         if meta["dtype"] not in DTYPES:
             raise ValueError(f"dtype {meta['dtype']!r}")
-        scaling = _stored_scaling(arrays)
+        scaling = stored_scaling(arrays)
         model = KernelModel(kernel, scaling, arrays["centers"], arrays["coef"], arrays["intercept"], meta["dtype"])
         estimator._set_model(model, arrays["center_indices"])
         estimator._restore(meta, arrays)
@@ -134,7 +134,7 @@ def _stored_kernel(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Ker
     return kernel_from_parameters(name, parameters)
 
 
-def _stored_scaling(arrays: dict[str, NDArray[Any]]) -> FeatureScaling:
+def stored_scaling(arrays: dict[str, NDArray[Any]]) -> FeatureScaling:
     """Return the map to the kernel's space; with learnt directions these are an array."""
     shift, scale, directions = (arrays.get(f"feature_{name}") for name in ("shift", "scale", "directions"))
     assert shift is not None
@@ -185,18 +185,22 @@ def _require_consistent(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -
 
 
 def _is_plain(name: str, value: object) -> bool:
-    """Return whether a stored parameter has a type that `_plain_parameters` returns."""
+    """Return whether a stored parameter has a type that `plain_parameters` returns."""
     if name == "sigma" and isinstance(value, list):
         return all(type(item) is float for item in value)
     return isinstance(value, (str, int, float, bool, type(None)))
 
 
-def _require_known_kernel(kernel: Kernel) -> None:
+def is_known_kernel(kernel: Kernel) -> bool:
+    """Return whether a kernel is one of distkern's own, which its name and parameters describe."""
     try:
-        known = kernel_from_parameters(kernel.name, kernel.parameters())
+        return type(kernel_from_parameters(kernel.name, kernel.parameters())) is type(kernel)
     except JobError:
-        known = None
-    if type(known) is not type(kernel):
+        return False
+
+
+def _require_known_kernel(kernel: Kernel) -> None:
+    if not is_known_kernel(kernel):
         raise StoreError(
             f"the kernel {kernel.name!r} is not one of distkern's own; a store keeps no code: "
             "pickle the estimator instead, or use a built-in kernel",
@@ -204,7 +208,8 @@ def _require_known_kernel(kernel: Kernel) -> None:
         )
 
 
-def _plain_parameters(estimator: Any) -> dict[str, Any]:
+def plain_parameters(estimator: Any) -> dict[str, Any]:
+    """Return the parameters of an estimator as JSON values, without those of a process or run."""
     parameters = {}
     for name, value in estimator.get_params(deep=False).items():
         if name in _NOT_STORED:

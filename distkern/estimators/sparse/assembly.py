@@ -115,6 +115,11 @@ def _identity(path: Path, position: int) -> tuple[int, int]:
     return int(path.rows[position]), int(path.widths[position])
 
 
+def prefixes_of(paths: Sequence[Path]) -> list[int]:
+    """Return the centres that the model keeps of every path."""
+    return [path.n_centers for path in paths]
+
+
 def prefix_lengths(paths: Sequence[Path], n_centers: int) -> list[int]:
     """Return the lengths of the paths' prefixes of `n_centers` centres; raise `JobError` where no path has as many."""
     longest = max(len(path.rows) for path in paths)

@@ -48,9 +48,11 @@ from ...probability.intervals import Intervals
 from ...selection.factors import PER_TARGET
 from ...selection.rounding import AGREES, warn_of_rounding
 from ...selection.stopping import StopReason
+from ..base.appending import Appending
 from ..base.estimator import BY_REFERENCE
+from ..base.kept_sums import keep_sums
 from ..base.parameter_checks import AUTO, WIDTHS, check_selection, plain_parameter, seed_of, width_values
-from .assembly import Weigh, assemble, path_weights, prefix_lengths
+from .assembly import Assembled, Weigh, assemble, path_weights, prefix_lengths, prefixes_of
 from .metric import MetricLearning, metric_arrays, restore_metric
 from .parameters import SparseParameters
 from .projections import Projections, projection_arrays, restore_projections
@@ -64,7 +66,7 @@ _TRAINED_AS = {"dag": "one-vs-one"}
 """Schemes that differ from another one only in the decision."""
 
 
-class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Uncertainty):
+class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Appending, Uncertainty):
     """Base of the family; see the subclasses for the parameters."""
 
     _intercept: ClassVar[bool] = True
@@ -233,11 +235,13 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Uncertai
         most = {name: max(peak, result.summary[name]) for name, peak in searched.items()}
         result = replace(result, summary={**result.summary, **most})
         self._note_metric(learnt, source.n_features, result.summary)
-        self._take(result, [path.n_centers for path in result.paths])
+        self._take(result, prefixes_of(result.paths))
         if result.classes is not None:
             self._note_classes(result, source, client)
         else:
             self._note_residuals(result, source, client)
+        if run is not None:
+            keep_sums(self, run)
         if run is not None and run is not self.run_dir:
             run.write_summary(self._record())
 
@@ -315,26 +319,14 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Uncertai
     def _take(self, result: TrainingResult, n_centers: list[int]) -> None:
         """Set the fitted attributes from one prefix of every path."""
         started = perf_counter()
-        assembled = assemble(
-            result.paths, result.outputs, result.target_means, n_centers, self._weigh(result.kernel, result.scaling)
-        )
+        model, assembled = self._model_of(result, n_centers)
         seconds = perf_counter() - started if self._plain_refit() else 0.0
         self._result = result
         self._prefixes = n_centers
         self._calibration = None
         self._made_calibration = []
         self._stored_leverage = None
-        self._set_model(
-            KernelModel(
-                kernel_of_centers(result.kernel, assembled.widths),
-                result.scaling,
-                assembled.centers,
-                assembled.coef,
-                assembled.intercept,
-                plain_parameter(self.dtype),
-            ),
-            assembled.rows,
-        )
+        self._set_model(model, assembled.rows)
         single = len(assembled.lambdas) == 1
         self.lambda_ = float(assembled.lambdas[0]) if single else assembled.lambdas
         self.gcv_ = assembled.gcv
@@ -355,6 +347,14 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Uncertai
             "n_centers": self.n_centers_,
             "seconds": result.summary["seconds"] + seconds,
         }
+
+    def _model_of(self, result: TrainingResult, n_centers: list[int]) -> tuple[KernelModel, Assembled]:
+        """Return the model of one prefix of every path, and its arrays."""
+        weigh = self._weigh(result.kernel, result.scaling)
+        found = assemble(result.paths, result.outputs, result.target_means, n_centers, weigh)
+        kernel = kernel_of_centers(result.kernel, found.widths)
+        dtype = plain_parameter(self.dtype)
+        return KernelModel(kernel, result.scaling, found.centers, found.coef, found.intercept, dtype), found
 
     def _stored_arrays(self) -> dict[str, NDArray[Any]]:
         arrays = {"lambda": np.atleast_1d(np.asarray(self.lambda_, dtype=np.float64)), "history": self.history_}

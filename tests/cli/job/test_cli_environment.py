@@ -124,7 +124,7 @@ def test_secrets_stay_out_of_records_and_messages(job: Path, call: Call, monkeyp
     (job.parent / "waves.zarr").rename(job.parent / secret / "waves.zarr")
     job.write_text(job.read_text().replace("/waves.zarr", "/${STORE_TOKEN}/waves.zarr"))
     assert call("train", job).code == 0
-    for file in (job.parent / "out.run").iterdir():
+    for file in filter(Path.is_file, (job.parent / "out.run").rglob("*")):
         assert secret.encode() not in file.read_bytes(), file
     kept: Any = RunDirectory.open("out.run").job
     assert kept["data"]["train"] == str(job.parent / "***" / "waves.zarr")

@@ -48,7 +48,9 @@ def test_plain_arrays_are_read_once_a_pass_also_for_the_score(s3: S3Server, tmp_
     shown = (
         done.out
         + done.err
-        + "".join(path.read_bytes().decode(errors="replace") for path in (tmp_path / "run").iterdir())
+        + "".join(
+            path.read_bytes().decode(errors="replace") for path in (tmp_path / "run").rglob("*") if path.is_file()
+        )
     )
     assert f"s3://{BUCKET}/X.zarr" in shown
     assert "very-secret" not in shown

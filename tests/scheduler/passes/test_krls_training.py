@@ -19,9 +19,10 @@ from distkern.scheduler.passes.block_tasks import LocalTasks
 from distkern.scheduler.passes.fit import fit_by_passes
 from distkern.scheduler.passes.krls import KRLSJob, Recursion, train_krls
 from distkern.scheduler.passes.krls_plan import plan_krls
-from distkern.scheduler.passes.krls_tasks import Encoding, sum_rows
+from distkern.scheduler.passes.krls_tasks import sum_rows
 from distkern.scheduler.planning.workload import Workload
 from distkern.scheduler.rows.block_reading import read_block
+from distkern.scheduler.rows.label_encoding import KnownLabels
 from distkern.scheduler.runtime.threads import single_threaded_blas
 from distkern.storage import ArraySource, as_source, open_dataset, write_dataset
 from tests.krls_references import sparsify
@@ -214,7 +215,7 @@ def test_a_block_that_is_read_again_must_read_the_same() -> None:
     block = read_block(ArraySource(X, y), 0, False)
     recursion, _ = train(ArraySource(X, y))
     with pytest.raises(DataError, match="rows 0 to 49 changed") as error:
-        sum_rows(block, block.checksum + 1, recursion.dictionary.snapshot(), Encoding(1), 0, "float64")
+        sum_rows(block, block.checksum + 1, recursion.dictionary.snapshot(), KnownLabels(1), 0, "float64")
     assert error.value.kind == "changed"
 
 

@@ -96,19 +96,22 @@ class LinearMap:
         """Return the diagonal of P'P, shape (d,), or P'P, shape (d, d)."""
         return np.square(self.factors) if self.diagonal else np.asarray(self.factors.T @ self.factors)
 
-    def importances(self, outer: Array) -> Array:
+    def importances(self, outer: Array, variances: Array | None = None) -> Array:
         """Return the share of each standardised feature in the mean squared gradient, shape (d,).
 
         Parameters
         ----------
         outer : array
             As for `updated`, of a model in the space of this map.
+        variances : array, shape (d,), optional
+            Variances of the features, ones by default, which multiply the squares. The columns of a category with L
+            levels have one scale, and variances that sum to one: without them the category would count L times.
         """
         if self.diagonal:
             squares = np.square(self.factors) * _diagonal(outer)
         else:
             squares = np.einsum("ji,jk,ki->i", self.factors, outer, self.factors, optimize=True)
-        squares = np.maximum(squares, 0.0)
+        squares = np.maximum(squares, 0.0) if variances is None else np.maximum(squares * variances, 0.0)
         total = squares.sum()
         return np.asarray(squares / total if total > 0 else np.full(len(squares), 1 / len(squares)))
 

@@ -91,7 +91,7 @@ class LearntMetric:
     kernel: Kernel
     """Kernel with its width."""
     importances: Array
-    """(d,): share of each standardised feature in the mean squared gradient."""
+    """(d,): share of each standardised feature in the mean squared gradient, by `MetricSample.variances`."""
     rounds: list[dict[str, Any]]
     """Kernel, shape, round, width factor and error of each round, and whether it is kept."""
     bytes_read: int
@@ -415,7 +415,7 @@ def learn_metric(
         map=best.map.simplest if best.map.changes else None,
         standardized=sample.scaling,
         kernel=best.kernel,
-        importances=best.map.importances(best.outer),
+        importances=best.map.importances(best.outer, sample.variances),
         rounds=table,
         bytes_read=sample.bytes_read,
         seconds=perf_counter() - started,

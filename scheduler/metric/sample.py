@@ -23,6 +23,7 @@ from ..passes.first_pass import Reads, Statistics
 from ..protocol.messages import Load
 from ..rows.block_reading import HOLDOUT_STREAM, BlockRows, block_statistics, selecting_rows
 from ..rows.data_checks import DataSummary
+from ..rows.numeric_ranges import feature_scales
 from ..training.driver_loop import TrainingJob
 
 METRIC_STREAM = HOLDOUT_STREAM + 6
@@ -47,6 +48,8 @@ class MetricSample:
     """From raw features to the standardised ones, by the statistics of all rows."""
     bytes_read: int
     """Bytes that the pass read."""
+    variances: Array | None = None
+    """(d,): variances of the standardised features over all rows, default None: ones."""
 
     def part(self, rows: NDArray[np.bool_]) -> tuple[Array, Array, Array | None]:
         """Return features, targets and weights of some rows."""
@@ -115,7 +118,15 @@ def draw_sample(
         draws=uniforms,
         scaling=data.scaling,
         bytes_read=found.reads.bytes_read,
+        variances=_variances(data, feature_scales(source)) if job.standardize else None,
     )
+
+
+def _variances(data: DataSummary, scales: Array | None) -> Array | None:
+    """Return the variances of features whose scale is given, and ones for those with their standard deviation."""
+    if scales is None:
+        return None
+    return np.where(np.isnan(scales), 1.0, data.loaded.features.variance() / np.square(data.scaling.scale))
 
 
 def _drawn(block: BlockRows, load: Load, n_rows: int) -> tuple[Statistics, BlockRows]:

@@ -73,6 +73,14 @@ def test_importances_are_those_of_gradients_with_respect_to_the_features(d: int,
     np.testing.assert_allclose(own.importances(np.square(gradients).mean(axis=0)), squares / squares.sum(), rtol=1e-9)
 
 
+def test_importances_are_those_of_the_variance_that_a_feature_makes() -> None:
+    gradients = np.random.default_rng(0).standard_normal((30, 3))
+    own, variances = a_map(3, seed=1), np.array([1.0, 0.2, 0.0])
+    squares = np.square(gradients * own.factors).mean(axis=0) * variances
+    found = own.importances(np.square(gradients).mean(axis=0), variances)
+    np.testing.assert_allclose(found, squares / squares.sum(), rtol=1e-12)
+
+
 def test_importances_without_a_gradient_are_equal() -> None:
     np.testing.assert_array_equal(a_map(4).importances(np.zeros(4)), np.full(4, 0.25))
 

@@ -92,7 +92,8 @@ PARAMETERS = {
             learnt in rounds on a sample of the rows: fit, average the outer products of the gradients, map, fit again.
             "auto" tries all three, "full" matrices and factors. The simplest map that is as good as the best is kept,
             by the error on rows of the sample that are held out. The attribute `feature_importances_`, shape (d,), then
-            has the share of each standardised feature in the mean squared gradient of the model of that round.""",
+            has the share of each standardised feature in the mean squared gradient of the model of that round; columns
+            of categories, gaps and dates count by their variance.""",
     "metric_rounds": """
         int, optional
             Most rounds of a map (12).""",

@@ -170,6 +170,26 @@ def test_levels_share_one_scale(trained: Any) -> None:
     np.testing.assert_allclose(scaling.scale[names.index("count")], TABLE["count"].std(ddof=0))
 
 
+def test_a_category_of_many_levels_is_as_important_as_a_number_with_the_same_effect(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    codes, size = rng.integers(0, 16, 1200), rng.normal(size=1200)
+    effects = rng.normal(size=16)
+    y = (effects[codes] - effects.mean()) / effects.std() + size
+    table = pd.DataFrame({"kind": [f"k{code:02d}" for code in codes], "size": size, "noise": rng.normal(size=1200)})
+    options = {"metric": "diagonal", "metric_rounds": 2, "max_centers": 100, "random_state": 0}
+    model = dk.OROLSRegressor(**options).fit(table, y)
+    found = model.column_importances_
+    assert sum(found.values()) == pytest.approx(1)
+    assert found["noise"] < 0.02
+    # Without the variances the columns of the category have 0.92 together.
+    assert found["kind"] == pytest.approx(0.5, abs=0.12)
+    stored = dk.OROLSRegressor(**options).fit(dk.write_dataset(tmp_path / "d", table, y))
+    assert stored.column_importances_ == found
+    encoder = dk.TableEncoder()
+    array = dk.OROLSRegressor(**options).fit(encoder.fit_transform(table, y), y)
+    np.testing.assert_array_equal(array.feature_importances_, model.feature_importances_)
+
+
 def test_classifier_and_stream() -> None:
     labels = np.where(Y > 2, "high", "low")
     made = dk.OROLSClassifier(max_centers=20).fit(TABLE, labels)

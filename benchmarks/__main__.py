@@ -19,6 +19,7 @@ from benchmarks import (
     generated,
     large_model,
     large_table,
+    losses,
     memory,
     methods,
     norm_refit,
@@ -128,6 +129,23 @@ def norm_refit_command(names: tuple[str, ...], path: Path | None, seed: int, lon
 @_number("--seeds", 3, "Row-draw seeds to average distkern over.")
 def probabilities_command(names: tuple[str, ...], path: Path | None, seeds: int) -> None:
     tables.report(probabilities.run(names, tuple(range(seeds))), path)
+
+
+@main.command("losses", help="Logistic, quantile and Huber losses beside scikit-learn's linear models on Nystroem.")
+@_sets
+@_json
+@_number("--seeds", 3, "Row-draw seeds to average over.")
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    default=("classes", "quantiles", "outliers"),
+    show_default=True,
+    type=click.Choice(["classes", "quantiles", "outliers"]),
+    help="May be given several times.",
+)
+def losses_command(names: tuple[str, ...], path: Path | None, seeds: int, kinds: tuple[str, ...]) -> None:
+    tables.report(losses.run(datasets.present(names), kinds, tuple(range(seeds))), path)
 
 
 @main.command("methods", help="Every method on the same rows, with the same kernel width.")

@@ -89,6 +89,12 @@ class Calibration:
         slopes = slopes / spreads[:, None]
         return cls(slopes, offsets - means @ slopes)
 
+    @classmethod
+    def of_log_odds(cls, n_classes: int) -> Self:
+        """Return the calibration of outputs that are log odds already, those of a logistic loss."""
+        n_outputs = 1 if n_classes == 2 else n_classes
+        return cls(np.eye(n_outputs), np.zeros(n_outputs))
+
     def log_posteriors(self, outputs: Array) -> Array:
         """Return the logarithms of the class probabilities, shape (n, n_classes).
 

@@ -77,6 +77,8 @@ def headline(record: RunRecord, test: TestPart | None) -> list[KeyNumber]:
     selecting = finite(summary.get("selection_rows"))
     if selecting is not None and selecting != shapes.get("n_rows"):
         figures.append(KeyNumber("rows for selection", grouped(int(selecting)), selecting))
+    if summary.get("loss", "squared") != "squared":
+        figures.append(KeyNumber("loss", shortened(str(summary["loss"]))))
     if summary.get("solver") == "conjugate-gradients":
         figures.append(KeyNumber("weights by", "conjugate gradients"))
     return figures

@@ -79,7 +79,7 @@ def fit_in_rkhs_norm(
     roots = np.sqrt(s[1:])
     triangle = roots[:, np.newaxis] * u[1:, 1:]
     # (F R^-1)' = R^-T F'
-    penalty = solve_triangular(triangle, _square_root(gram).T, trans="T", overwrite_b=True)
+    penalty = solve_triangular(triangle, square_root(gram).T, trans="T", overwrite_b=True)
     directions, sizes, _ = svd(penalty, overwrite_a=True, check_finite=False)
     penalties = np.square(sizes)
     products = directions.T @ (z[1:] / roots[:, np.newaxis])
@@ -111,8 +111,15 @@ def norm_fit_bytes(m: int, n_targets: int) -> int:
     return 8 * (9 * m * m + 6 * m * n_targets)
 
 
-def require_norm(kernel: Kernel) -> None:
+def require_norm(kernel: Kernel, what: str = "refit='rkhs'") -> None:
     """Refuse a kernel that is known not to be positive definite; `fit_in_rkhs_norm` checks the matrix of any other.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel.
+    what : str, default "refit='rkhs'"
+        Parameter that needs it, for the message.
 
     Raises
     ------
@@ -121,8 +128,8 @@ def require_norm(kernel: Kernel) -> None:
     """
     if isinstance(kernel, Sigmoid) or (isinstance(kernel, Polynomial) and kernel.offset < 0.0):
         raise JobError(
-            f"refit='rkhs' needs a positive definite kernel, and {kernel!r} is not: use another kernel, such as "
-            "'gaussian', or refit=None",
+            f"{what} needs a positive definite kernel, and {kernel!r} is not: use another kernel, such as "
+            "'gaussian', or leave the parameter out",
             kind="indefinite-kernel",
         )
 
@@ -168,13 +175,14 @@ class _Score:
         return float(np.exp(min(grid[best], refined, key=self.at)))
 
 
-def _square_root(gram: Array) -> Array:
+def square_root(gram: Array) -> Array:
     """Return F of F'F = gram; negative eigenvalues that are rounding errors count as zero."""
     values, vectors = eigh((gram + gram.T) / 2)
     if values[0] < -INDEFINITE * max(values[-1], 0.0) or not values[-1] > 0.0:
         raise JobError(
-            f"refit='rkhs' needs a positive definite kernel, and the kernel matrix of {len(gram)} centres has "
-            f"eigenvalues from {values[0]:.3g} to {values[-1]:.3g}: use a Gaussian kernel, or refit=None",
+            f"refit='rkhs' and other losses than squares need a positive definite kernel, and the kernel matrix of "
+            f"{len(gram)} centres has eigenvalues from {values[0]:.3g} to {values[-1]:.3g}: use a Gaussian kernel, or "
+            "refit=None and loss='squared'",
             kind="indefinite-kernel",
         )
     return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, np.newaxis] * vectors.T)

@@ -142,45 +142,80 @@ def sums_over_rows(
     return over_rows(block, begin, encoding, n_rows, centers, _Sums)
 
 
+class CenterColumns:
+    """Columns [1 K] of given centres, or [1 K] inv(P), on the tiles of a block.
+
+    Parameters
+    ----------
+    rows : array, shape (m,)
+        Numbers of the centres.
+    features : array, shape (m, d)
+        Their raw features.
+    preconditioner : array, shape (m + 1, m + 1), or None
+        P, unit upper triangular; None for the identity.
+    begin : Begin
+        Settings of the training.
+    problem : Problem
+        Problem of the centres.
+    n_rows : int
+        Rows of the data.
+    """
+
+    def __init__(
+        self,
+        rows: NDArray[np.int64],
+        features: NDArray[Any],
+        preconditioner: Array | None,
+        begin: Begin,
+        problem: Problem,
+        n_rows: int,
+    ) -> None:
+        self._begin, self._m = begin, len(rows)
+        self._preconditioner = None if preconditioner is None else Preconditioner(preconditioner)
+        self._centers = Candidates.prepare(
+            rows,
+            features,
+            n_rows=n_rows,
+            scaling=begin.scaling,
+            kernel=problem.kernel,
+            dtype=np.dtype(begin.dtype),
+            width=max(len(rows), 2),  # numpy rounds products of one column differently
+        )
+
+    def of(self, raw: NDArray[Any], rows: NDArray[np.int64], roots: Array | None) -> Array:
+        """Return the columns of one tile times its root weights, (m + 1, n), in a buffer of this thread."""
+        # Rows of this array are columns of [1 K]: the kernel writes them in place, and their product is the fastest.
+        full = workspace.array("refit", (len(self._centers.features) + 1, len(rows)), np.dtype(np.float64))
+        tiles.columns_of(raw, rows, roots, self._begin, self._centers, out=full[1:])
+        columns = full[: self._m + 1]
+        columns[0] = 1.0 if roots is None else roots
+        if self._preconditioner is not None:
+            self._preconditioner.apply(columns)
+        return columns
+
+
 class _Sums:
     """Sums of one problem over the tiles of a block."""
 
     def __init__(self, centers: Centers, begin: Begin, problem: Problem, n_rows: int) -> None:
         m = len(centers.rows)
-        self._begin = begin
         self._problem = problem
         self._means = centers.target_means
-        given = centers.preconditioner
-        self._preconditioner = None if given is None else Preconditioner(given)
         self._n_targets = n_targets = len(problem.columns)
-        self._centers = Candidates.prepare(
-            centers.rows,
-            centers.features,
-            n_rows=n_rows,
-            scaling=begin.scaling,
-            kernel=problem.kernel,
-            dtype=np.dtype(begin.dtype),
-            width=max(m, 2),  # numpy rounds products of one column differently
-        )
+        given = centers.rows, centers.features, centers.preconditioner
+        self._columns = CenterColumns(*given, begin, problem, n_rows)
         self._gram = empty_gram(m + 1)
         self._products = np.zeros((m + 1, max(n_targets, 2)))
         self._norms = np.zeros(n_targets)
 
     def add(self, raw: NDArray[Any], rows: NDArray[np.int64], roots: Array | None, encoded: Array) -> None:
         """Add one tile: raw features, row numbers, root weights, and all encoded target columns."""
-        m, n = len(self._centers.rows), len(rows)
-        # Rows of this array are columns of [1 K]: the kernel writes them in place, and their product is the fastest.
-        full = workspace.array("refit", (len(self._centers.features) + 1, n), np.dtype(np.float64))
-        tiles.columns_of(raw, rows, roots, self._begin, self._centers, out=full[1:])
-        columns = full[: m + 1]
-        columns[0] = 1.0 if roots is None else roots
-        if self._preconditioner is not None:
-            self._preconditioner.apply(columns)
-        add_gram(self._gram, columns, workspace.array("square", (m + 1, m + 1), columns.dtype))
+        columns = self._columns.of(raw, rows, roots)
+        add_gram(self._gram, columns, workspace.array("square", (len(columns), len(columns)), columns.dtype))
         targets = encoded[:, list(self._problem.columns)] - self._means
         if roots is not None:
             targets *= roots[:, None]
-        padded = np.zeros((n, self._products.shape[1]))
+        padded = np.zeros((len(rows), self._products.shape[1]))
         padded[:, : self._n_targets] = targets
         self._products += columns @ padded
         self._norms += np.square(targets).sum(axis=0)

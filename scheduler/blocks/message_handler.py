@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..protocol.answers import Answer, ProblemAnswer
 from ..protocol.large_models import DrawCenters, Multiply
+from ..protocol.losses import SampleRows, SumLoss
 from ..protocol.messages import PASSIVE, Accumulate, Begin, Compare, KernelColumns, Load, Message, Query, Score, Step
 from ..rows.block_reading import BlockRows, read_block
 from ..rows.numeric_ranges import overflow_ignored
@@ -28,6 +29,7 @@ from .block import Block, PreparedStep, prepare_step
 from .center_products import draw_centers, multiply
 from .fit_comparison import compare, prefix_models
 from .fold_scoring import score
+from .loss_sums import sample_rows, sum_loss
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -35,6 +37,7 @@ R = TypeVar("R")
 HandedIn = dict[int, list[NDArray[Any] | None]]
 Work = tuple[Block, int, Strip]
 RowReader = ReadAhead[BlockRows]
+OverAllRows = Accumulate | DrawCenters | Multiply | SampleRows | SumLoss
 
 
 def apply_message(
@@ -92,7 +95,7 @@ def _answers(
 
         with _reader([block for block in blocks if block.number in fresh], message.classification) as reader:
             yield from _map(watch, READ, load, blocks)
-    elif isinstance(message, (Accumulate, DrawCenters, Multiply)):
+    elif isinstance(message, OverAllRows):
         with _reader(blocks, any(b.begin is not None and b.begin.classes is not None for b in blocks)) as reader:
             yield from _map(watch, FIT, lambda block: _over_all_rows(block, message, reader), blocks)
     elif isinstance(message, Score):
@@ -104,11 +107,15 @@ def _answers(
         yield from _strip_answers(blocks, message, fresh, handed_in, watch)
 
 
-def _over_all_rows(block: Block, message: Accumulate | DrawCenters | Multiply, reader: RowReader) -> Answer:
+def _over_all_rows(block: Block, message: OverAllRows, reader: RowReader) -> Answer:
     if isinstance(message, Accumulate):
         return accumulate(block, message, reader.take)
     if isinstance(message, DrawCenters):
         return draw_centers(block, message, reader.take)
+    if isinstance(message, SampleRows):
+        return sample_rows(block, message, reader.take)
+    if isinstance(message, SumLoss):
+        return sum_loss(block, message, reader.take)
     return multiply(block, message, reader.take)
 
 

@@ -143,6 +143,8 @@ class Course:
     """Blocks that reads run ahead, where requests wait on a network."""
     solver: str
     """Way to fit the weights to all rows: "factors" or "conjugate-gradients"."""
+    loss_passes: int
+    """Reads for a loss other than the square, about; 0 with squares."""
     solving_seconds: float
     """Predicted seconds of conjugate gradients; 0 without them."""
     norm_refit: int

@@ -15,6 +15,7 @@ from ..protocol.selection_settings import SelectionSettings
 from ..runtime.threads import available_cores
 from .large_plan import CONJUGATE_GRADIENTS, FACTORS, LargeModel
 from .limits import FAN_IN, WorkerFacts
+from .loss_plan import LossPlan
 from .memory import answer_bytes, driver_bytes, plan_memory, refit_bytes, refit_driver_bytes, sample_bytes
 from .plan import BASELINE, Course, Memory, Plan
 from .workload import Workload
@@ -35,6 +36,7 @@ def plan_training(
     selected_rows: int | None = None,
     norm_refit: bool = False,
     large: LargeModel | None = None,
+    losses: LossPlan | None = None,
 ) -> Plan:
     """Plan a training.
 
@@ -60,6 +62,8 @@ def plan_training(
         Whether the final weights are those of ``refit="rkhs"``; False by default.
     large : LargeModel, optional
         Draws and conjugate gradients after the selection; by default a Gram matrix over all rows, if only some select.
+    losses : LossPlan, optional
+        The fit of a loss other than the square after that; none by default.
     """
     n_workers, together = facts.n_workers, facts.in_process
     rows = work.n_rows if selected_rows is None else min(selected_rows, work.n_rows)
@@ -79,6 +83,9 @@ def plan_training(
     if large is not None:
         final_driver = large.driver_bytes(work, available_cores())
         final_pass = large.pass_bytes(work, threads, blocks)
+    if losses is not None:
+        final_driver = max(final_driver, losses.driver_bytes(work))
+        final_pass = max(final_pass, losses.pass_bytes(work, threads, blocks))
     memory = plan_memory(
         chosen,
         rows if here else share,
@@ -127,8 +134,12 @@ def plan_training(
         processes.append(Memory({"refit='rkhs'": refitted}, limit, advice))
     passes = 1 + (sampled if large is None else work.n_problems * large.passes)
     flops = _flops(rows, work, settings)
+    if losses is not None:
+        passes += losses.passes
+        flops["loss"] = losses.flops(work)
     if large is not None:
         flops["refit"] = large.flops(work)
+    if large is not None or losses is not None:
         flops["total"] = sum(value for name, value in flops.items() if name != "total")
     compared = settings.single_precision and large is None  # float32 compares the model with its fit
     course = Course(
@@ -149,6 +160,7 @@ def plan_training(
         read_ahead=work.read_ahead(limit if features is None else feature_limit),
         norm_refit=refitted,
         solver=FACTORS if large is None else CONJUGATE_GRADIENTS,
+        loss_passes=0 if losses is None else losses.passes,
         solving_seconds=0.0 if large is None else large.seconds(work, n_workers * threads if not here else threads),
     )
     worker_room = driver_room = memory.room

@@ -22,6 +22,7 @@ from distkern.kernels import Kernel
 from distkern.numerics.scaling import FeatureScaling
 
 from .large_models import DrawCenters, Multiply
+from .losses import SampleRows, SumLoss
 from .problems import Draw, Folds, OtherFolds, Problem
 from .selected_rows import SelectedRows
 
@@ -330,9 +331,9 @@ class Compare:
     problems: tuple[Prefixes | None, ...]
 
 
-Message = Load | Begin | Step | Accumulate | Score | Compare | DrawCenters | Multiply
+Message = Load | Begin | Step | Accumulate | Score | Compare | DrawCenters | Multiply | SampleRows | SumLoss
 
-PASSIVE = (Accumulate, Score, Compare, DrawCenters, Multiply)
+PASSIVE = (Accumulate, Score, Compare, DrawCenters, Multiply, SampleRows, SumLoss)
 """Messages that change no state."""
 
 
@@ -369,6 +370,8 @@ _NAMES: dict[type, str] = {
     Compare: "compare-fit",
     DrawCenters: "draw-centers",
     Multiply: "solve-weights",
+    SampleRows: "sample-rows",
+    SumLoss: "sum-loss",
     KernelColumns: "kernel-columns",
     FetchRows: "fetch-rows",
 }

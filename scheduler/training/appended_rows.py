@@ -404,6 +404,7 @@ def plan_append(
         in_driver=False,
         together=together,
         read_ahead=0,
+        loss_passes=0,
         solver="factors",
         solving_seconds=0.0,
         norm_refit=0,

@@ -21,12 +21,14 @@ from distkern.arrays import Array
 from distkern.kernels import Kernel
 from distkern.monitoring.events import EventBus, RoundDone, RunEnded, RunStarted
 from distkern.numerics.scaling import FeatureScaling
+from distkern.selection.losses import SQUARED, LossChoice
 from distkern.selection.stopping import StopReason
 from distkern.storage import ReadReport
 from distkern.storage.arrays.source import BlockSource
 
 from ..execution.executor import Executor
 from ..planning.large_plan import CONJUGATE_GRADIENTS, FACTORS
+from ..planning.loss_plan import PLANNED_PASSES
 from ..planning.workload import Workload
 from ..protocol.answers import LoadAnswer, ProblemAnswer
 from ..protocol.candidates import rows_and_widths
@@ -44,6 +46,7 @@ from ..selectors.pool_selector import HISTORY_DTYPE, PoolSelector, Selector
 from ..selectors.problem_setup import Posed, pose
 from .automatic_sample import automatic_rows
 from .large_models import LargeFits
+from .loss_fits import LossFits
 from .path_check import Selected, check_paths
 from .refit import check_sample, refit_paths
 from .solver import large_model, selected_centers, solver_of
@@ -83,6 +86,8 @@ class TrainingJob(SpaceJob):
     """Whether there is a constant column."""
     refit: str | None = None
     """Norm of the final weights: "rkhs", or None for the weights of the path; the training itself does not use it."""
+    loss: LossChoice | None = None
+    """Loss of the final weights; None for squares, which select the centres with any loss."""
     solver: str = FACTORS
     """Way to fit the weights to all rows, see `solver`; "auto" until `resolved`."""
 
@@ -236,9 +241,9 @@ def train(
     for selector, answer in zip(selectors, executor.exchange(begin).problems, strict=True):
         selector.begin(answer)
     after = WorkAfter(
-        reads=int(job.classification) + int(all_rows is not loaded),
+        reads=int(job.classification) + int(all_rows is not loaded) + (0 if job.loss is None else PLANNED_PASSES),
         refit_rows=0.0 if all_rows is loaded or job.draws_centers else all_rows.n_fit / loaded.n_fit,
-        norm_refit=job.refit is not None,
+        norm_refit=job.refit is not None or job.loss is not None,
         seconds=_solving_seconds(job, source, n_targets, len(posed), executor.n_threads),
     )
     kernel_columns, rounds = run_steps(selectors, executor, events, clock, limit, after)
@@ -250,18 +255,11 @@ def train(
     selected = [Selected(path, selector.unappended) for path, selector in zip(paths, selectors, strict=True)]
     if whole is not None:
         posed = whole
+    fitting: dict[str, Any] = {"regularization": job.regularization, "n_rows": source.n_rows, "seed": job.seed}
+    fitting |= {"limit": limit, "live": lambda: not events.muted}
     if job.draws_centers:
-        large = LargeFits(
-            executor,
-            begin,
-            regularization=job.regularization,
-            selected=settings.max_centers,
-            max_centers=min(job.max_centers, all_rows.n_fit),
-            n_rows=source.n_rows,
-            seed=job.seed,
-            limit=limit,
-            live=lambda: not events.muted,
-        )
+        most: dict[str, Any] = {"selected": settings.max_centers, "max_centers": min(job.max_centers, all_rows.n_fit)}
+        large = LargeFits(executor, begin, **most, **fitting)
         refitted = large.fit(paths, histories, [p.problem for p in posed])
     elif whole is not None:
         means = [p.problem.target_means for p in posed]
@@ -274,6 +272,11 @@ def train(
     sizes = {"n_rows": source.n_rows, "n_fit": loaded.n_fit}
     if not job.draws_centers:
         paths, histories = check_paths(paths, histories, selected, executor, dtype=job.dtype, **sizes)
+    if job.loss is not None:
+        refitted = LossFits(job.loss, executor, begin, **fitting).fit(paths, histories, [p.problem for p in posed])
+        paths, histories = refitted.paths, refitted.histories
+        passes, bytes_read = passes + refitted.passes, bytes_read + refitted.bytes_read
+        report_reads(ReadReport(retries=refitted.report.retries), source, events)
     reason = max(zip(selectors, paths, strict=True), key=lambda pair: pair[0].n_centers)[1].reason
     if any(path.reason is StopReason.ROUNDING for path in paths):
         reason = StopReason.ROUNDING
@@ -302,6 +305,7 @@ def train(
             "n_features": source.n_features,
             "n_targets": n_targets,
             "solver": job.solver,
+            "loss": SQUARED if job.loss is None else job.loss.name,
             "rounds": rounds,
             "exchanges": executor.exchanges,
             "kernel_columns": kernel_columns,

@@ -20,6 +20,7 @@ from ..clusters.worker_queries import worker_facts
 from ..execution.executor import Executor, SerialExecutor
 from ..execution.layers import AnnouncingExecutor, DriverFactors
 from ..planning.limits import WorkerFacts, default_limit
+from ..planning.loss_plan import LossPlan
 from ..planning.plan import Plan, within
 from ..planning.training_plan import plan_training
 from ..planning.workload import Workload
@@ -228,6 +229,7 @@ def plan_job(
         selected_rows=selected_rows,
         norm_refit=job.refit is not None,
         large=large_model(job, work.n_rows),
+        losses=None if job.loss is None else LossPlan(settings.max_centers),
     )
 
 

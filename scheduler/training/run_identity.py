@@ -60,6 +60,7 @@ def identity_of(job: TrainingJob, source: BlockSource) -> dict[str, Any]:
     settings["selection_rows"] = job.sampled_rows(source.n_rows) or None
     # Runs of earlier versions have no entry.
     settings["solver"] = job.solver if job.draws_centers else None
+    settings["loss"] = None if job.loss is None else [job.loss.name, job.loss.constant]
     if isinstance(job.sigma, tuple):
         settings["sigma"] = list(job.sigma)
     if job.scaling is not None:

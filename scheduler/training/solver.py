@@ -48,6 +48,8 @@ def unsolvable(job: TrainingJob) -> tuple[str, str] | None:
     """Return a parameter that conjugate gradients cannot serve, and what it must be; None where there is none."""
     if job.refit is not None:
         return "refit", "None with conjugate gradients, which keep that norm small anyway"
+    if job.loss is not None:
+        return "loss", "'squared' with conjugate gradients, which solve normal equations"
     if isinstance(job.regularization, str) and job.regularization.startswith("evidence"):
         return "regularization", "'gcv', 'gcv-per-target', 'none' or a number with conjugate gradients"
     if job.n_widths > 1:

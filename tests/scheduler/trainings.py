@@ -54,7 +54,7 @@ def make_job(**changes: Any) -> TrainingJob:
         "patience": None,
         "seed": 0,
     }
-    assert changes.keys() <= settings.keys() | {"selection_rows", "sigma_factor", "solver"}
+    assert changes.keys() <= settings.keys() | {"intercept", "loss", "selection_rows", "sigma_factor", "solver"}
     return TrainingJob(**{**settings, **changes})
 
 

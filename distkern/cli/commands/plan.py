@@ -141,6 +141,8 @@ def show(planned: Plan) -> None:
             head.append(("blocks on their way", f"{course.read_ahead}, beside those in work"))
         if course.solver != "factors":
             head.append(("weights by", f"{course.solver.replace('-', ' ')}, about {duration(course.solving_seconds)}"))
+        if course.loss_passes:
+            head.append(("loss", f"about {course.loss_passes} of the reads"))
         if course.norm_refit:
             head.append(("refit, driver, after the rows", byte_size(course.norm_refit)))
     if planned.search is not None:

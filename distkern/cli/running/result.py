@@ -9,6 +9,7 @@ from typing import Any
 from distkern.scheduler.planning.large_plan import FACTORS
 
 from ...estimators.scoring import ModelScore
+from ...selection.losses import SQUARED
 from ...selection.stopping import StopReason
 from ...text import byte_size
 from ..console.output import pairs, print_table
@@ -32,6 +33,7 @@ _ORDER = (
     "n_rows",
     "selection_rows",
     "solver",
+    "loss",
     "n_features",
     "n_targets",
     "n_centers",
@@ -42,7 +44,7 @@ _ORDER = (
     "appended",
     "test",
 )
-_OPTIONAL = {"selection_rows", "solver", "appended", "test"}
+_OPTIONAL = {"selection_rows", "solver", "loss", "appended", "test"}
 """Entries that are absent from records of version 0.1 and of methods without a choice of rows, where nothing was
 appended, and where there is no test."""
 
@@ -78,7 +80,7 @@ class JobResult:
             "model": job.output.model,
             "run": job.output.run,
             "n_rows": summary["n_rows"],
-            **{name: summary[name] for name in ("selection_rows", "solver") if name in summary},
+            **{name: summary[name] for name in ("selection_rows", "solver", "loss") if name in summary},
             "n_features": summary["n_features"],
             "n_targets": summary["n_targets"],
             "n_centers": summary["n_centers"],
@@ -99,6 +101,7 @@ def show_result(record: Mapping[str, Any]) -> None:
         ("n_features", "rows x features", lambda count: f"{known.get('n_rows')} x {count}"),
         ("selection_rows", "rows for selection", lambda value: value),
         ("solver", "weights by", lambda value: value.replace("-", " ")),
+        ("loss", "loss", lambda value: value),
         ("n_targets", "targets", lambda value: value),
         ("n_centers", "centres", lambda value: value),
         ("lambda", "lambda", lambda value: value),
@@ -113,6 +116,8 @@ def show_result(record: Mapping[str, Any]) -> None:
         known.pop("selection_rows", None)
     if known.get("solver") == FACTORS:
         known.pop("solver")
+    if known.get("loss") == SQUARED:
+        known.pop("loss")
     rows = [(label, form(known[name])) for name, label, form in forms if name in known]
     if "model" in record:
         rows.append(("model", record["model"] or "not saved: the job names no model in [output]"))

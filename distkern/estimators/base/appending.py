@@ -18,6 +18,7 @@ from distkern.storage import BlockSource, RunDirectory
 
 from ...errors import JobError, RunError
 from ...models.kernel_model import KernelModel
+from ...selection.losses import SQUARED
 from .estimator import BlockEstimator
 from .kept_sums import keep_sums
 
@@ -28,6 +29,7 @@ class Appending(BlockEstimator):
     _result: Any
     _sample: Any
     solver_: str
+    loss_: str
     n_centers_: int
     run_dir: Any
     _flat: bool = False
@@ -61,7 +63,8 @@ class Appending(BlockEstimator):
         Raises
         ------
         JobError
-            ``no-append``: the weights were solved by conjugate gradients, which keep no factors.
+            ``no-append``: the weights were solved by conjugate gradients, which keep no factors, or minimise another
+            loss than squares.
         RunError
             ``no-path``: the model was loaded from a model store, which keeps no factors; that of a run has them.
         DataError
@@ -81,6 +84,11 @@ class Appending(BlockEstimator):
             raise JobError(
                 "the weights were solved by conjugate gradients, which keep no sums to continue: train with "
                 "solver='factors'",
+                kind="no-append",
+            )
+        if self.loss_ != SQUARED:
+            raise JobError(
+                f"the weights minimise the {self.loss_} loss, which has no sums to continue: train with loss='squared'",
                 kind="no-append",
             )
         result: TrainingResult | None = getattr(self, "_result", None)

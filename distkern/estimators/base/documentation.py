@@ -112,6 +112,20 @@ PARAMETERS = {
             space, with mu by generalised cross validation with selected centres counted twice. That reads no rows,
             changes little after a stop rule, and repairs much of a path that is too long. The kernel must be positive
             definite.""",
+    "loss": """
+        {"squared", "logistic", "huber", "quantile"}
+            Loss of the final weights, on centres that squares select: for classifiers "logistic" (softmax for several
+            classes), whose outputs are log odds, so that probabilities need no calibration; for regressors "huber",
+            which grows linearly beyond `huber_threshold`, or "quantile", whose minimum is the conditional quantile of
+            level `quantile`. The weights are small in the norm of the kernel's space, with lambda by held-out rows
+            where `regularization` is "gcv". That takes a pass for each evaluation of the loss, about ten for a large
+            set.""",
+    "huber_threshold": """
+        float
+            Residual from which the Huber loss grows linearly, in robust standard deviations of the residuals.""",
+    "quantile": """
+        float
+            Level of ``loss="quantile"``, above 0 and below 1.""",
     "intervals": """
         {"auto"} or bool
             Whether `fit` keeps leave-one-out residuals of a sample of the rows, which `predict_interval` needs; they
@@ -188,9 +202,10 @@ ATTRIBUTES = """
         Intercepts.
     lambda_ : float or array, shape (T,)
         Regularisation of the model; one for each target with one-vs-rest and the rules "-per-target". With
-        ``refit="rkhs"`` it is mu.
+        ``refit="rkhs"`` it is mu; with another `loss` that of its penalty.
     gcv_ : float
-        Generalised cross validation of the model.
+        Generalised cross validation of the model; with another `loss` the mean loss of held-out rows, in units of
+        the scale of the residuals.
     n_centers_ : int
         Centres in the model.
     history_ : structured array
@@ -200,6 +215,8 @@ ATTRIBUTES = """
         The reason for which selection ended; its `advice` explains it.
     solver_ : {"factors", "conjugate-gradients"}
         How the weights were fitted.
+    loss_ : {"squared", "logistic", "huber", "quantile"}
+        The loss that they minimise.
     kernel_ : Kernel
         The kernel with its width; where `sigma` is a sequence, ``kernel_.sigma`` has the width of every centre.
     plan_ : dict

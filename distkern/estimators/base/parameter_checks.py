@@ -24,6 +24,7 @@ from distkern.storage import RunDirectory
 from ...errors import JobError
 from ...kernels import make_kernel
 from ...kernels.standard import WITH_SIGMA
+from ...selection.losses import HUBER, LOGISTIC, QUANTILE, SQUARED
 from ...selection.rkhs_refit import require_norm
 from ...text import did_you_mean
 
@@ -180,6 +181,8 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "folds": whole(2),
     "gamma": ABOVE_ZERO,
     "intervals": FLAG | one_of("auto"),
+    "huber_threshold": ABOVE_ZERO,
+    "loss": one_of(SQUARED, LOGISTIC, HUBER, QUANTILE),
     "margin": ABOVE_ZERO,
     "max_centers": whole(1),
     "max_iter": whole(1),
@@ -195,6 +198,7 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "passes": whole(1),
     "patience": whole(1).or_none(),
     "preconditioner_rank": whole(0),
+    "quantile": real("a number above 0 and below 1", lambda value: 0 < value < 1),
     "random_state": whole(0) | Constraint("a RandomState or None", is_source_of_seeds),
     "refit": one_of("rkhs", "none").or_none(),
     "regularization": FROM_ZERO | one_of("gcv", "gcv-per-target", "evidence", "evidence-per-target", "none"),
@@ -274,7 +278,35 @@ def check_selection(estimator: Any) -> None:
             )
     if refit == "rkhs" and estimator.kernel != AUTO:  # the kernels among which the rounds choose have a norm
         require_norm(make_kernel(estimator.kernel, 1.0))
+    _check_loss(estimator)
     _check_metric(estimator)
+
+
+def _check_loss(estimator: Any) -> None:
+    """Check the combinations of `loss` with the other parameters."""
+    loss = getattr(estimator, "loss", SQUARED)
+    if loss == SQUARED:
+        return
+    own = (SQUARED, LOGISTIC) if estimator._classification else (SQUARED, HUBER, QUANTILE)
+    if loss not in own:
+        kind = "a classifier" if estimator._classification else "a regressor"
+        raise refuse("loss", loss, f"{one_of(*own).wanted} for {kind}")
+    if getattr(estimator, "multiclass", "shared") != "shared":
+        raise refuse(
+            "multiclass", estimator.multiclass, "'shared' with another loss than squares: softmax joins classes"
+        )
+    if estimator.refit not in (None, "none"):
+        raise refuse("refit", estimator.refit, "None with another loss, whose weights are small in that norm anyway")
+    if isinstance(estimator.regularization, str) and estimator.regularization not in ("gcv", "none"):
+        raise refuse("regularization", estimator.regularization, "'gcv', 'none' or a number with another loss")
+    if not isinstance(estimator.sigma, str) and isinstance(width_values(estimator.sigma), tuple):
+        raise refuse(
+            "sigma", estimator.sigma, "one width with another loss: several have no norm in one kernel's space"
+        )
+    if plain_parameter(getattr(estimator, "intervals", False)) is True:
+        raise refuse("loss", loss, "'squared' with intervals=True: residuals without a row come from the factors")
+    if estimator.kernel != AUTO:
+        require_norm(make_kernel(estimator.kernel, 1.0), f"loss={loss!r}")
 
 
 def _check_metric(estimator: Any) -> None:

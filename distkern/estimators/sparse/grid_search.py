@@ -116,6 +116,12 @@ class GridSearch(BaseEstimator):
                 "different numbers of them cannot be compared; set it on the estimator",
                 kind="invalid-parameter",
             )
+        if any({"loss", "huber_threshold", "quantile"} & setting.keys() for setting in settings):
+            raise JobError(
+                "param_grid names loss or its constant: a search compares weights by squares; set it on the estimator, "
+                "or use scikit-learn's GridSearchCV",
+                kind="invalid-parameter",
+            )
         trials = [clone(self.estimator).set_params(**setting) for setting in settings]
         for trial in trials:
             trial._check_parameters()

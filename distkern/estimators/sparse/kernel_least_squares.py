@@ -46,6 +46,7 @@ from ...numerics.scaling import FeatureScaling
 from ...probability.calibration import AnyCalibration, Calibration, PairCalibration
 from ...probability.intervals import Intervals
 from ...selection.factors import PER_TARGET
+from ...selection.losses import HUBER, LOGISTIC, QUANTILE, SQUARED, LossChoice
 from ...selection.rounding import AGREES, warn_of_rounding
 from ...selection.stopping import StopReason
 from ..base.appending import Appending
@@ -72,6 +73,7 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Appendin
     _intercept: ClassVar[bool] = True
     solver_: str = FACTORS
     """That of pickles of version 0.1, which do not name it."""
+    loss_: str = SQUARED
     _constraints: ClassVar = {"sigma": WIDTHS}
 
     # Parameters, or what the method fixes.
@@ -112,6 +114,7 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Appendin
             intercept=self._intercept,
             refit=self._plain_refit(),
             solver=getattr(self, "solver", FACTORS),
+            loss=self._loss_choice(),
         )
 
     def shapes(self, source: BlockSource) -> Workload:
@@ -129,7 +132,8 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Appendin
             room = SearchRoom(tried, n_folds, work, facts, factors=self.factors, memory_limit=limit)
             planned = room.before(planned)
         planned = self._plan_rounds(planned, job, work, facts)
-        if not (self._classification or self._wants_intervals()):
+        draws = getattr(self, "loss", SQUARED) != LOGISTIC if self._classification else self._wants_intervals()
+        if not draws:
             return planned
         # Rows that calibrate probabilities or intervals are picked in a pass of their own.
         more = work.n_rows * (work.row_bytes + 8 * work.target_columns)
@@ -172,6 +176,14 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Appendin
     def _plain_regularization(self) -> str | float:
         value = getattr(self, "regularization", "none")
         return value if isinstance(value, str) else float(value)
+
+    def _loss_choice(self) -> LossChoice | None:
+        """Return the loss of the final weights, None for squares."""
+        name = getattr(self, "loss", SQUARED)
+        if name == SQUARED:
+            return None
+        constants = {HUBER: "huber_threshold", QUANTILE: "quantile"}
+        return LossChoice(name, float(getattr(self, constants[name])) if name in constants else 0.0)
 
     def _weigh(self, kernel: Kernel, scaling: FeatureScaling) -> Weigh:
         """Return the function that returns the weights of a path's prefix."""
@@ -256,12 +268,17 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Appendin
         self.classes_ = result.classes
         assert result.class_weights is not None
         self._set_class_weights(result.class_weights)
+        self._sample = None
+        if self.loss_ == LOGISTIC:
+            return
         sample = draw_rows(source, result.classes, self.class_prior_, seed=self._seed, client=client)
         self._sample = replace(sample, weights=sample.weights * result.weight_scale)
         for name, added in (("passes", 1), ("bytes_read", self._sample.bytes_read)):
             self.summary_[name] += added
 
     def _make_calibration(self) -> AnyCalibration | Intervals | None:
+        if self.loss_ == LOGISTIC and self._classification:
+            return Calibration.of_log_odds(len(self.classes_))
         sample = getattr(self, "_sample", None)
         if sample is None or getattr(self, "_result", None) is None:
             return None
@@ -336,6 +353,7 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Appendin
         self.history_ = result.history[steps < keep[order]] if len(order) else result.history
         self.stop_reason_: StopReason = result.reason
         self.solver_ = result.summary.get("solver", FACTORS)
+        self.loss_ = result.summary.get("loss", SQUARED)
         if assembled.rounding > AGREES:
             self.stop_reason_ = StopReason.ROUNDING
             warn_of_rounding(self.n_centers_, assembled.rounding, None, self.dtype)
@@ -362,7 +380,7 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Appendin
         return {**arrays, **projection_arrays(self), **metric_arrays(self), **of_regression}
 
     def _stored_values(self) -> dict[str, Any]:
-        values = {"gcv": self.gcv_, "stop_reason": str(self.stop_reason_), "solver": self.solver_}
+        values = {"gcv": self.gcv_, "stop_reason": str(self.stop_reason_), "solver": self.solver_, "loss": self.loss_}
         return values | ({"metric_rounds": self.metric_rounds_} if hasattr(self, "metric") else {})
 
     def _restore(self, stored: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
@@ -381,6 +399,7 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Appendin
         self.history_ = arrays["history"]
         self.stop_reason_ = StopReason(stored["stop_reason"])
         self.solver_ = str(stored.get("solver", FACTORS))
+        self.loss_ = str(stored.get("loss", SQUARED))
 
     def truncate(self, n_centers: int) -> Self:
         """Return the model of the first `n_centers` centres; the path is nested, so nothing is trained again.
@@ -417,6 +436,12 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Appendin
             raise JobError(
                 f"n_centers={n_centers}: the weights of {self.n_centers_} centres were solved together, by conjugate "
                 "gradients, and there are none of fewer centres; train with a smaller max_centers, or solver='factors'",
+                kind="no-path",
+            )
+        if self.loss_ != SQUARED and n_centers != self.n_centers_:
+            raise JobError(
+                f"n_centers={n_centers}: the weights of {self.n_centers_} centres were fitted together by the "
+                f"{self.loss_} loss, and there are none of fewer centres; train with a smaller max_centers",
                 kind="no-path",
             )
         shorter = copy(self)

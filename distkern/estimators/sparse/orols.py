@@ -16,6 +16,7 @@ class OROLS(PoolParameters, KernelLeastSquares):
 
     regularization: str | float = "gcv"
     refit: str | None = None
+    loss: str = "squared"
 
 
 @documented
@@ -30,6 +31,8 @@ class OROLSRegressor(BlockRegressor, OROLS):
     """
 
     intervals: bool | str = "auto"
+    huber_threshold: float = 1.345
+    quantile: float = 0.5
 
 
 @documented

@@ -139,7 +139,7 @@ class Projections(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         if len(result.paths) > 1:
             return None
         path, k = result.paths[0], self.n_centers_ + 1
-        if path.solved is not None:
+        if path.solved is not None and not len(path.s):
             return None
         return projection_weights(path.u[:k, :k], path.s[:k])
 

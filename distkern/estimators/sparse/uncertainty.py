@@ -17,6 +17,7 @@ from distkern.storage import ArraySource, BlockSource
 from ...arrays import Array
 from ...probability.intervals import SCALE_CENTERS, Intervals, LocalScale, ResidualQuantiles, choice_of_centers
 from ...probability.leverage import Leverage
+from ...selection.losses import SQUARED
 from ...selection.regularization import effective_trace, residual_sum_of_squares
 from ...selection.rkhs_refit import CHARGE
 from ..base.estimator import BlockEstimator
@@ -36,6 +37,7 @@ class Uncertainty(BlockEstimator):
     _sample: Any
     _stored_leverage: Leverage | None = None
     solver_: str
+    loss_: str
 
     def _wants_intervals(self, source: BlockSource | None = None) -> bool:
         """Return whether `fit` keeps residuals; by default of rows in memory, which are not read again."""
@@ -92,7 +94,7 @@ class Uncertainty(BlockEstimator):
 
     def _has_closed_form(self) -> bool:
         """Return whether the weights are those of the factors, which give residuals and deviations."""
-        return self._plain_refit() is None and self.solver_ != CONJUGATE_GRADIENTS
+        return self._plain_refit() is None and self.solver_ != CONJUGATE_GRADIENTS and self.loss_ == SQUARED
 
     def _plain_refit(self) -> str | None:
         value = getattr(self, "refit", None)
@@ -101,6 +103,8 @@ class Uncertainty(BlockEstimator):
     def _advice(self) -> str:
         if self.solver_ == CONJUGATE_GRADIENTS:
             return "its weights were solved by conjugate gradients; train with solver='factors' and intervals=True"
+        if self.loss_ != SQUARED:
+            return f"its weights are those of the {self.loss_} loss; train with loss='squared' and intervals=True"
         if self._plain_refit():
             return "its weights were fitted again; train with refit=None and intervals=True"
         return "train with intervals=True; by default only trainings on arrays in memory keep what they need"

@@ -36,6 +36,7 @@ KEYS = {
     "together",
     "planned_peak_bytes",
     "planned_peak_driver",
+    "loss_passes",
     "norm_refit",
     "solver",
     "solving_seconds",

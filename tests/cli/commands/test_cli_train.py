@@ -21,6 +21,7 @@ KEYS = {
     "n_rows",
     "selection_rows",
     "solver",
+    "loss",
     "n_features",
     "n_targets",
     "n_centers",

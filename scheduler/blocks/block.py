@@ -65,14 +65,14 @@ def prepare_columns(columns: Columns | None, begin: Begin, kernel: Kernel, n_row
         n_rows=n_rows,
         scaling=begin.scaling,
         kernel=kernel,
-        dtype=np.dtype(begin.dtype),
+        dtype=begin.selecting_dtype,
         width=-(-len(columns.rows) // begin.batch) * begin.batch,
     )
 
 
 def prepare_step(step: Step, begin: Begin, n_rows: int, *, with_candidates: bool = True) -> PreparedStep:
     """Cast the arrays of a step and scale its candidates, once for all tiles; the data has `n_rows` rows."""
-    dtype = np.dtype(begin.dtype)
+    dtype = begin.selecting_dtype
     problems = tuple(None if p is None else _cast(p, dtype) for p in step.problems)
     candidates = tuple(
         None if p is None or not with_candidates else prepare_columns(p.columns, begin, problem.kernel, n_rows)
@@ -281,7 +281,7 @@ class Block:
         self.problems = [self._begin_problem(message, view, encoded) for view in self.views]
 
     def _begin_problem(self, message: Begin, view: ProblemRows, encoded: NDArray[np.float64]) -> ProblemState:
-        dtype = np.dtype(message.dtype)
+        dtype = message.selecting_dtype
         problem, data = view.problem, view.data
         n, n_targets, n_widths = len(data.rows), len(problem.columns), width_count(problem.kernel)
         residual = np.zeros((n, max(n_targets, 2)), dtype=dtype)

@@ -73,14 +73,15 @@ def compare(block: Block, message: Compare, models: Sequence[PreparedModel | Non
     Answer
         Predictions where the block has features, fits where it has factors.
     """
-    problems = []
+    begin, problems = block.begin, []
+    assert begin is not None
     for number, (prefixes, view, model) in enumerate(zip(message.problems, block.views, models, strict=True)):
         if prefixes is None:
             problems.append(ProblemAnswer())
             continue
         state = block.problems[number] if block.problems else None
         rows, parts = [], []
-        for tile, where in _sampled(view, prefixes.share, np.dtype(block.begin.dtype if block.begin else "float64")):
+        for tile, where in _sampled(view, prefixes.share, begin.selecting_dtype):
             values = []
             if model is not None:
                 values.append(_predicted(block, view, tile, where, prefixes, model))

@@ -201,7 +201,11 @@ def replay(blocks: Sequence[Block], messages: Sequence[Message]) -> Costs:
     """Apply the effects of consecutive log messages to blocks in one state; return the costs."""
     watch, fresh = Stopwatch(), {block.number for block in blocks}
     steps: list[PreparedStep] = []
-    for message in messages:
+    # What began again has no effect any more.
+    begins = [i for i, message in enumerate(messages) if isinstance(message, Begin)]
+    for i, message in enumerate(messages):
+        if begins and i < begins[-1] and not isinstance(message, Load):
+            continue
         if isinstance(message, Load):
             with _reader(blocks, message.classification) as reader:
                 load = partial(Block.load, message=message, take=reader.take)

@@ -52,7 +52,7 @@ class Begin:
     scaling: FeatureScaling
     """Raw features to kernel space."""
     dtype: str
-    """"float64" or "float32": dtype of K, Q and E."""
+    """"float64" or "float32": dtype of the kernel values of the model and of passes over all rows."""
     epsilon: float
     """Added to a kernel column at its own row (thesis, K + epsilon I)."""
     classes: NDArray[Any] | None
@@ -75,6 +75,13 @@ class Begin:
     """Factor on the row weights, see `distkern.scheduler.rows.data_checks.weight_scale`."""
     selected: SelectedRows | None = field(default=None, metadata={"hashed_unless": None})
     """Rows that select the centres, of which a block keeps its part; None for the rows that the blocks loaded."""
+    selection_dtype: str | None = field(default=None, metadata={"hashed_unless": None})
+    """Dtype of K, Q and E where it is not `dtype`, see `selecting_dtype`."""
+
+    @property
+    def selecting_dtype(self) -> np.dtype[Any]:
+        """Dtype of K, Q and E while centres are selected."""
+        return np.dtype(self.selection_dtype or self.dtype)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ from ..rows.numeric_ranges import feature_scales, overflow_ignored
 from ..runtime.threads import single_threaded_blas
 from ..selectors.problem_setup import Posed, pose
 from ..training.alternating import run_interleaved
-from ..training.driver_loop import TrainingJob, begin_of, load_rows, make_path, make_selectors, run_steps
+from ..training.driver_loop import TrainingJob, load_rows, make_path
+from ..training.selection import begin_of, make_selectors, run_steps
 from ..training.time_limit import TimeLimit
 
 VARIED = frozenset({"kernel", "sigma", "sigma_factor", "max_centers", "regularization", "stop", "tol", "patience"})

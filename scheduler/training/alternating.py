@@ -14,7 +14,7 @@ from ..execution.executor import Executor
 from ..protocol.answers import Answer
 from ..protocol.messages import LookaheadStep, ProblemStep, Step
 from ..selectors.pool_selector import Selector
-from .driver_loop import end_in_time, next_step, receive
+from .selection import end_in_time, next_step, receive
 from .time_limit import TimeLimit
 
 

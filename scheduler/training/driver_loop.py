@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from distkern.arrays import Array
 from distkern.kernels import Kernel
-from distkern.monitoring.events import EventBus, RoundDone, RunEnded, RunStarted
+from distkern.monitoring.events import EventBus, RunEnded, RunStarted
 from distkern.numerics.scaling import FeatureScaling
 from distkern.selection.losses import SQUARED, LossChoice
 from distkern.selection.stopping import StopReason
@@ -30,31 +30,27 @@ from ..execution.executor import Executor
 from ..planning.large_plan import CONJUGATE_GRADIENTS, FACTORS
 from ..planning.loss_plan import PLANNED_PASSES
 from ..planning.workload import Workload
-from ..protocol.answers import LoadAnswer, ProblemAnswer
+from ..protocol.answers import LoadAnswer
 from ..protocol.candidates import rows_and_widths
-from ..protocol.messages import WIDTH_UNIT, Begin, Load, LookaheadStep, ProblemStep, Step
+from ..protocol.messages import WIDTH_UNIT, Load
 from ..protocol.path import Path
 from ..protocol.problems import Folds
-from ..protocol.selected_rows import SelectedRows
 from ..protocol.selection_settings import LOOKAHEAD_PANEL, LOOKAHEAD_POOL, SelectionSettings
 from ..rows.data_checks import MEDIAN_SAMPLE, DataSummary, SpaceJob, report_reads
 from ..rows.numeric_ranges import overflow, overflow_ignored
-from ..runtime.threads import map_tiles, single_threaded_blas
-from ..selectors.loo_selector import LooSelector
-from ..selectors.lookahead_selector import LookaheadSelector
-from ..selectors.pool_selector import HISTORY_DTYPE, PoolSelector, Selector
-from ..selectors.problem_setup import Posed, pose
+from ..runtime.threads import single_threaded_blas
+from ..selectors.pool_selector import HISTORY_DTYPE, Selector
+from ..selectors.problem_setup import pose
 from .automatic_sample import automatic_rows
 from .large_models import LargeFits
 from .loss_fits import LossFits
 from .path_check import Selected, check_paths
 from .refit import check_sample, refit_paths
+from .selection import select
 from .solver import large_model, selected_centers, solver_of
-from .time_limit import NOTHING, TimeLimit, WorkAfter
+from .time_limit import TimeLimit, WorkAfter
 
 logger = logging.getLogger(__name__)
-
-R = TypeVar("R")
 
 HOLDOUT_FRACTION = 0.1
 """Fraction of rows held out for the validation stop rule."""
@@ -222,7 +218,6 @@ def train(
     settings = job.selection(loaded.n_fit)
     posed = pose(job.multiclass, settings, loaded, encoding, data.kernel, intercept=job.intercept)
     n_targets = len(encoding.means(loaded))
-    begin = begin_of(job, data, posed, loaded.selected)
     events.emit(
         RunStarted(
             run_id=run_id,
@@ -237,16 +232,14 @@ def train(
         )
     )
     whole = None if all_rows is loaded else pose(job.multiclass, settings, all_rows, encoding, data.kernel)
-    selectors = make_selectors(posed, loaded.n_held, whole)
-    for selector, answer in zip(selectors, executor.exchange(begin).problems, strict=True):
-        selector.begin(answer)
     after = WorkAfter(
         reads=int(job.classification) + int(all_rows is not loaded) + (0 if job.loss is None else PLANNED_PASSES),
         refit_rows=0.0 if all_rows is loaded or job.draws_centers else all_rows.n_fit / loaded.n_fit,
         norm_refit=job.refit is not None or job.loss is not None,
         seconds=_solving_seconds(job, source, n_targets, len(posed), executor.n_threads),
     )
-    kernel_columns, rounds = run_steps(selectors, executor, events, clock, limit, after)
+    selection = select(job, data, loaded, posed, executor, events, clock, limit, whole=whole, after=after)
+    selectors = selection.selectors
     paths = [make_path(selector, source.n_rows, source.n_features) for selector in selectors]
     histories = [np.array(selector.history, dtype=HISTORY_DTYPE) for selector in selectors]
     for path, history in zip(paths, histories, strict=True):
@@ -259,7 +252,7 @@ def train(
     fitting |= {"limit": limit, "live": lambda: not events.muted}
     if job.draws_centers:
         most: dict[str, Any] = {"selected": settings.max_centers, "max_centers": min(job.max_centers, all_rows.n_fit)}
-        large = LargeFits(executor, begin, **most, **fitting)
+        large = LargeFits(executor, selection.begin, **most, **fitting)
         refitted = large.fit(paths, histories, [p.problem for p in posed])
     elif whole is not None:
         means = [p.problem.target_means for p in posed]
@@ -273,7 +266,7 @@ def train(
     if not job.draws_centers:
         paths, histories = check_paths(paths, histories, selected, executor, dtype=job.dtype, **sizes)
     if job.loss is not None:
-        refitted = LossFits(job.loss, executor, begin, **fitting).fit(paths, histories, [p.problem for p in posed])
+        refitted = LossFits(job.loss, executor, selection.begin, **fitting).fit(paths, histories, [p.problem for p in posed])
         paths, histories = refitted.paths, refitted.histories
         passes, bytes_read = passes + refitted.passes, bytes_read + refitted.bytes_read
         report_reads(ReadReport(retries=refitted.report.retries), source, events)
@@ -306,9 +299,9 @@ def train(
             "n_targets": n_targets,
             "solver": job.solver,
             "loss": SQUARED if job.loss is None else job.loss.name,
-            "rounds": rounds,
+            "rounds": selection.rounds,
             "exchanges": executor.exchanges,
-            "kernel_columns": kernel_columns,
+            "kernel_columns": selection.kernel_columns,
             "passes": passes,
             "bytes_read": bytes_read,
             "seconds": seconds,
@@ -355,124 +348,6 @@ def load_rows(
     loaded = loaded.scaled(data.weight_scale)
     check_sample(loaded, load.selection_rows)
     return loaded, data
-
-
-def begin_of(
-    job: TrainingJob, data: DataSummary, posed: Sequence[Posed], selected: SelectedRows | None = None
-) -> Begin:
-    """Return the message that starts problems of common widths with the settings of a job, on the rows of a sample."""
-    settings = posed[0].settings
-    return Begin(
-        scaling=data.scaling,
-        dtype=job.dtype,
-        epsilon=job.epsilon,
-        classes=data.encoding.classes,
-        problems=tuple(p.problem for p in posed),
-        columns=1 + max(p.settings.max_centers for p in posed),
-        pool=settings.pool,
-        panel=settings.panel,
-        batch=settings.batch,
-        intercept=job.intercept,
-        judged=job.criterion == "loo-error",
-        weight_scale=data.weight_scale,
-        selected=selected,
-    )
-
-
-def make_selectors(posed: Sequence[Posed], n_held: int, whole: Sequence[Posed] | None = None) -> list[Selector]:
-    """Return the state machine of every problem.
-
-    Parameters
-    ----------
-    posed : sequence of Posed
-        The problems.
-    n_held : int
-        Number of held-out rows.
-    whole : sequence of Posed, optional
-        The same problems over all rows, where these are of a sample and their paths are fitted to all rows.
-    """
-    machines: dict[str, type[Selector]] = {"residual": LookaheadSelector, "loo-error": LooSelector}
-    return [
-        machines.get(p.settings.criterion, PoolSelector)(
-            p.settings, i, p.problem.weight_sum, n_held, None if whole is None else whole[i].problem.weight_sum
-        )
-        for i, p in enumerate(posed)
-    ]
-
-
-def run_steps(
-    selectors: list[Selector],
-    executor: Executor,
-    events: EventBus,
-    clock: Callable[[], float],
-    limit: TimeLimit,
-    after: WorkAfter = NOTHING,
-) -> tuple[int, int]:
-    """Step all problems in lockstep until each has ended or the time limit ends them; return kernel columns and rounds.
-
-    An event of a round is emitted when more centres are accepted than at the last one, and no panel is open.
-    """
-    kernel_columns = reported = 0
-    while True:
-        steps = tuple(_side_by_side(next_step, selectors))
-        if all(step is None for step in steps):
-            break
-        kernel_columns += sum(len(s.columns.rows) for s in steps if s is not None and s.columns is not None)
-        answer = executor.exchange(Step(steps))
-        answered = [
-            (selector, part)
-            for selector, step, part in zip(selectors, steps, answer.problems, strict=True)
-            if step is not None
-        ]
-        for _ in _side_by_side(receive, answered):
-            pass
-        if not events.muted:  # answers from the record of an earlier process take no time
-            end_in_time(selectors, limit, after)
-        accepted = sum(selector.n_centers for selector in selectors)
-        if accepted > reported and not any(s.mid_round for s in selectors if s.reason is None):
-            reported = accepted
-            events.emit(_round_event(selectors, clock()))
-    return kernel_columns, max(selector.round for selector in selectors)
-
-
-def end_in_time(selectors: Sequence[Selector], limit: TimeLimit, after: WorkAfter = NOTHING) -> None:
-    """End all paths if the time limit requires it."""
-    running = [selector for selector in selectors if selector.reason is None]
-    # A path needs a centre: without one there is no model.
-    if running and all(s.n_centers for s in running) and limit.ends(after, [s.n_centers for s in selectors]):
-        for selector in running:
-            selector.reason = StopReason.TIME_LIMIT
-
-
-def _side_by_side(function: Callable[[Any], R], items: Sequence[Any]) -> Iterator[R]:
-    """Apply a function to selectors, which share no state; several of them run on the tile pool."""
-    return map(function, items) if len(items) == 1 else map_tiles(function, items)
-
-
-@overflow_ignored
-def next_step(selector: Selector) -> ProblemStep | LookaheadStep | None:
-    """Return the next step of a problem, None where its path has ended."""
-    return selector.next_step()
-
-
-@overflow_ignored
-def receive(item: tuple[Selector, ProblemAnswer]) -> None:
-    """Pass a problem the answer to its last step."""
-    item[0].receive(item[1])
-
-
-def _round_event(selectors: list[Selector], seconds: float) -> RoundDone:
-    validation = [s.validation for s in selectors if s.validation is not None]
-    started = [s for s in selectors if s.n_centers]
-    return RoundDone(
-        round=max(int(s.history[-1][5]) for s in started),
-        n_centers=max(s.n_centers for s in selectors),
-        lambda_=max(float(s.factors.lambda_.max()) for s in selectors),
-        gcv=float(np.mean([s.gcv for s in started])),
-        residual_max=max(s.residual_max for s in selectors),
-        seconds=seconds,
-        validation=float(np.mean(validation)) if validation else None,
-    )
 
 
 def make_path(selector: Selector, n_rows: int, n_features: int) -> Path:

@@ -146,6 +146,7 @@ class RecordingExecutor(Executor):
         self._recorded: Iterator[Record] | None = _read(store.places)
         self._taken = 0
         self._checksums: Mapping[int, int] = {}
+        self._begun = False
         self._earlier_exchanges = 0
         self._earlier_seconds = 0.0
         self._started = perf_counter()
@@ -170,10 +171,12 @@ class RecordingExecutor(Executor):
                 self._taken += 1
                 self._earlier_exchanges, self._earlier_seconds = record.exchanges, record.seconds
                 self._below.skip(message, record.answer)
+                self._begun = self._begun or isinstance(message, Begin)
                 if record.answer.load is not None:
                     self._checksums = record.answer.load.checksums
                 return record.answer
-            if record is not None and not (self._store.extends and isinstance(message, (Step, *PASSIVE))):
+            extended = self._store.extends and (self._begun or isinstance(message, (Step, *PASSIVE)))
+            if record is not None and not extended:
                 raise RunError(
                     f"message {self._taken} of the run in {self._store.directory.path} is not what this machine "
                     "computes: resume it on the kind of processor that it began on, or train anew with --overwrite",

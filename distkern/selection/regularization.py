@@ -218,8 +218,10 @@ def reestimate_by_evidence(s: Array, z: Array, yy: Array, lam: Array, W: float) 
 
 
 def _reestimate_one(s: Array, z: Array, yy: Array, lam: Array, W: float) -> Array:
-    """Compute `reestimate_lambda` for one column of products: with shared lambda there is one, and a path of 1000
-    centres needs it 2000 times, of small arrays whose cost is the number of calls."""
+    """Compute `reestimate_lambda` for one column of products, which a shared lambda has.
+
+    A path of 1000 centres needs it 2000 times, and on arrays of this size the time is that of the calls.
+    """
     inverse, shares, weights, ss = _one_column(s, z, yy, lam)
     trace, curvature = float(_trace(shares, W)), float((weights * weights) @ inverse)
     if not (trace > 0.0 and curvature > 0.0):

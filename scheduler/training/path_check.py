@@ -88,6 +88,26 @@ def check_paths(
     return checked, [history[: len(path.rows)] for path, history in zip(checked, histories, strict=True)]
 
 
+def sensitive(u: Array, s: Array, weights: Array, deviations: Array, dtype: str) -> bool:
+    """Return whether weights are so large that rounding of kernel values may matter.
+
+    Parameters
+    ----------
+    u : array, shape (m + 1, m + 1)
+        Unit upper triangular factor of the path.
+    s : array, shape (m + 1,)
+        Squared column norms of Q; the first one is the sum of the row weights.
+    weights : array, shape (m + 1, T)
+        Weights in the kernel basis.
+    deviations : array, shape (T,)
+        Standard deviations of the targets.
+    dtype : str
+        Dtype of the kernel values.
+    """
+    norms = np.sqrt(s @ np.square(u) / s[0])
+    return bool((SAFETY * magnified(norms, weights, dtype) > AGREES * deviations).any())
+
+
 class _Check:
     """The check of one path; `lengths` are the prefixes to compare next, none at the end."""
 
@@ -110,10 +130,9 @@ class _Check:
     def _doubtful(self, length: int) -> bool:
         """Whether the predictions of a prefix have to be compared."""
         path, k = self._path, length + 1
-        norms = np.sqrt(path.s[:k] @ np.square(path.u[:k, :k]) / self._weight_sum)
-        large = SAFETY * magnified(norms, path.weights(length), self._dtype) > AGREES * self._deviations
+        large = sensitive(path.u[:k, :k], path.s[:k], path.weights(length), self._deviations, self._dtype)
         impossible = self._squares_left(length) < -AGREES * path.target_norms
-        return bool((large | impossible).any())
+        return large or bool(impossible.any())
 
     def _squares_left(self, length: int) -> Array:
         """Return the squares of the residual that the factors of a prefix give, shape (T,)."""

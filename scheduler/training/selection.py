@@ -20,6 +20,7 @@ from distkern.kernels import Gaussian, Gaussians, Kernel
 from distkern.kernels.radial import Radial
 from distkern.monitoring.events import EventBus, RoundDone
 from distkern.numerics.scaling import DirectionScaling
+from distkern.selection.factors import kernel_weights
 from distkern.selection.stopping import StopReason
 
 from ..execution.executor import Executor
@@ -33,6 +34,7 @@ from ..selectors.loo_selector import LooSelector
 from ..selectors.lookahead_selector import LookaheadSelector
 from ..selectors.pool_selector import PoolSelector, Selector
 from ..selectors.problem_setup import Posed
+from .path_check import sensitive
 from .time_limit import NOTHING, TimeLimit, WorkAfter
 
 if TYPE_CHECKING:
@@ -123,14 +125,14 @@ def select(
             logger.info("products overflow in %s: centres are selected again in %s", dtype, job.dtype)
             continue
         kernel_columns += columns
-        ended = [selector for selector in selectors if selector.reason in SHORT]
-        if last or not ended:
+        short = [] if last else [selector for selector in selectors if _insufficient(selector, job.dtype)]
+        if not short:
             break
         logger.info(
             "the selection in %s ended at %d centres (%s): centres are selected again in %s",
             dtype,
-            min(selector.n_centers for selector in ended),
-            ended[0].reason,
+            min(selector.n_centers for selector in short),
+            short[0].reason,
             job.dtype,
         )
     return Selection(begin, selectors, kernel_columns, rounds)
@@ -144,6 +146,16 @@ def _precisions(job: TrainingJob, data: DataSummary, *, sampled: bool) -> list[s
     spreads = np.ones(1) if targets is None else targets.std()
     ordinary = bool(((spreads > SMALLEST["float32"]) & (spreads < LARGEST_TARGET["float32"])).all())
     return ["float32", job.dtype] if ordinary and _wide(data.kernel, data) else [job.dtype]
+
+
+def _insufficient(selector: Selector, dtype: str) -> bool:
+    """Return whether another precision would give a longer path, or its weights show rounding even in `dtype`."""
+    factors = selector.factors
+    if selector.reason in SHORT or not all(np.isfinite(part).all() for part in (factors.u, factors.s, factors.z)):
+        return selector.reason is not StopReason.TIME_LIMIT
+    weights = kernel_weights(factors.u, factors.s, factors.z, factors.lambda_)
+    deviations = np.sqrt(factors.target_norms / factors.weight_sum)
+    return sensitive(factors.u, factors.s, weights, deviations, dtype)
 
 
 def _wide(kernel: Kernel, data: DataSummary) -> bool:

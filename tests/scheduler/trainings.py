@@ -24,7 +24,7 @@ from distkern.scheduler.runtime import threads
 from distkern.scheduler.runtime.spillable_matrix import RowMatrix
 from distkern.scheduler.selectors.lookahead_selector import LookaheadSelector
 from distkern.scheduler.selectors.pool_selector import PoolSelector, Selector
-from distkern.scheduler.training import driver_loop as training
+from distkern.scheduler.training import selection
 from distkern.scheduler.training.driver_loop import TrainingJob, TrainingResult, train
 from distkern.selection.factors import kernel_weights
 from distkern.storage import ArraySource
@@ -260,8 +260,8 @@ def train_serial(
         return make
 
     with (
-        mock.patch.object(training, "PoolSelector", keep(pool_selector)),
-        mock.patch.object(training, "LookaheadSelector", keep(LookaheadSelector)),
+        mock.patch.object(selection, "PoolSelector", keep(pool_selector)),
+        mock.patch.object(selection, "LookaheadSelector", keep(LookaheadSelector)),
     ):
         result = train(job, source, executor, RoundHook(lambda: each_round(inside)))
     return Trained(inside, result)

@@ -62,7 +62,7 @@ def in_driver(source: ArraySource) -> Executor:
 
 def always() -> Any:
     """Compare even where the weights are too small to magnify rounding."""
-    return mock.patch.object(path_check, "SAFETY", 1e30)
+    return mock.patch.object(path_check._Check, "_doubtful", return_value=True)
 
 
 JOBS: dict[str, tuple[dict[str, Any], ArraySource]] = {
@@ -107,7 +107,8 @@ def test_blocks_answer_with_predictions_and_fits(name: str) -> None:
         predicted, fitted, targets, weights = np.split(
             values, np.cumsum([prefixes.weights.shape[1]] * 2 + [n_targets]), axis=1
         )
-        accurate = 2e-4 if job.dtype == "float32" else 1e-9
+        # A sample selects in float32.
+        accurate = 2e-4 if job.dtype == "float32" or job.selection_rows else 1e-9
         np.testing.assert_allclose(predicted, fitted, rtol=0, atol=accurate)
         np.testing.assert_array_equal(weights[:, 0], 1.0 if source.weights is None else source.weights[rows])
         if job.classification:

@@ -34,6 +34,7 @@ JOBS: dict[str, tuple[TrainingJob, ArraySource]] = {
     "residual": (make_job(criterion="residual", stop="gcv"), make_source(X, Y[:, 0], rows=20)),
     "validation": (make_job(stop="validation", max_centers=12), make_source(X, Y, rows=20)),
     "sample": (make_job(selection_rows=40, max_centers=10), make_source(X, Y, rows=20)),
+    "sample, twice": (make_job(selection_rows=60, sigma=30.0, max_centers=16), make_source(X, Y, rows=20)),
     "widths": (make_job(sigma=(0.5, 1.0, 2.0), selection_rows=60), make_source(X, Y, rows=20)),
     "single": (make_job(dtype="float32", sigma="median", standardize=True, max_centers=12), make_source(X, Y, rows=20)),
 }
@@ -73,7 +74,7 @@ def resumed(job: TrainingJob, source: Any, run: RunDirectory, **how: Any) -> tup
     return run_training(job, source, run=run, subscribers=[events.append], **how), events
 
 
-@pytest.mark.parametrize("name", variants(["one-vs-rest", "residual", "validation", "sample", "single"], JOBS))
+@pytest.mark.parametrize("name", variants(["one-vs-rest", "residual", "validation", "sample, twice", "single"], JOBS))
 def test_a_serial_run_cut_after_any_exchange(name: str, tmp_path: Path) -> None:
     job, source = JOBS[name]
     run = start(tmp_path / "run")

@@ -295,6 +295,7 @@ def train(
         summary={
             "n_rows": source.n_rows,
             "selection_rows": source.n_rows if whole is None else loaded.n_fit + loaded.n_held,
+            "selection_dtype": str(selection.begin.selecting_dtype),
             "n_features": source.n_features,
             "n_targets": n_targets,
             "solver": job.solver,

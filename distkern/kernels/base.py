@@ -36,6 +36,11 @@ class Kernel(ABC):
     stationary: ClassVar[bool] = False
     """True when k(x + t, c + t) = k(x, c), so that the data may be shifted."""
 
+    @property
+    def reach(self) -> float:
+        """Distance from which on the kernel is exactly zero; infinite where it is not known to be."""
+        return np.inf
+
     @abstractmethod
     def block(self, X: FloatArray, C: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Compute the kernel between rows and centres.

@@ -1,8 +1,8 @@
-"""Sums over the centres within the radius of a row, for kernels that are zero beyond a radius.
+"""Centres within the radius of rows, and sums over them, for kernels that are zero beyond a radius.
 
-Where few pairs of a row and a centre are within the radius, a tree finds them, and a product with a sparse block is
-faster than computing all values. The result equals the dense one up to rounding; the terms of a row are added in the
-order of the centres. Used for predictions only; training computes whole kernel columns.
+A training leaves out the centres beyond the radius of every row of a tile. In a prediction, where few pairs of a row
+and a centre are within the radius, a tree finds them, and a product with a sparse block is faster than computing all
+values. The result equals the dense one up to rounding; the terms of a row are added in the order of the centres.
 """
 
 from __future__ import annotations
@@ -40,6 +40,40 @@ SAMPLED_CENTERS = 32
 CENTER_DENSITY = 4 * MAX_DENSITY
 """Largest share of neighbours among the centres at which the rows' density is estimated. Centres lie closer together
 than rows where classes meet."""
+
+
+ROUNDINGS = 64
+"""Roundings of the size of a row by which a distance may be wrong; `Radial` needs about 16."""
+
+
+def near_centers(kernel: Kernel, X: NDArray[Any], centers: NDArray[Any]) -> NDArray[np.intp] | None:
+    """Return the centres that may have a kernel value other than zero at some of the rows.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Any kernel.
+    X : array, shape (n, d)
+        Rows in kernel space, finite.
+    centers : array, shape (m, d)
+        Centres in kernel space.
+
+    Returns
+    -------
+    array or None
+        Ascending positions, found by the distance to the smallest box around the rows; None for all centres.
+    """
+    if not len(X) or not np.isfinite(kernel.reach):
+        return None
+    low, high = X.min(axis=0), X.max(axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        # In float64: the distance must not be too large by rounding.
+        outside = np.maximum(np.maximum(low - centers.astype(np.float64), centers - high.astype(np.float64)), 0.0)
+        distances = np.sqrt(np.square(outside).sum(axis=1))
+        size = np.linalg.norm(np.maximum(np.abs(low), np.abs(high)).astype(np.float64))
+        sizes = size + np.linalg.norm(centers.astype(np.float64), axis=1)
+        near = ~(distances > kernel.reach + ROUNDINGS * float(np.finfo(X.dtype).eps) * sizes)
+    return None if near.all() else np.flatnonzero(near)
 
 
 @dataclass(frozen=True, eq=False)

@@ -272,6 +272,11 @@ class Wendland(Radial):
         """`radius`."""
         return self.radius
 
+    @property
+    def reach(self) -> float:
+        """`radius`."""
+        return self.radius
+
     def profile(self, ratios: FloatArray, n_features: int) -> None:
         """Compute the polynomial of distances over the radius; see `Radial.profile`."""
         kind = ratios.dtype.type

@@ -53,6 +53,27 @@ def add_gram(packed: Array, columns: Array, square: Array) -> None:
     packed += added
 
 
+def add_gram_of_some(packed: Array, columns: Array, which: NDArray[np.intp], square: Array) -> None:
+    """Add the products of some columns, where all others are zero; see `add_gram`.
+
+    Parameters
+    ----------
+    packed, square
+        As for `add_gram`.
+    columns : array, shape (k, n_rows)
+        Columns that are not zero, C-contiguous.
+    which : array, shape (k,)
+        Their positions among all n columns, ascending.
+    """
+    square[:] = 0.0
+    if len(which) > 1:
+        square[np.ix_(which, which)] = columns @ columns.T
+    elif len(which):
+        square[which, which] = columns[0] @ columns[0]
+    added, _ = lapack.dtrttf(square.T)
+    packed += added
+
+
 def unpack_gram(packed: Array, n: int) -> Array:
     """Return the symmetric matrix, shape (n, n), of a packed one."""
     upper, _ = lapack.dtfttr(n, packed)

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.arrays import Array
-from distkern.selection.gram_refit import Preconditioner, add_gram, empty_gram
+from distkern.kernels import Kernel
+from distkern.selection.gram_refit import Preconditioner, add_gram, add_gram_of_some, empty_gram
 
 from ..protocol.answers import Answer, ProblemAnswer
 from ..protocol.candidates import Candidates
@@ -28,6 +29,10 @@ from ..runtime.threads import workspace
 from ..runtime.timings import READ, busy
 from . import pool_tiles as tiles
 from .block import Block
+
+MOST_NEAR = 0.7
+"""Largest share of the columns that are not zero on a tile with which the others are left out of the products: the
+copy of the columns takes some of the time that is saved."""
 
 T = TypeVar("T")
 
@@ -142,6 +147,22 @@ def sums_over_rows(
     return over_rows(block, begin, encoding, n_rows, centers, _Sums)
 
 
+def columns_not_zero(columns: NDArray[Any], kernel: Kernel) -> NDArray[np.intp] | None:
+    """Return the columns of a tile that are not zero, None for all columns.
+
+    Parameters
+    ----------
+    columns : array, shape (w, n)
+        Kernel columns, with or without others.
+    kernel : Kernel
+        Only where it is zero beyond a distance is it worth a look.
+    """
+    if np.isinf(kernel.reach):
+        return None
+    near = np.flatnonzero(columns.any(axis=1))
+    return near if len(near) <= MOST_NEAR * len(columns) else None
+
+
 class CenterColumns:
     """Columns [1 K] of given centres, or [1 K] inv(P), on the tiles of a block.
 
@@ -211,13 +232,19 @@ class _Sums:
     def add(self, raw: NDArray[Any], rows: NDArray[np.int64], roots: Array | None, encoded: Array) -> None:
         """Add one tile: raw features, row numbers, root weights, and all encoded target columns."""
         columns = self._columns.of(raw, rows, roots)
-        add_gram(self._gram, columns, workspace.array("square", (len(columns), len(columns)), columns.dtype))
+        near = columns_not_zero(columns, self._problem.kernel)
+        square = workspace.array("square", (len(columns), len(columns)), columns.dtype)
+        if near is None:
+            add_gram(self._gram, columns, square)
+        else:
+            columns = columns[near]
+            add_gram_of_some(self._gram, columns, near, square)
         targets = encoded[:, list(self._problem.columns)] - self._means
         if roots is not None:
             targets *= roots[:, None]
         padded = np.zeros((len(rows), self._products.shape[1]))
         padded[:, : self._n_targets] = targets
-        self._products += columns @ padded
+        self._products[slice(None) if near is None else near] += columns @ padded
         self._norms += np.square(targets).sum(axis=0)
 
     def answer(self) -> ProblemAnswer:

@@ -25,7 +25,7 @@ from ..rows.block_reading import HOLDOUT_STREAM, BlockRows
 from ..rows.tiles import positions
 from ..runtime.threads import workspace
 from . import pool_tiles as tiles
-from .all_rows_pass import pass_over
+from .all_rows_pass import columns_not_zero, pass_over
 from .block import Block
 
 CENTER_STREAM = HOLDOUT_STREAM + 7
@@ -110,9 +110,18 @@ class _Columns:
     def times_vectors(self, columns: NDArray[Any]) -> Array:
         """Return K P, (n, max(k, 2))."""
         total = np.zeros((columns.shape[1], self._vectors.shape[1]))
-        for part, values in _in_parts(columns):
+        for part, values in self.parts(columns):
             total += values.T @ self._vectors[part]
         return total
+
+    def parts(self, columns: NDArray[Any]) -> Iterator[tuple[slice | NDArray[np.intp], Array]]:
+        """Yield the kernel columns of some centres after others in float64, without those that are zero."""
+        near = columns_not_zero(columns, self._candidates.kernel)
+        if near is None:
+            yield from _in_parts(columns)
+            return
+        for part, values in _in_parts(columns[near]):
+            yield near[part], values
 
 
 class _Products:
@@ -140,7 +149,7 @@ class _Products:
                 values = self._right_sides(values, rows[part], own, encoded[part])
             elif own is not None:
                 values *= np.square(own)[:, np.newaxis]
-            for some, converted in _in_parts(columns):
+            for some, converted in self._columns.parts(columns):
                 self._products[some] += converted @ values
 
     def _right_sides(self, fitted: Array, rows: NDArray[np.int64], roots: Array | None, encoded: Array) -> Array:

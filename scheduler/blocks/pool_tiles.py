@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from distkern.kernels.near_sums import near_centers
 from distkern.numerics.row_draws import Shortlist, draw_keys, residual_keys, uniforms_for_rows
 
 from ..protocol.answers import Drawn, ProblemAnswer
@@ -276,7 +277,13 @@ def columns_of(
             columns = out
         else:
             columns = workspace.array("kernel", (len(centers), len(X)), dtype)
-        candidates.kernel.columns(centers, X, out=columns)
+        near = near_centers(candidates.kernel, X, centers)
+        if near is None:
+            candidates.kernel.columns(centers, X, out=columns)
+        else:
+            columns[:] = 0.0
+            if len(near):
+                columns[near] = candidates.kernel.columns(centers[near], X)
         where, own = positions(rows, candidates.rows)
         if len(own):
             columns[own, where] = candidates.kernel.diagonal(centers[own]) + begin.epsilon

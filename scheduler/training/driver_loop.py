@@ -266,7 +266,8 @@ def train(
     if not job.draws_centers:
         paths, histories = check_paths(paths, histories, selected, executor, dtype=job.dtype, **sizes)
     if job.loss is not None:
-        refitted = LossFits(job.loss, executor, selection.begin, **fitting).fit(paths, histories, [p.problem for p in posed])
+        fits = LossFits(job.loss, executor, selection.begin, **fitting)
+        refitted = fits.fit(paths, histories, [p.problem for p in posed])
         paths, histories = refitted.paths, refitted.histories
         passes, bytes_read = passes + refitted.passes, bytes_read + refitted.bytes_read
         report_reads(ReadReport(retries=refitted.report.retries), source, events)

@@ -1,4 +1,4 @@
-"""Predictions that skip far centres, against the dense block."""
+"""Trainings and predictions that leave out far centres, against the dense block."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from distkern.kernels import Gaussian, Wendland
 from distkern.kernels import near_sums as compact_support
-from distkern.kernels.near_sums import NearSums
+from distkern.kernels.near_sums import NearSums, near_centers
 from tests.references import random_model
 
 Array = NDArray[Any]
@@ -33,6 +33,39 @@ def sparse(model: Any, X: Array) -> Array:
         assert prepared.near is not None
         assert prepared.near.evaluate(X.astype(prepared.centers.dtype)) is not None
         return np.asarray(prepared.evaluate(X))
+
+
+@given(
+    d=st.integers(1, 9),
+    radius=st.floats(0.01, 5.0),
+    offset=st.sampled_from([0.0, 1.0, 30.0, 1e6]),
+    smoothness=st.integers(0, 3),
+    dtype=st.sampled_from(["float64", "float32"]),
+    seed=st.integers(0, 99),
+)
+def test_centres_that_are_left_out_have_zeros_only(
+    d: int, radius: float, offset: float, smoothness: int, dtype: str, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    X = (rng.uniform(0, 1, (40, d)) + offset).astype(dtype)
+    centers = np.concatenate([rng.uniform(-3, 4, (60, d)) + offset, X[:3] + radius]).astype(dtype)
+    kernel = Wendland(radius, smoothness)
+    near = near_centers(kernel, X, centers)
+    if near is None:
+        return
+    far = np.setdiff1d(np.arange(len(centers)), near)
+    assert len(far)
+    assert not kernel.columns(centers, X)[far].any()
+
+
+def test_which_centres_are_left_out() -> None:
+    X, centers = np.array([[0.0, 0.0], [1.0, 2.0]]), np.array([[2.4, 1.0], [2.6, 1.0], [-1.0, 3.0], [-1.2, 3.2]])
+    kept = near_centers(Wendland(1.5), X, centers)
+    assert kept is not None
+    assert kept.tolist() == [0, 2]
+    assert near_centers(Wendland(9.0), X, centers) is None
+    assert near_centers(Gaussian(0.1), X, centers) is None
+    assert near_centers(Wendland(1.5), X[:0], centers) is None
 
 
 @given(

@@ -19,6 +19,7 @@ from distkern.selection.gram_refit import (
     Preconditioner,
     Refit,
     add_gram,
+    add_gram_of_some,
     empty_gram,
     orthogonal_shares,
     preconditioner_of,
@@ -105,6 +106,16 @@ seeds = st.integers(0, 2**32 - 1)
 n_targets = st.integers(1, 3)
 well = st.lists(st.floats(1e-2, 1.0), min_size=1, max_size=12)
 ill = st.lists(st.floats(-6.5, 0.0).map(lambda e: 10**e), min_size=1, max_size=12)
+
+
+@pytest.mark.parametrize("which", [[], [3], [0, 2, 3, 7]])
+def test_sums_of_some_columns(which: list[int]) -> None:
+    columns = np.zeros((8, 30))
+    columns[which] = np.random.default_rng(0).standard_normal((len(which), 30))
+    expected, packed = empty_gram(8), empty_gram(8)
+    add_gram(expected, columns, np.empty((8, 8)))
+    add_gram_of_some(packed, columns[which], np.array(which, dtype=np.intp), np.full((8, 8), np.nan))
+    np.testing.assert_allclose(packed, expected, rtol=1e-14, atol=1e-14)
 
 
 @given(seeds, sizes, st.integers(2, 9), st.integers(1, 5))

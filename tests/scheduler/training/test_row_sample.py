@@ -19,9 +19,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from distkern.errors import BudgetError, DataError
+from distkern.kernels import Wendland, near_sums
 from distkern.monitoring.events import EventBus, WorkerLost
 from distkern.numerics.row_draws import row_uniforms
 from distkern.scheduler import Workload, plan_job, run_training
+from distkern.scheduler.blocks import all_rows_pass, pool_tiles
 from distkern.scheduler.blocks import block_registry as memo
 from distkern.scheduler.blocks import message_handler as rounds
 from distkern.scheduler.blocks.block import Block
@@ -616,3 +618,38 @@ def test_a_sample_fits_where_all_rows_do_not() -> None:
     result = run_training(job, source, memory_limit=limit)
     assert len(result.paths[0].rows) == 30
     assert result.summary["plan"]["refit"] > 0
+
+
+# ---- Kernels that are zero beyond a radius
+
+
+def along_a_line(n: int, seed: int = 0) -> ArraySource:
+    """Rows in the order of their place, so that a tile has few near centres."""
+    X, _ = make_data(n, seed=seed)
+    X[:, 0] = np.linspace(0.0, 40.0, n)
+    return make_source(X, np.sin(X[:, 0]) + 0.1 * X[:, 1], some_weights(n), rows=40)
+
+
+@pytest.mark.parametrize("changes", [{}, {"selection_rows": 120, "epsilon": 0.2}, {"solver": "conjugate-gradients"}])
+def test_centres_beyond_the_radius_of_a_tile_are_left_out(changes: dict[str, Any], in_process_client: Any) -> None:
+    job, source = make_job(**{"kernel": Wendland(3.0), "max_centers": 24, **changes}), along_a_line(320)
+    found = near_sums.near_centers
+    shares: list[float] = []
+
+    def watched(kernel: Any, X: Array, centers: Array) -> Any:
+        near = found(kernel, X, centers)
+        shares.append(1.0 if near is None else len(near) / len(centers))
+        return near
+
+    with mock.patch.object(pool_tiles, "near_centers", watched):
+        result = fit(job, source)
+    assert np.mean(shares) < 0.8
+    with (
+        mock.patch.object(pool_tiles, "near_centers", return_value=None),
+        mock.patch.object(all_rows_pass, "MOST_NEAR", -1.0),
+    ):
+        dense = fit(job, source)
+    for ours, theirs in zip(result.paths, dense.paths, strict=True):
+        assert ours.rows.tolist() == theirs.rows.tolist()
+        np.testing.assert_allclose(ours.weights(ours.n_centers), theirs.weights(theirs.n_centers), rtol=1e-6, atol=1e-9)
+    assert_same_bits(result, run_training(job, source, client=in_process_client))

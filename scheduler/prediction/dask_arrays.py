@@ -5,9 +5,11 @@ Covers the computation of chunks in this process, and lazy predictions; frames b
 
 from __future__ import annotations
 
+import math
 import sys
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -79,7 +81,8 @@ class DaskArraySource:
                 kind="shape-mismatch",
             )
         self.feature_dtype = numeric_dtype(np.dtype(X.dtype), "X")
-        self._policy = RetryPolicy.default()
+        # Dask computes on the thread of the caller, for as long as the user's functions take.
+        self._policy = replace(RetryPolicy.default(), longest=math.inf)
         self._X = X.rechunk({1: -1})
         self._y = y if is_dask_array(y) else plain_array(y, "y")
         in_memory = weights is not None and not is_dask_array(weights)

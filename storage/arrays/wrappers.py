@@ -182,10 +182,10 @@ class Fault:
     counted for each key, so faults do not depend on the order in which threads read.
     """
 
-    kind: Literal["transient", "timeout", "permanent", "full", "missing", "truncated", "corrupted"]
-    """``transient``: a broken connection; ``timeout``: no connection in time; ``permanent``: no right to access;
-    ``full``: no space left; ``missing``: no such key; ``truncated``: half of the value; ``corrupted``: one bit of the
-    value flipped. The last three are faults of reads only."""
+    kind: Literal["transient", "timeout", "hang", "permanent", "full", "missing", "truncated", "corrupted"]
+    """``transient``: a broken connection; ``timeout``: no connection in time; ``hang``: no answer, ever; ``permanent``:
+    no right to access; ``full``: no space left; ``missing``: no such key; ``truncated``: half of the value;
+    ``corrupted``: one bit of the value flipped. The last three are faults of reads only."""
     operation: Operation = "get"
     """Operation that fails, default "get"."""
     key: str = "*"
@@ -228,11 +228,13 @@ class FaultyStore(_Tapped):
 
     async def _before(self, operation: Operation, key: str, value: Any = None) -> None:
         del value
-        kind = self._strikes(operation, key, ("transient", "timeout", "permanent", "full"))
+        kind = self._strikes(operation, key, ("transient", "timeout", "hang", "permanent", "full"))
         if kind == "transient":
             raise ConnectionResetError(errno.ECONNRESET, "injected fault: connection reset", key)
         if kind == "timeout":
             raise TimeoutError(errno.ETIMEDOUT, "injected fault: timed out", key)
+        if kind == "hang":
+            await asyncio.Event().wait()
         if kind == "permanent":
             raise PermissionError(errno.EACCES, "injected fault: permission denied", key)
         if kind == "full":

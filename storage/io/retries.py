@@ -1,7 +1,8 @@
 """Retries of failed reads: transient errors, waits between attempts, and reports of retries and absent chunks.
 
-Every read of a block goes through `read_patiently`. The `ReadReport` of the `collect_report` around it, if there is
-one, counts retries and absent chunks; the driver emits them as events.
+Every read of a block goes through `read_patiently`. An attempt runs on a thread of its own, so that one that never
+comes back, as where a library or a mounted disk hangs, ends as a timeout like any other. The `ReadReport` of the
+`collect_report` around it, if there is one, counts retries and absent chunks; the driver emits them as events.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field, replace
+from math import inf
+from queue import Empty, SimpleQueue
+from threading import Thread
 from time import monotonic
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
 
@@ -45,6 +49,9 @@ FIRST_WAIT_SECONDS = 0.5
 
 LONGEST_WAIT_SECONDS = 5.0
 """Longest wait between two attempts."""
+
+LONGEST_READ_SECONDS = 600.0
+"""Time of an attempt; object stores have shorter timeouts of their own, see `urls`."""
 
 NAMED_CHUNKS = 5
 """Absent chunks of an array that a report names one by one."""
@@ -88,17 +95,21 @@ class RetryPolicy:
     """Attempts of a read, default 5; 1 for no retries."""
     first_wait: float = FIRST_WAIT_SECONDS
     """Seconds before the second attempt, default 0.5; each later wait is twice as long, with up to as much jitter."""
+    longest: float = LONGEST_READ_SECONDS
+    """Seconds after which an attempt counts as failed, default 600; infinite for a read on the calling thread."""
 
     @classmethod
     def default(cls) -> RetryPolicy:
         """Return the policy that the environment sets.
 
-        ``DISTKERN_READ_ATTEMPTS`` is the number of attempts, ``DISTKERN_READ_WAIT`` the seconds before the second one.
-        A variable that is not set, or no usable number, has its default.
+        ``DISTKERN_READ_ATTEMPTS`` is the number of attempts, ``DISTKERN_READ_WAIT`` the seconds before the second one,
+        and ``DISTKERN_READ_SECONDS`` the time of an attempt. A variable that is not set, or no usable number, has its
+        default.
         """
         return cls(
             attempts=int(_from_environment("DISTKERN_READ_ATTEMPTS", ATTEMPTS, 1)),
             first_wait=_from_environment("DISTKERN_READ_WAIT", FIRST_WAIT_SECONDS, 0.0),
+            longest=_from_environment("DISTKERN_READ_SECONDS", LONGEST_READ_SECONDS, 0.01),
         )
 
     def at_start(self) -> RetryPolicy:
@@ -208,7 +219,8 @@ def read_patiently(read: Callable[[], T], what: str, place: str, policy: RetryPo
     Parameters
     ----------
     read : callable
-        Function that reads; called once in each attempt.
+        Function that reads into memory of its own; called once in each attempt, on another thread if `policy` limits
+        its time.
     what : str
         Name of the array and its part, such as ``"X, rows 0 to 99"``; the name ends at the first comma.
     place : str
@@ -238,7 +250,8 @@ def read_patiently(read: Callable[[], T], what: str, place: str, policy: RetryPo
         reraise=True,
     )
     try:
-        return retrying(read)
+        found: T = retrying(_within, read, policy.longest)
+        return found
     except Exception as cause:
         if not is_transient(cause):
             raise
@@ -246,6 +259,32 @@ def read_patiently(read: Callable[[], T], what: str, place: str, policy: RetryPo
         raise DataError(
             f"{what} of {place} cannot be read: {reason}; tried {policy.attempts} times in "
             f"{monotonic() - started:.1f} s: check that the storage can be reached, or set DISTKERN_READ_ATTEMPTS to "
-            "try more often",
+            f"try more often, or DISTKERN_READ_SECONDS to wait longer than {policy.longest:g} s for an answer",
             kind="unreachable",
         ) from displayed_cause(cause)
+
+
+def _within(read: Callable[[], T], seconds: float) -> T:
+    """Call `read` on a thread of its own; raise `TimeoutError` where it takes longer.
+
+    Nothing can end a call that hangs. Its thread stays behind, and does not keep the process alive.
+    """
+    if seconds == inf:
+        return read()
+    answers: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
+    context = copy_context()  # the report of this thread is that of the read
+
+    def run() -> None:
+        try:
+            answers.put((context.run(read), None))
+        except BaseException as error:
+            answers.put((None, error))
+
+    Thread(target=run, name="distkern-read", daemon=True).start()
+    try:
+        found, error = answers.get(timeout=seconds)
+    except Empty:
+        raise TimeoutError(f"no answer within {seconds:g} s") from None
+    if error is not None:
+        raise error
+    return cast(T, found)

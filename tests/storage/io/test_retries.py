@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import gzip
 import socket
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,8 +108,9 @@ def test_other_errors_come_at_once() -> None:
 def test_settings_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DISTKERN_READ_ATTEMPTS", "3")
     monkeypatch.setenv("DISTKERN_READ_WAIT", "0.25")
-    assert RetryPolicy.default() == RetryPolicy(3, 0.25)
-    assert RetryPolicy.default().at_start() == RetryPolicy(3, 0.25)
+    monkeypatch.setenv("DISTKERN_READ_SECONDS", "90")
+    assert RetryPolicy.default() == RetryPolicy(3, 0.25, 90.0)
+    assert RetryPolicy.default().at_start() == RetryPolicy(3, 0.25, 90.0)
     assert RetryPolicy(9).at_start() == RetryPolicy(3)
     for nonsense in ("", "many", "-1", "0", "nan", "inf"):
         monkeypatch.setenv("DISTKERN_READ_ATTEMPTS", nonsense)
@@ -154,6 +158,57 @@ def test_faults_that_stay(tmp_path: Path) -> None:
         ZarrSource(array, y, policy=SOON).read_features(2)
     assert caught.value.kind == "unreadable"
     assert store.struck["permanent", "c/2/0"] == 2  # the read, and the search for the chunk to name
+
+
+IMPATIENT = replace(SOON, longest=0.3)
+
+
+def test_a_read_that_never_comes_back_is_tried_again(tmp_path: Path) -> None:
+    X, y = rows()
+    array, store = faulty(write_array(tmp_path / "X", X, (16, 3)), [Fault("hang", key="c/2/0")])
+    source = ZarrSource(array, y, policy=IMPATIENT)
+    with collect_report() as report:
+        np.testing.assert_array_equal(source.read_features(2), X[32:48])
+    assert report.retries == {"X": store.struck["hang", "c/2/0"]} == {"X": 1}
+
+
+def test_reads_that_never_come_back(tmp_path: Path) -> None:
+    """Other reads of the same loop go on beside them."""
+    X, y = rows()
+    array, _ = faulty(write_array(tmp_path / "X", X, (16, 3)), [Fault("hang", key="c/2/0", times=None)])
+    source = ZarrSource(array, y, policy=replace(IMPATIENT, attempts=2))
+    with pytest.raises(
+        DataError, match=r"rows 32 to 47.*no answer within 0.3 s; tried 2.*DISTKERN_READ_SECONDS"
+    ) as caught:
+        source.read_features(2)
+    assert caught.value.kind == "unreachable"
+    np.testing.assert_array_equal(source.read_features(1), X[16:32])
+
+
+def test_errors_and_reports_of_another_thread() -> None:
+    """What a read raises and notes is what the caller sees, also `BaseException`."""
+
+    def read() -> None:
+        note_absent("X", [(1,)])
+        raise KeyboardInterrupt
+
+    with collect_report() as report, pytest.raises(KeyboardInterrupt):
+        read_patiently(read, "X", "here", SOON)
+    assert report.absent == {"X": (1, ((1,),))}
+
+
+def test_a_process_ends_in_spite_of_a_read_that_hangs() -> None:
+    program = """
+import threading
+from distkern.errors import DataError
+from distkern.storage import RetryPolicy, read_patiently
+try:
+    read_patiently(threading.Event().wait, "X", "here", RetryPolicy(1, 0.0, 0.1))
+except DataError as error:
+    print(error.kind)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "unreachable\n", "")
 
 
 def test_the_chunk_that_cannot_be_decoded_is_named(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ class RetryPolicy:
     first_wait: float = FIRST_WAIT_SECONDS
     """Seconds before the second attempt, default 0.5; each later wait is twice as long, with up to as much jitter."""
     longest: float = LONGEST_READ_SECONDS
-    """Seconds after which an attempt counts as failed, default 600; infinite for a read on the calling thread."""
+    """Seconds after which an attempt counts as failed, default 600.0; infinite for a read on the calling thread."""
 
     @classmethod
     def default(cls) -> RetryPolicy:

@@ -59,6 +59,8 @@ def array_table(columns: Sequence[Any], names: Sequence[str], what: str = "X") -
 def _arrow(column: Any, name: str, what: str) -> Any:
     if isinstance(column, (pa.Array, pa.ChunkedArray)):
         return column
+    if getattr(column, "sparse", None) is not None:
+        column = column.sparse.to_dense()
     try:
         return column.to_arrow() if hasattr(column, "to_arrow") else pa.array(column, from_pandas=True)
     except _REFUSED as cause:
@@ -67,8 +69,9 @@ def _arrow(column: Any, name: str, what: str) -> Any:
         row, other = next(((row, value) for row, value in present if type(value) is not first), (None, None))
         if row is None:
             raise DataTypeError(
-                f"column {name!r} of {what} holds values of the type {getattr(first, '__name__', 'object')}, and a "
-                "column must hold numbers, truth values, dates or text: leave it out, or make such columns of it",
+                f"column {name!r} of {what} holds values of the type {getattr(first, '__name__', 'object')} that "
+                f"cannot be used ({cause}), and a column must hold numbers, truth values, dates or text: leave it out, "
+                "or make such columns of it",
                 kind="column-type",
             ) from cause
         raise DataTypeError(

@@ -79,14 +79,17 @@ def open_rows(section: DataSection) -> tuple[Dataset | PlainArrays, Dataset | Pl
     DataError
         Data are missing, or the columns differ.
     """
+    from ...estimators.base.encoded_rows import require_schema
+
     train = _opened(section.train, section.x, section.y, section.weight)
     test = open_test_rows(section)
     assert train is not None
     if test is not None:
         place, whose = section.test or section.test_x, section.train or section.x
         what = f"the test data {place}"
-        require_columns(test, what, train.n_features, feature_names(train), f"the training data {whose}")
+        # Before the names, which another schema may change.
         require_schema(test, getattr(train, "table_schema", None), what, str(whose))
+        require_columns(test, what, train.n_features, feature_names(train), f"the training data {whose}")
     return train, test
 
 
@@ -132,29 +135,12 @@ def require_columns(
 
 def require_columns_of(model: Any, rows: Dataset | PlainArrays, what: str, place: str) -> None:
     """Refuse rows whose columns are not those of a model, which is at `place`; see `require_columns`."""
+    from ...estimators.base.encoded_rows import require_schema
+
     names = getattr(model, "feature_names_in_", None)
     known = None if names is None else [str(name) for name in names]
-    require_columns(rows, what, model.n_features_in_, known, f"the model {place}")
     require_schema(rows, getattr(model, "table_schema_", None), what, place)
-
-
-def require_schema(rows: Dataset | PlainArrays, schema: Any, what: str, place: str) -> None:
-    """Refuse a dataset that was encoded by another schema than that of `place`, the training data or a model.
-
-    `what` names the rows. Rows and schemas of numbers alone need no comparison.
-
-    Raises
-    ------
-    DataError
-        ``schema``.
-    """
-    own = getattr(rows, "table_schema", None)
-    if own is not None and schema is not None and own.as_record() != schema.as_record():
-        raise DataError(
-            f"{what} was encoded by its own levels, fills and target statistics, not by those of {place}: name its "
-            f"files instead, or make the store again with distkern ingest --like {place}",
-            kind="schema",
-        )
+    require_columns(rows, what, model.n_features_in_, known, f"the model {place}")
 
 
 def _opened(store: str | None, x: str | None, y: str | None, weight: str | None = None) -> Dataset | PlainArrays | None:

@@ -24,6 +24,7 @@ from distkern.storage import (
 )
 
 from ...arrays import Array
+from ...errors import DataError
 from .containers import OpenedRows, open_column, open_rows
 
 
@@ -161,6 +162,38 @@ def encode_training(X: Any, y: Any, sample_weight: Any, *, task: str | None, **o
     return encoded_table(TableEncoding(found.schema, found.out_of_fold), table), found.schema
 
 
+def require_schema(rows: Any, schema: Any, what: str, place: str | None = None) -> None:
+    """Refuse a dataset that was encoded by another schema than that of a training.
+
+    Two stores with a schema each may have columns of the same names and other fills and target statistics. Rows and
+    schemas of numbers alone need no comparison.
+
+    Parameters
+    ----------
+    rows : object
+        New rows; only a dataset has a schema.
+    schema : TableSchema or None
+        Schema of the training.
+    what : str
+        The rows, for the message.
+    place : str, optional
+        Place of the training data or the model, for the message.
+
+    Raises
+    ------
+    DataError
+        ``schema``.
+    """
+    own = getattr(rows, "table_schema", None)
+    if own is not None and schema is not None and own is not schema and own.as_record() != schema.as_record():
+        raise DataError(
+            f"{what} was encoded by its own levels, fills and target statistics, not by those of "
+            f"{place or 'the training'}: name its files instead (in Python, give a frame), or make the store again "
+            f"with distkern ingest --like {place or 'MODEL'}",
+            kind="schema",
+        )
+
+
 def encode_new(X: Any, schema: Any) -> Any:
     """Return the encoded rows of a frame of new rows: an array, or a dask array for a dask frame.
 
@@ -169,8 +202,9 @@ def encode_new(X: Any, schema: Any) -> Any:
     Raises
     ------
     DataError
-        ``unknown-column``, ``type-changed``, ``mixed-types`` and the like.
+        ``unknown-column``, ``type-changed``, ``mixed-types`` and the like; those of `require_schema`.
     """
+    require_schema(X, schema, "X")
     if not is_frame(X) or names_of(X) == schema.encoded_names:
         return X
     from distkern.storage.tables.encode import TableEncoding

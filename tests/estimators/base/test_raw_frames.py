@@ -161,6 +161,35 @@ def test_a_dask_frame_is_written_by_partitions(kind: str, tmp_path: Path) -> Non
         dk.write_dataset(tmp_path / "e", frame.assign(wood=1)[["wet", "wood"]], feature_names=["wet", "w"])
 
 
+def test_sparse_columns_of_pandas_are_columns_of_numbers() -> None:
+    dense = TABLE.assign(extra=np.arange(len(TABLE)) % 3 / 2)
+    sparse = dense.assign(extra=pd.arrays.SparseArray(dense["extra"]))
+    models = [dk.OROLSRegressor(max_centers=20).fit(frame, Y) for frame in (dense, sparse)]
+    np.testing.assert_array_equal(models[0].predict(sparse), models[1].predict(dense))
+
+
+@pytest.mark.parametrize(("value", "said"), [("a\ud800", "surrogates"), (10**30, "int")])
+def test_values_that_arrow_cannot_hold_are_named(value: Any, said: str) -> None:
+    with pytest.raises(dk.DataError, match=f"(?s)'odd'.*{said}") as caught:
+        dk.OROLSRegressor().fit(TABLE.assign(odd=pd.Series([value] * len(TABLE), dtype=object)), Y)
+    assert caught.value.kind == "column-type"
+
+
+def test_a_store_with_statistics_of_its_own_is_refused(tmp_path: Path) -> None:
+    first = dk.write_dataset(tmp_path / "a", TABLE, Y)
+    # The same names of columns, and other means and target statistics.
+    other = dk.write_dataset(tmp_path / "b", TABLE.assign(length=TABLE["length"] + 5), 3 * Y)
+    assert first.feature_names == other.feature_names
+    model = dk.OROLSRegressor(max_centers=20).fit(first)
+    expected = model.predict(TABLE)
+    assert model.predict(dk.open_dataset(tmp_path / "a")).shape == expected.shape
+    for use in (model.predict, model.score, lambda rows: next(iter(model.iter_predictions(rows)))):
+        with pytest.raises(dk.DataError, match="--like MODEL") as caught:
+            use(other)
+        assert caught.value.kind == "schema"
+    np.testing.assert_array_equal(model.predict(TABLE), expected)
+
+
 def test_levels_share_one_scale(trained: Any) -> None:
     scaling = trained._model.scaling
     names = trained.feature_names_in_.tolist()

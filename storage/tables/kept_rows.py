@@ -1,7 +1,7 @@
 """Training rows as the pass that makes their schema found them, kept in a scratch file until they are encoded.
 
-So text is parsed, and levels are looked up, once. A number takes 8 bytes, a date 16, a level 1 to 4. The file has no
-name: nothing is left of it, however the process ends. Where rows cannot be kept the caller reads them again.
+So text is parsed, and levels are looked up, once. A number takes 1 to 8 bytes, a date 9 to 16, a level 1 to 4. The file
+has no name: nothing is left of it, however the process ends. Where rows cannot be kept the caller reads them again.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ ColumnValues = tuple[NDArray[Any], ...]
 """Values of a column: of numbers float64, NaN where missing; of dates the days as float64, NaN where missing, and the
 local times in microseconds as int64; of categories the levels, from 1 in order of appearance, 0 where missing."""
 
-ROOM = 2
-"""Free bytes of the disk for each byte of the files, at least, for rows to be kept: the store needs room too."""
+SHARE = 4
+"""At most this part of the bytes that are free on the disk are taken, one fourth: the store needs room too."""
+
+PROBED = 64
+"""Values of a column that show whether it may be whole numbers."""
 
 MOST_LABELS = 1000
 """Most different labels of text in a piece; they stay in memory."""
@@ -64,8 +67,8 @@ class _Stored:
     offset: int
     n_values: list[int]
     """Number of arrays of each column."""
-    forms: list[tuple[np.dtype[Any], tuple[int, ...]]]
-    """Types and shapes of all arrays."""
+    forms: list[tuple[np.dtype[Any], np.dtype[Any], tuple[int, ...]]]
+    """Types in the file, types, and shapes of all arrays."""
     labels: NDArray[Any] | None
     """Different labels, of which the file has the numbers; None where it has the targets."""
     with_y: bool
@@ -87,6 +90,7 @@ class KeptRows:
         self._directory, self._nbytes = os.fspath(directory), nbytes
         self._file: ScratchFile | None = None
         self._pieces: list[_Stored] = []
+        self._limit = 0
         self._target: tuple[str, int] | None = None
 
     def __enter__(self) -> Self:
@@ -108,21 +112,21 @@ class KeptRows:
     def restart(self) -> None:
         """Forget all rows, and begin anew where the disk has room."""
         self._drop()
-        free = shutil.disk_usage(self._directory).free
-        if free < ROOM * self._nbytes:
-            logger.info(
-                "%s has %s free, too little to keep the rows of %s: the files are read twice",
-                self._directory,
-                byte_size(free),
-                byte_size(self._nbytes),
-            )
+        self._limit = shutil.disk_usage(self._directory).free // SHARE
+        if self._nbytes > self._limit:
+            self._give_up(f"a quarter of the free bytes of {self._directory} is less than the files have")
             return
         try:
             self._file = ScratchFile(self._directory)
         except DistkernError as error:
-            logger.info("%s: the files are read twice", error)
+            self._give_up(str(error))
             return
-        logger.info("rows are kept in scratch of about %s in %s", byte_size(self._nbytes), self._directory)
+        logger.info(
+            "rows are kept in scratch in %s: the files have %s, and at most %s are taken",
+            self._directory,
+            byte_size(self._nbytes),
+            byte_size(self._limit),
+        )
 
     def add(self, columns: list[ColumnValues] | None, y: NDArray[Any] | None, weights: NDArray[Any] | None) -> None:
         """Keep the next rows; without `columns`, or where the targets change their type, none are kept."""
@@ -139,21 +143,25 @@ class KeptRows:
             if kind != self._target or y.dtype.kind not in "iufb" or (labels is not None and len(labels) > MOST_LABELS):
                 columns = None
         if columns is None:
-            self._drop()
+            self._give_up("a row has no weight, a target changes its type, or its labels are too many")
             return
         beside = [values for values in (y, weights) if values is not None]
-        arrays = [values for column in columns for values in column] + beside
+        plain = [values for column in columns for values in column] + beside
+        arrays = [_narrow(values) for values in plain]
+        needed = sum(values.nbytes for values in arrays)
+        if self._file.nbytes + needed > self._limit:
+            self._give_up(f"rows take more than {byte_size(self._limit)}, a quarter of the free bytes")
+            return
         try:
-            offset = self._file.allocate(sum(values.nbytes for values in arrays))
+            offset = self._file.allocate(needed)
             place = offset
             for values in arrays:
                 self._file.write(place, values)
                 place += values.nbytes
         except (DistkernError, OSError) as error:
-            logger.info("%s: the files are read twice", error)
-            self._drop()
+            self._give_up(str(error))
             return
-        forms = [(values.dtype, values.shape) for values in arrays]
+        forms = [(values.dtype, whole.dtype, whole.shape) for values, whole in zip(arrays, plain, strict=True)]
         sizes = [len(column) for column in columns]
         self._pieces.append(_Stored(offset, sizes, forms, labels, y is not None, weights is not None))
 
@@ -165,11 +173,11 @@ class KeptRows:
     def _read(self, stored: _Stored) -> KeptPiece:
         assert self._file is not None
         arrays, place = [], stored.offset
-        for dtype, shape in stored.forms:
-            values = np.empty(shape, dtype)
+        for narrow, dtype, shape in stored.forms:
+            values = np.empty(shape, narrow)
             self._file.read(place, values)
             place += values.nbytes
-            arrays.append(values)
+            arrays.append(values.astype(dtype, copy=False))
         weights = arrays.pop() if stored.with_weights else None
         y = arrays.pop() if stored.with_y else None
         if y is not None and stored.labels is not None:
@@ -177,7 +185,28 @@ class KeptRows:
         taken = iter(arrays)
         return KeptPiece([tuple(next(taken) for _ in range(size)) for size in stored.n_values], y, weights)
 
+    def _give_up(self, why: str) -> None:
+        logger.info("rows are not kept, and the files are read again: %s", why)
+        self._drop()
+
     def _drop(self) -> None:
         if self._file is not None:
             self._file.close()
         self._file, self._pieces, self._target = None, [], None
+
+
+def _narrow(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the same numbers in the fewest bytes where float64 are whole; gaps and -0.0 are not."""
+    if values.dtype != np.float64 or not values.size:
+        return values
+    flat = values.reshape(-1)
+    for dtype in (np.int8, np.int16, np.int32):
+        if _holds(flat[:PROBED], dtype) and _holds(flat, dtype):
+            return values.astype(dtype)
+    return values
+
+
+def _holds(values: NDArray[np.float64], dtype: type[np.signedinteger[Any]]) -> bool:
+    with np.errstate(invalid="ignore"):
+        back = values.astype(dtype).astype(np.float64)
+    return bool((back.view(np.int64) == values.view(np.int64)).all())

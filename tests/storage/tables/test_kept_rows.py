@@ -64,7 +64,7 @@ def contents(place: Path) -> dict[str, Any]:
 
 
 def read_twice(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(kept_rows, "ROOM", 1 << 60)
+    patch.setattr(kept_rows, "SHARE", 1 << 60)
 
 
 def counted_reads(patch: pytest.MonkeyPatch) -> list[int]:
@@ -134,7 +134,6 @@ def test_a_disk_without_room_for_the_rows_is_no_error(tmp_path: Path, monkeypatc
     table().to_csv(tmp_path / "t.csv", index=False)
     reads = counted_reads(monkeypatch)
     with small_disk(tmp_path / "disk", 1 << 20) as disk:
-        monkeypatch.setattr(kept_rows, "ROOM", 0)
         # The scratch file is full before the store is begun.
         monkeypatch.setattr(ScratchFile, "allocate", lambda self, nbytes: allocate(self, nbytes + (1 << 20)))
         ingest(tmp_path / "t.csv", disk / "d", target="y")
@@ -144,6 +143,49 @@ def test_a_disk_without_room_for_the_rows_is_no_error(tmp_path: Path, monkeypatc
 
 
 allocate = ScratchFile.allocate
+
+
+def test_a_quarter_of_the_disk_is_the_most_that_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table().to_csv(tmp_path / "t.csv", index=False)
+    monkeypatch.setattr(raw_csv.RawCsv, "_block_bytes", 4096)
+    reads, taken = counted_reads(monkeypatch), []
+    monkeypatch.setattr(ScratchFile, "allocate", lambda self, nbytes: (taken.append(nbytes), allocate(self, nbytes))[1])
+    ingest(tmp_path / "t.csv", tmp_path / "a", target="y")
+    whole = sum(taken)
+    for room, expected in ((whole, 1), (whole - 1, 2)):
+        reads.clear(), taken.clear()
+        usage = type("Usage", (), {"free": 4 * room + 3})
+        monkeypatch.setattr(kept_rows.shutil, "disk_usage", lambda folder, usage=usage: usage)
+        # Compressed files take fewer bytes than the rows.
+        with KeptRows(tmp_path, 1) as kept, monkeypatch.context() as patch:
+            patch.setattr(kept_rows, "KeptRows", lambda folder, nbytes, kept=kept: kept)
+            ingest(tmp_path / "t.csv", tmp_path / f"{expected}", target="y")
+        assert len(reads) == expected
+        assert sum(taken) <= room
+        assert contents(tmp_path / f"{expected}") == contents(tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    ("values", "nbytes"),
+    [
+        ([1.0, -128.0], 1),
+        ([0.0, -0.0], 8),
+        ([1.0, 128.0], 2),
+        ([*range(100), 0.5], 8),
+        ([1.0, np.nan], 8),
+        ([1.0, 2.0**31 - 1], 4),
+        ([1.0, 2.0**31], 8),
+        ([1e300, 2.0], 8),
+    ],
+)
+def test_whole_numbers_take_few_bytes(values: list[float], nbytes: int) -> None:
+    given = np.array(values, dtype=np.float64)
+    with KeptRows(".", 0) as kept:
+        kept.restart()
+        kept.add([(given,)], None, None)
+        assert kept.nbytes == nbytes * len(values)
+        ((found,),) = next(kept.pieces()).columns
+    assert found.tobytes() == given.tobytes()
 
 
 def test_the_file_is_closed_where_the_store_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ class Leverage:
     """(T,): noise variance of each target."""
 
     @classmethod
-    def of(cls, u: Array, s: Array, lam: Array, variance: Array) -> Self:
+    def of(cls, u: Array, s: Array, lam: Array, variance: Array, *, intercept: bool = True) -> Self:
         """Return the leverages of a model.
 
         Parameters
@@ -49,11 +49,15 @@ class Leverage:
             Regularisation.
         variance : array, shape (T,)
             Noise variance.
+        intercept : bool, default True
+            Whether the model has a constant.
         """
         inverse = solve_triangular(u, np.eye(len(u)), unit_diagonal=True)
         shrunk = s[:, None] + np.broadcast_to(lam, (len(variance),))
         shrunk[0] = s[0]
-        return cls(np.asarray(inverse), 1 / shrunk, variance)
+        factors = 1 / shrunk
+        factors[0] *= intercept
+        return cls(np.asarray(inverse), factors, variance)
 
     @property
     def n_outputs(self) -> int:

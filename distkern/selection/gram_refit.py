@@ -164,7 +164,13 @@ class Refit:
 
 
 def refit(
-    gram: Array, products: Array, dependent: float, preconditioner: Array | None = None, *, complete: bool = True
+    gram: Array,
+    products: Array,
+    dependent: float,
+    preconditioner: Array | None = None,
+    *,
+    complete: bool = True,
+    intercept: bool = True,
 ) -> Refit | None:
     """Factor sums over rows, see `refit_square`.
 
@@ -180,6 +186,8 @@ def refit(
         Unit upper triangular, U or a matrix of `preconditioner_of`; the identity by default.
     complete : bool, default True
         Whether a given preconditioner is U, so that the sums are as accurate as they can be.
+    intercept : bool, default True
+        Whether the column of ones takes part.
 
     Returns
     -------
@@ -187,6 +195,8 @@ def refit(
         None where columns that were not changed depend on each other too much: repeat the pass with U.
     """
     square = unpack_gram(gram, len(products))
+    if not intercept:
+        products = without_constant(square, products)
     if preconditioner is None or not complete:
         factor = _cholesky(square)
         if factor is None or (factor[1] < RELIABLE * square.diagonal()).any():
@@ -195,6 +205,17 @@ def refit(
         if preconditioner is None:
             return Refit(np.arange(len(square) - 1), unit, pivots, _orthogonal_products(unit, products))
     return refit_square(square, products, dependent, preconditioner)
+
+
+def without_constant(square: Array, products: Array) -> Array:
+    """Remove the column of ones from sums, `square` in place; return the products.
+
+    The sum of the row weights stays, as its own squared norm: all formulas take it from there.
+    """
+    square[0, 1:] = square[1:, 0] = 0.0
+    products = products.copy()
+    products[0] = 0.0
+    return products
 
 
 def refit_square(square: Array, products: Array, dependent: float, preconditioner: Array) -> Refit:

@@ -239,7 +239,7 @@ class _Sums:
         else:
             columns = columns[near]
             add_gram_of_some(self._gram, columns, near, square)
-        targets = encoded[:, list(self._problem.columns)] - self._means
+        targets = self._problem.centred(encoded, self._means)
         if roots is not None:
             targets *= roots[:, None]
         padded = np.zeros((len(rows), self._products.shape[1]))

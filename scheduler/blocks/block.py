@@ -288,7 +288,7 @@ class Block:
         targets = encoded[:, list(problem.columns)]
         targets = targets if view.positions is None else targets[view.positions]
         labels = targets[:, 0] > 0 if n_targets == 1 else targets.argmax(axis=1)
-        targets = targets - problem.target_means
+        targets = problem.centred(encoded if view.positions is None else encoded[view.positions], problem.target_means)
         if data.roots is not None:
             targets *= data.roots[:, None]
         residual[:, :n_targets] = targets

@@ -129,6 +129,7 @@ class _Products:
 
     def __init__(self, asked: CenterProducts, begin: Begin, problem: Problem, n_rows: int) -> None:
         self._m, self._k = asked.vectors.shape
+        self._problem = problem
         self._columns = _Columns(asked.rows, asked.features, asked.vectors, begin, problem, n_rows)
         self._right = asked.right_sides
         self._targets = list(problem.columns)
@@ -157,7 +158,7 @@ class _Products:
         assert self._right is not None
         T = len(self._targets)
         weights = np.ones(len(rows)) if roots is None else np.square(roots)
-        left = encoded[:, self._targets] - self._right.target_means - fitted[:, :T]
+        left = self._problem.centred(encoded, self._right.target_means) - fitted[:, :T]
         values = np.zeros((len(rows), self._products.shape[1]))
         values[:, :T] = weights[:, np.newaxis] * left
         values[:, T] = weights
@@ -181,7 +182,7 @@ class _Drawing:
     """The draw of one problem over the tiles of a block."""
 
     def __init__(self, asked: CenterDraw, begin: Begin, problem: Problem, n_rows: int) -> None:
-        self._asked, self._targets = asked, list(problem.columns)
+        self._asked, self._problem = asked, problem
         self._columns = None
         if (model := asked.model) is not None:
             self._columns = _Columns(asked.rows, model.features, model.weights[1:], begin, problem, n_rows)
@@ -208,7 +209,7 @@ class _Drawing:
         model, squares = self._asked.model, np.ones(len(rows))
         if model is None or self._columns is None:
             return squares
-        left = encoded[:, self._targets] - model.target_means - model.weights[0]
+        left = self._problem.centred(encoded, model.target_means) - model.weights[0]
         for start in range(0, len(rows), self._columns.step):
             part = slice(start, start + self._columns.step)
             fitted = self._columns.times_vectors(self._columns.of(raw[part], rows[part]))

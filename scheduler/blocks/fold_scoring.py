@@ -63,8 +63,10 @@ def _model(model: FoldModel, begin: Begin) -> KernelModel:
 
 
 def _losses(outputs: NDArray[np.float64], expected: NDArray[Any], begin: Begin, multiclass: str) -> NDArray[np.float64]:
-    """Return the loss of each row: 0 or 1 for labels, else the squared error summed over targets."""
+    """Return the loss of each row: 0 or 1 for labels, else the squared error summed over targets, in their units."""
     if begin.classes is None:
-        losses: NDArray[np.float64] = np.square(outputs - expected).sum(axis=1)
+        units = begin.problems[0].target_units
+        errors = outputs - expected if units is None else (outputs - expected) / np.array(units)
+        losses: NDArray[np.float64] = np.square(errors).sum(axis=1)
         return losses
     return np.asarray(decide(outputs, len(begin.classes), multiclass) != expected, dtype=np.float64)

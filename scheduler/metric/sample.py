@@ -24,6 +24,7 @@ from ..protocol.messages import Load
 from ..rows.block_reading import HOLDOUT_STREAM, BlockRows, block_statistics, selecting_rows
 from ..rows.data_checks import DataSummary
 from ..rows.numeric_ranges import feature_scales
+from ..selectors.problem_setup import units_of
 from ..training.driver_loop import TrainingJob
 
 METRIC_STREAM = HOLDOUT_STREAM + 6
@@ -37,7 +38,7 @@ class MetricSample:
     features: Array
     """(n, d): standardised."""
     targets: Array
-    """(n, T): encoded."""
+    """(n, T): encoded, those of different scale in units of their own."""
     weights: Array | None
     """(n,): row weights."""
     held: NDArray[np.bool_]
@@ -110,9 +111,11 @@ def draw_sample(
     held = np.zeros(len(rows), dtype=bool)
     uniforms = uniforms_for_rows(job.seed, METRIC_STREAM, rows)
     held[np.argsort(uniforms, kind="stable")[: int(held_share * len(rows))]] = True
+    units = units_of(data.loaded)
+    targets = np.concatenate([data.encoding.columns(block.targets) for block in blocks])
     return MetricSample(
         features=data.scaling.apply(raw, np.dtype(np.float64)),
-        targets=np.concatenate([data.encoding.columns(block.targets) for block in blocks]),
+        targets=targets if units is None else targets / np.array(units),
         weights=None if blocks[0].weights is None else np.concatenate(weights).astype(np.float64),
         held=held,
         draws=uniforms,

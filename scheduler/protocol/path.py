@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,26 @@ class Path:
     solved: Array | None = None
     """(m + 1, T): weights of all centres that were solved without factors, the intercept on centred targets first; U,
     s and z are then empty, and there are no weights of fewer centres. None, the default, with factors."""
+    target_units: tuple[float, ...] | None = None
+    """(T,): units in which lambda was chosen for targets of different scale; None, the default, for ones. z,
+    target_norms and solved are in those of the user in the result of a training."""
+
+    def in_units(self) -> Path:
+        """Return the path with targets in its own units, as in the training; itself where they are ones."""
+        return self if self.target_units is None else self._times(1.0 / np.array(self.target_units))
+
+    def in_users_units(self) -> Path:
+        """Return the path with targets in the units of the user, the inverse of `in_units`."""
+        return self if self.target_units is None else self._times(np.array(self.target_units))
+
+    def _times(self, factors: Array) -> Path:
+        """Return the path of targets times `factors`, powers of two, which change no digit."""
+        return replace(
+            self,
+            z=self.z * factors,
+            target_norms=self.target_norms * np.square(factors),
+            solved=None if self.solved is None else self.solved * factors,
+        )
 
     def candidates(self, n_rows: int) -> NDArray[np.int64]:
         """Return the candidate number of every centre in data of `n_rows` rows, shape (m,)."""

@@ -7,7 +7,7 @@ problem; `..selectors.problem_setup` sets problems up. Messages contain these cl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,6 +92,23 @@ class Problem:
     """Sets that all hold the rows that take part."""
     draw: Draw | None
     """First draw of candidates."""
+    target_units: tuple[float, ...] | None = field(default=None, metadata={"hashed_unless": None})
+    """(len(columns),): units of the centred targets, see `distkern.numerics.target_scales`; None for ones."""
+
+    def centred(self, encoded: Array, means: Array) -> Array:
+        """Return the columns of the problem less `means`, in its units.
+
+        Parameters
+        ----------
+        encoded : array, shape (n, all columns)
+            Encoded targets.
+        means : array, shape (len(columns),)
+            Means in the units of the user.
+        """
+        targets: Array = encoded[:, list(self.columns)] - means
+        if self.target_units is not None:
+            targets /= np.array(self.target_units)
+        return targets
 
     def takes(self, numbers: NDArray[np.int64], codes: NDArray[np.int64] | None) -> NDArray[np.bool_] | None:
         """Return a mask of the rows that take part, None for all.

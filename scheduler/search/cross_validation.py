@@ -29,7 +29,7 @@ from ..protocol.problems import Folds, OtherFolds
 from ..rows.data_checks import check_statistics, fit_kernel_space
 from ..rows.numeric_ranges import feature_scales, overflow_ignored
 from ..runtime.threads import single_threaded_blas
-from ..selectors.problem_setup import Posed, pose
+from ..selectors.problem_setup import Posed, pose, units_of
 from ..training.alternating import run_interleaved
 from ..training.driver_loop import TrainingJob, load_rows, make_path
 from ..training.selection import begin_of, make_selectors, run_steps
@@ -58,7 +58,8 @@ class FoldErrors:
     """Result of a cross-validation."""
 
     errors: Array
-    """(n_models,): fraction of wrong labels, or mean squared error summed over targets."""
+    """(n_models,): fraction of wrong labels, or mean squared error summed over targets, those of different scale in units
+    of their own."""
     n_centers: NDArray[np.int64]
     """(n_models,): centres of each model."""
     kernels: list[Kernel]
@@ -120,6 +121,7 @@ def cross_validate(
     loaded, data = load_rows(jobs, source, executor, events, folds)
     spaces = [fit_kernel_space(data.loaded, job, feature_scales(source)) for job in jobs]
     scaling, encoding = data.scaling, data.encoding
+    units = units_of(data.loaded)
     outside = [_outside(loaded, fold) for fold in range(folds.count)]
     for fold in sorted({fold for _, fold in models}):
         _check_outside(outside[fold], fold, folds, source, first)
@@ -128,7 +130,7 @@ def cross_validate(
         job, rest, kernel = jobs[index], outside[fold], spaces[index][1]
         settings = job.selection(rest.n_fit)
         within = (OtherFolds(folds, fold),)
-        problems_of.append(pose(job.multiclass, settings, rest, encoding, kernel, within, job.intercept))
+        problems_of.append(pose(job.multiclass, settings, rest, encoding, kernel, within, job.intercept, units))
     posed = [p for problems in problems_of for p in problems]
     widest = max((p.settings for p in posed), key=lambda settings: settings.pool)
     posed = [_widened(p, widest.pool, widest.batch, widest.panel) for p in posed]
@@ -202,6 +204,8 @@ def _fold_model(
     start = 0
     for (posed, path), count in zip(parts, counts, strict=True):
         weights, columns = finish.weights(path, count, kernel, scaling), list(posed.outputs)
+        if posed.problem.target_units is not None:
+            weights = weights * np.array(posed.problem.target_units)
         coef[start : start + count, columns] = weights[1:]
         intercept[columns] = weights[0] + posed.problem.target_means
         features.append(path.features[:count])

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from distkern.arrays import Array
 from distkern.errors import DataError
 from distkern.kernels import Kernel
+from distkern.numerics.target_scales import target_units
 from distkern.probability.pairwise import class_pairs
 
 from ..protocol.answers import LoadAnswer
@@ -37,6 +38,7 @@ def pose(
     kernel: Kernel,
     within: tuple[OtherFolds, ...] = (),
     intercept: bool = True,
+    units: tuple[float, ...] | None = None,
 ) -> list[Posed]:
     """Set up the problems of one training.
 
@@ -56,6 +58,8 @@ def pose(
         Conditions of the rows of the statistics; all rows by default.
     intercept : bool
         Whether there is a constant column, and targets are centred (default).
+    units : tuple of float, optional
+        Units of the targets of a regression; None, the default, for those of the user.
 
     Raises
     ------
@@ -70,10 +74,19 @@ def pose(
         assert weights is not None
         return _pairs(settings, weights, classes, kernel, within, intercept)
     groups = [(t,) for t in range(len(means))] if multiclass == "one-vs-rest" else [tuple(range(len(means)))]
+    draw = settings.draw(0)
     return [
-        Posed(Problem(columns, means[list(columns)], weight_sum, kernel, within, settings.draw(0)), settings, columns)
+        Posed(Problem(columns, means[list(columns)], weight_sum, kernel, within, draw, units), settings, columns)
         for columns in groups
     ]
+
+
+def units_of(loaded: LoadAnswer) -> tuple[float, ...] | None:
+    """Return the units of the targets of a regression, by the statistics of all its rows."""
+    targets = loaded.targets
+    if targets is None or not targets.count > 0:
+        return None
+    return target_units(np.sqrt(targets.m2 / targets.count))
 
 
 def _pairs(

@@ -20,7 +20,7 @@ from distkern.errors import DataError
 from distkern.models.kernel_model import KernelModel
 from distkern.numerics.row_weights import factor_of_weights
 from distkern.probability.pairwise import class_pairs
-from distkern.selection.gram_refit import refit_square, unpack_gram
+from distkern.selection.gram_refit import refit_square, unpack_gram, without_constant
 from distkern.selection.regularization import charged_gcv
 from distkern.selection.stopping import StopReason
 
@@ -134,9 +134,11 @@ def extend(result: TrainingResult, job: TrainingJob, fit: Fit) -> Extended:
     paths, means = [], result.target_means.astype(np.float64).copy()
     for i, path in enumerate(result.paths):
         found = require_finite(ProblemAnswer(sums.problems[i]))
-        path, histories[i], shift = _with_sums(path, histories[i], found, factor, settings, intercept=job.intercept)
-        paths.append(path)
-        means[list(result.outputs[i])] += shift
+        scaled, histories[i], shift = _with_sums(
+            path.in_units(), histories[i], found, factor, settings, intercept=job.intercept
+        )
+        paths.append(scaled.in_users_units())
+        means[list(result.outputs[i])] += shift if path.target_units is None else shift * np.array(path.target_units)
     extended = replace(
         result,
         paths=paths,
@@ -168,7 +170,7 @@ def _begin(result: TrainingResult, job: TrainingJob) -> Begin:
         columns = (pairs[i][1],) if pairs else outputs
         within = (ClassPair(*pairs[i]),) if pairs else ()
         means = result.target_means[list(outputs)]
-        problems.append(Problem(columns, means, float(path.s[0]), result.kernel, within, None))
+        problems.append(Problem(columns, means, float(path.s[0]), result.kernel, within, None, path.target_units))
     return Begin(
         scaling=result.scaling,
         dtype=job.dtype,
@@ -210,7 +212,7 @@ def _with_sums(
     Parameters
     ----------
     path : Path
-        Path over the rows before.
+        Path over the rows before, in its units.
     history : structured array
         A row for each of its centres.
     new : dict
@@ -234,7 +236,7 @@ def _with_sums(
         products = products - square[:, :1] * shift
         norms = np.maximum(norms - square[0, 0] * np.square(shift), 0.0)
     else:
-        square[0, 1:] = square[1:, 0] = products[0] = 0.0
+        products = without_constant(square, products)
     fitted = refit_square(square, products, settings.dependent, path.u)
     if not len(fitted.kept):
         empty = path.rows[:0]

@@ -341,8 +341,8 @@ def _targets(result: TrainingResult, sample: CalibrationRows) -> Array:
 def _design(
     result: TrainingResult, path: Path, features: Array, rows: NDArray[np.int64], centers: Array, epsilon: float
 ) -> Array:
-    """Return [1 K] on some rows, with epsilon as in the training."""
-    design = np.ones((len(features), len(centers) + 1))
+    """Return [1 K] on some rows, or [0 K] without a constant, with epsilon as in the training."""
+    design = np.full((len(features), len(centers) + 1), float(result.intercept))
     if not len(centers):
         return design
     design[:, 1:] = kernel_of_centers(result.kernel, path.widths[: len(centers)]).block(features, centers)

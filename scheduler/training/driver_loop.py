@@ -40,7 +40,7 @@ from ..rows.data_checks import MEDIAN_SAMPLE, DataSummary, SpaceJob, report_read
 from ..rows.numeric_ranges import overflow, overflow_ignored
 from ..runtime.threads import single_threaded_blas
 from ..selectors.pool_selector import HISTORY_DTYPE, Selector
-from ..selectors.problem_setup import pose
+from ..selectors.problem_setup import pose, units_of
 from .automatic_sample import automatic_rows
 from .large_models import LargeFits
 from .loss_fits import LossFits
@@ -167,6 +167,8 @@ class TrainingResult:
     """Factor on the row weights."""
     weight_roots: float = 0.0
     """Sum of the square roots of the row weights; 0 in pickles of earlier versions."""
+    intercept: bool = True
+    """Whether there is a constant; True in pickles of earlier versions."""
 
 
 @single_threaded_blas()
@@ -216,7 +218,8 @@ def train(
     if job.scaling is None:  # a learnt metric has different scales on purpose
         data.warn_about_scales(source)
     settings = job.selection(loaded.n_fit)
-    posed = pose(job.multiclass, settings, loaded, encoding, data.kernel, intercept=job.intercept)
+    units = units_of(all_rows)
+    posed = pose(job.multiclass, settings, loaded, encoding, data.kernel, intercept=job.intercept, units=units)
     n_targets = len(encoding.means(loaded))
     events.emit(
         RunStarted(
@@ -231,7 +234,9 @@ def train(
             selected_centers=settings.max_centers if job.draws_centers else 0,
         )
     )
-    whole = None if all_rows is loaded else pose(job.multiclass, settings, all_rows, encoding, data.kernel)
+    whole = None
+    if all_rows is not loaded:
+        whole = pose(job.multiclass, settings, all_rows, encoding, data.kernel, intercept=job.intercept, units=units)
     after = WorkAfter(
         reads=int(job.classification) + int(all_rows is not loaded) + (0 if job.loss is None else PLANNED_PASSES),
         refit_rows=0.0 if all_rows is loaded or job.draws_centers else all_rows.n_fit / loaded.n_fit,
@@ -257,7 +262,7 @@ def train(
     elif whole is not None:
         means = [p.problem.target_means for p in posed]
         sums, chosen = [p.problem.weight_sum for p in posed], [p.settings for p in posed]
-        refitted = refit_paths(paths, histories, executor, means, sums, chosen, source.n_rows)
+        refitted = refit_paths(paths, histories, executor, means, sums, chosen, source.n_rows, intercept=job.intercept)
     if job.draws_centers or whole is not None:
         paths, histories = refitted.paths, refitted.histories
         passes, bytes_read = passes + refitted.passes, bytes_read + refitted.bytes_read
@@ -265,6 +270,7 @@ def train(
     sizes = {"n_rows": source.n_rows, "n_fit": loaded.n_fit}
     if not job.draws_centers:
         paths, histories = check_paths(paths, histories, selected, executor, dtype=job.dtype, **sizes)
+    paths = [replace(path, target_units=units).in_users_units() for path in paths]
     if job.loss is not None:
         fits = LossFits(job.loss, executor, selection.begin, **fitting)
         refitted = fits.fit(paths, histories, [p.problem for p in posed])
@@ -310,6 +316,7 @@ def train(
         },
         weight_scale=data.weight_scale,
         weight_roots=all_rows.weight_roots / data.weight_scale**0.5,
+        intercept=job.intercept,
     )
 
 

@@ -98,6 +98,8 @@ def refit_paths(
     weight_sums: Sequence[float],
     settings: Sequence[SelectionSettings],
     n_rows: int,
+    *,
+    intercept: bool = True,
 ) -> Refitted:
     """Fit the weights of the centres of every path to all rows.
 
@@ -117,6 +119,8 @@ def refit_paths(
         Settings of each problem.
     n_rows : int
         Number of rows of the data.
+    intercept : bool, default True
+        Whether there is a constant column.
 
     Returns
     -------
@@ -149,7 +153,7 @@ def refit_paths(
             given = preconditioners[i]
             complete = given is paths[i].u
             small = sums["refit_gram"], sums["refit_products"]
-            fitted = refit(*small, settings[i].dependent, given, complete=complete)
+            fitted = refit(*small, settings[i].dependent, given, complete=complete, intercept=intercept)
             if fitted is not None:
                 fits[i] = fitted, sums["target_norms"]
             # The sums are large, and not needed any more.

@@ -14,6 +14,8 @@ from tests.estimators.fits import ALL, CLASSIFIERS, REGRESSORS, classes, data_fo
 
 BAD_PARAMETERS: list[tuple[str, Any]] = [
     ("kernel", "gausian"),
+    ("fit_intercept", "no"),
+    ("fit_intercept", None),
     ("folds", 1),
     ("folds", 2.5),
     ("kernel", None),

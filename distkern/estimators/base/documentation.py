@@ -62,7 +62,8 @@ PARAMETERS = {
     "tol": """
         float, optional
             For ``stop="lambda"`` the relative change up to which lambda counts as converged (0.01); otherwise
-            selection ends when the largest absolute residual is at most this.""",
+            selection ends when the largest absolute residual is at most this, for several targets of different scale
+            in units of the one with the largest deviation.""",
     "patience": """
         int, optional
             Centres without a new minimum before "gcv", "bic", "mdl" or "validation" stop (the larger of 20 and a fifth
@@ -71,6 +72,11 @@ PARAMETERS = {
         float
             Added to each kernel column at its own row; K + epsilon I is strictly positive definite. Dependent
             columns are skipped anyway, so 0 is safe; above 0 a weight is no longer the same as repeated rows.""",
+    "fit_intercept": """
+        bool
+            Whether the model has a constant, to which lambda does not apply; targets are then centred. Without one the
+            weights explain the targets as they are, and far from all centres the predictions go to zero instead of the
+            mean.""",
     "selection_rows": """
         {"auto"}, int or None
             Choose the centres on a random sample of this many rows, then fit weights and lambda on all rows. The cost
@@ -204,8 +210,9 @@ ATTRIBUTES = """
         Regularisation of the model; one for each target with one-vs-rest and the rules "-per-target". With
         ``refit="rkhs"`` it is mu; with another `loss` that of its penalty.
     gcv_ : float
-        Generalised cross validation of the model; with another `loss` the mean loss of held-out rows, in units of
-        the scale of the residuals.
+        Generalised cross validation of the model; of targets of different scale, in units of about their deviations
+        relative to the largest one. With another `loss` the mean loss of held-out rows, in units of the scale of the
+        residuals.
     n_centers_ : int
         Centres in the model.
     history_ : structured array

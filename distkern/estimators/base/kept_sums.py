@@ -71,13 +71,17 @@ def keep_sums(estimator: Any, run: RunDirectory) -> None:
         "parameters": plain_parameters(estimator),
         "seed": estimator._seed,
         "kernel": {"name": result.kernel.name, "parameters": _plain(result.kernel.parameters())},
-        "paths": [{"n_centers": path.n_centers, "reason": str(path.reason)} for path in result.paths],
+        "paths": [
+            {"n_centers": path.n_centers, "reason": str(path.reason), "target_units": path.target_units}
+            for path in result.paths
+        ],
         "prefixes": list(estimator._prefixes),
         "outputs": [list(columns) for columns in result.outputs],
         "multiclass": result.multiclass,
         "reason": str(result.reason),
         "weight_scale": result.weight_scale,
         "weight_roots": result.weight_roots,
+        "intercept": result.intercept,
         "summary": result.summary,
         "n_features": estimator.n_features_in_,
         "feature_names": None if names is None else [str(name) for name in names],
@@ -149,6 +153,7 @@ def _estimator(meta: dict[str, Any], arrays: dict[str, NDArray[Any]], cls: Any, 
         summary=meta["summary"],
         weight_scale=meta["weight_scale"],
         weight_roots=meta["weight_roots"],
+        intercept=meta["intercept"],
     )
     if any(not 0 <= count <= len(path.rows) for count, path in zip(meta["prefixes"], paths, strict=True)):
         raise ValueError("prefixes do not fit the paths")
@@ -185,7 +190,14 @@ def _path(number: int, found: dict[str, Any], arrays: dict[str, NDArray[Any]]) -
         raise ValueError("the arrays of a path do not fit each other")
     if not all(np.isfinite(fields[name]).all() for name in ("features", "s", "z", "lambdas")):
         raise ValueError("the factors of a path are not finite")
-    return Path(**fields, u=u, n_centers=found["n_centers"], reason=StopReason(found["reason"]))
+    units = found.get("target_units")
+    return Path(
+        **fields,
+        u=u,
+        n_centers=found["n_centers"],
+        reason=StopReason(found["reason"]),
+        target_units=None if units is None else tuple(units),
+    )
 
 
 def _plain(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -178,6 +178,7 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     ),
     "epsilon": FROM_ZERO,
     "factors": one_of("auto", "driver", "workers"),
+    "fit_intercept": FLAG,
     "folds": whole(2),
     "gamma": ABOVE_ZERO,
     "intervals": FLAG | one_of("auto"),

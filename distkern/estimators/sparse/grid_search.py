@@ -104,7 +104,8 @@ class GridSearch(BaseEstimator):
                 kind="invalid-parameter",
             )
         settings = [dict(setting) for setting in ParameterGrid(self.param_grid)]
-        for name in (*BY_REFERENCE, "factors", "memory_limit", "max_seconds", "run_dir"):
+        fixed = ("factors", "memory_limit", "max_seconds", "run_dir", "class_weight", "fit_intercept")
+        for name in (*BY_REFERENCE, *fixed):
             if any(name in setting for setting in settings):
                 raise JobError(
                     f"param_grid names {name}, which the search cannot vary: set it on the estimator",

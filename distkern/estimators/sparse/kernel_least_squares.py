@@ -111,7 +111,7 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Appendin
             patience=None if self.patience is None else int(self.patience),
             seed=self._seed,
             selection_rows=plain_parameter(self.selection_rows),
-            intercept=self._intercept,
+            intercept=bool(getattr(self, "fit_intercept", self._intercept)),
             refit=self._plain_refit(),
             solver=getattr(self, "solver", FACTORS),
             loss=self._loss_choice(),

@@ -41,6 +41,7 @@ class PoolParameters(SparseParameters):
     tol: float | None = None
     patience: int | None = None
     epsilon: float = 0.0
+    fit_intercept: bool = True
     selection_rows: int | str | None = "auto"
     solver: str = "auto"
     metric: str = "isotropic"

@@ -41,13 +41,13 @@ class NormRefit:
             gram = np.asarray(self.kernel.block(centers, centers.copy()), dtype=np.float64)
             gram[np.diag_indices(count)] += self.epsilon
             k = slice(count + 1)
-            fit = fit_in_rkhs_norm(
-                path.u[k, k], path.s[k], path.z[k], path.target_norms, gram, per_target=self.per_target
-            )
+            own = path.in_units()
+            fit = fit_in_rkhs_norm(own.u[k, k], own.s[k], own.z[k], own.target_norms, gram, per_target=self.per_target)
+        weights = fit.weights if path.target_units is None else fit.weights * np.array(path.target_units)
         norms = np.sqrt(path.s[k] @ np.square(path.u[k, k]) / path.s[0])
-        moved = magnified(norms, fit.weights, self.dtype)
-        steps = path.u[k, k] @ fit.weights
+        moved = magnified(norms, weights, self.dtype)
+        steps = path.u[k, k] @ weights
         left = path.target_norms + (steps * (path.s[k, None] * steps - 2.0 * path.z[k])).sum(axis=0)
         residual = np.sqrt(np.maximum(left, 0.0) / path.s[0])
         cost = in_deviations(np.hypot(residual, moved) - residual, np.sqrt(path.target_norms / path.s[0]))
-        return PrefixWeights(fit.weights, fit.mu, fit.gcv, cost)
+        return PrefixWeights(weights, fit.mu, fit.gcv, cost)

@@ -90,7 +90,7 @@ class Uncertainty(BlockEstimator):
         s, z, lam = path.s[:k], path.z[:k], path.lambdas[k - 1]
         squares = residual_sum_of_squares(s, z, path.target_norms, lam)
         freedom = np.maximum(effective_trace(s, lam, s[0], CHARGE), 1.0)
-        return Leverage.of(path.u[:k, :k], s, lam, squares / freedom)
+        return Leverage.of(path.u[:k, :k], s, lam, squares / freedom, intercept=self._result.intercept)
 
     def _has_closed_form(self) -> bool:
         """Return whether the weights are those of the factors, which give residuals and deviations."""

@@ -57,12 +57,14 @@ def one_fit(base: Any, X: Array, y: Array, weights: Array | None = None) -> Any:
         kernel = kernel_of_centers(result.kernel, path.widths)
         K = dense_kernel_columns(kernel, rows, centers, path.rows, float(base.epsilon))
         own, roots = w[taking], np.sqrt(w[taking])[:, None]
-        design = np.column_stack([np.ones(len(X)), K])[taking] * roots
-        mean = own @ columns[taking][:, chosen] / own.sum()
+        design = np.column_stack([np.full(len(X), float(job.intercept)), K])[taking] * roots
+        mean = own @ columns[taking][:, chosen] / own.sum() * job.intercept
         target = (columns[taking][:, chosen] - mean) * roots
-        q, r = np.linalg.qr(design)
+        first = 0 if job.intercept else 1
+        q, r = np.linalg.qr(design[:, first:])
         d = np.diag(r)
-        u, s, z = r / d[:, None], d**2, (q * d).T @ target
+        u, s, z = np.eye(len(r) + first), np.full(len(r) + first, own.sum()), np.zeros((len(r) + first, len(chosen)))
+        u[first:, first:], s[first:], z[first:] = r / d[:, None], d**2, (q * d).T @ target
         z[0] = 0.0
         factors = Factors(own.sum(), np.square(target).sum(axis=0), len(centers), job.regularization)
         gcv, scores = [], []
@@ -120,6 +122,8 @@ def assert_one_fit(ours: Any, reference: Any, X: Array, tolerance: float = 1e-8)
         dk.OROLSRegressor(sigma=1.0, max_centers=25, refit="rkhs", selection_rows=20),
         dk.OROLSRegressor(sigma="median", max_centers=20, regularization="gcv-per-target", stop="validation"),
         dk.NPDRegressor(sigma=1.0, max_centers=12, epsilon=0.5),
+        dk.OROLSRegressor(sigma=1.0, max_centers=24, fit_intercept=False),
+        dk.OROLSClassifier(sigma=1.0, max_centers=12, multiclass="one-vs-one", fit_intercept=False),
         *(dk.OROLSClassifier(sigma=1.0, max_centers=12, multiclass=scheme) for scheme in CLASSES),
         dk.NPDClassifier(sigma=1.0, max_centers=10),
     ],

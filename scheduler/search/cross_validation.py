@@ -58,8 +58,8 @@ class FoldErrors:
     """Result of a cross-validation."""
 
     errors: Array
-    """(n_models,): fraction of wrong labels, or mean squared error summed over targets, those of different scale in units
-    of their own."""
+    """(n_models,): fraction of wrong labels, or mean squared error summed over targets, in units of their own if their
+    scales differ."""
     n_centers: NDArray[np.int64]
     """(n_models,): centres of each model."""
     kernels: list[Kernel]

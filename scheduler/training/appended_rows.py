@@ -134,10 +134,10 @@ def extend(result: TrainingResult, job: TrainingJob, fit: Fit) -> Extended:
     paths, means = [], result.target_means.astype(np.float64).copy()
     for i, path in enumerate(result.paths):
         found = require_finite(ProblemAnswer(sums.problems[i]))
-        scaled, histories[i], shift = _with_sums(
+        longer, histories[i], shift = _with_sums(
             path.in_units(), histories[i], found, factor, settings, intercept=job.intercept
         )
-        paths.append(scaled.in_users_units())
+        paths.append(longer.in_users_units())
         means[list(result.outputs[i])] += shift if path.target_units is None else shift * np.array(path.target_units)
     extended = replace(
         result,

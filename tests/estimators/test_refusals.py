@@ -14,6 +14,9 @@ from tests.estimators.fits import ALL, CLASSIFIERS, REGRESSORS, classes, data_fo
 
 BAD_PARAMETERS: list[tuple[str, Any]] = [
     ("kernel", "gausian"),
+    ("class_weight", "equal"),
+    ("class_weight", {"a": 0.0}),
+    ("class_weight", {}),
     ("fit_intercept", "no"),
     ("fit_intercept", None),
     ("folds", 1),

@@ -111,6 +111,10 @@ PARAMETERS = {
             One set of centres for all classes; or one for each class (the paper's way), or one for each pair of classes
             on the rows of the two (thesis 4.2.1), trained in lockstep. All pairs vote, or a decision graph evaluates
             one pair fewer than there are classes ("dag").""",
+    "class_weight": """
+        {"balanced"}, dict or None
+            Factors on the row weights: of each label in a dict, one for others; or "balanced", so that every class has
+            the same weight. Probabilities and shares of the classes are those of the weighted rows.""",
     "refit": """
         {"rkhs", "none"} or None
             The norm that the final weights keep small: by default that of the weights of the orthogonal columns, with

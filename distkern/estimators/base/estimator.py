@@ -69,7 +69,7 @@ from .parameter_checks import CONSTRAINTS, bytes_of, check_parameters, is_source
 
 BY_REFERENCE = ("client", "callbacks")
 
-_SHAPES = ("n_features_in_", "feature_names_in_", "table_schema_", "_flat")
+_SHAPES = ("n_features_in_", "feature_names_in_", "table_schema_", "_flat", "class_weight_")
 """Attributes that are set before a training."""
 
 
@@ -229,7 +229,7 @@ class BlockEstimator(TableInputs, BaseEstimator, ABC):
                 self._note_targets(source)
                 # Arrays in memory go to workers only where a client was given.
                 given = self.client is not None or isinstance(source, ArraySource)
-                yield source, self.client if given else found_client()
+                yield self._weighted(source, more=more), self.client if given else found_client()
         except BaseException:
             for name in _SHAPES:
                 if name in before:
@@ -283,6 +283,10 @@ class BlockEstimator(TableInputs, BaseEstimator, ABC):
             self.n_features_in_ = source.n_features
             if hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_
+        return source
+
+    def _weighted(self, source: BlockSource, *, more: bool) -> BlockSource:
+        """Return the rows with the weights of the training; with `more`, of rows that follow those of one."""
         return source
 
     def _names(self) -> list[str] | None:

@@ -47,7 +47,7 @@ def keep_sums(estimator: Any, run: RunDirectory) -> None:
         "target_means": result.target_means,
         "history": result.history,
     }
-    for name in ("directions", "metric_", "feature_importances_"):
+    for name in ("directions", "metric_", "feature_importances_", "class_weight_"):
         found = getattr(result.scaling if name == "directions" else estimator, name, None)
         if found is not None:
             arrays["feature_directions" if name == "directions" else name] = found
@@ -163,7 +163,7 @@ def _estimator(meta: dict[str, Any], arrays: dict[str, NDArray[Any]], cls: Any, 
         estimator.feature_names_in_ = np.array(meta["feature_names"], dtype=object)
     if "table_schema" in arrays:
         estimator.table_schema_ = TableSchema.from_bytes(arrays["table_schema"], place)
-    for name in ("metric_", "feature_importances_"):
+    for name in ("metric_", "feature_importances_", "class_weight_"):
         if name in arrays:
             setattr(estimator, name, arrays[name])
     if meta["metric_rounds"] is not None:

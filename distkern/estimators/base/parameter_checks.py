@@ -148,6 +148,10 @@ def _different_numbers(value: Any) -> bool:
     return rows.ndim == 1 and rows.dtype.kind in "iu" and 0 < len(rows) == len(np.unique(rows))
 
 
+def _are_class_weights(value: Any) -> bool:
+    return isinstance(value, Mapping) and len(value) > 0 and all(map(ABOVE_ZERO.accepts, value.values()))
+
+
 def _functions(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, str | bytes) and all(map(callable, value))
 
@@ -167,6 +171,9 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "callbacks": Constraint("a list of functions that take an event", _functions).or_none(),
     "candidates": whole(1),
     "center_rows": Constraint("a sequence of different row numbers", _different_numbers).or_none(),
+    "class_weight": (
+        one_of("balanced") | Constraint("a mapping of labels to numbers above 0", _are_class_weights)
+    ).or_none(),
     "client": Constraint(
         "a distributed.Client, such as Client(address) or cluster.get_client(), or None",
         # A cluster has scheduler_info, too.

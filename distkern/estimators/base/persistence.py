@@ -188,6 +188,8 @@ def _is_plain(name: str, value: object) -> bool:
     """Return whether a stored parameter has a type that `plain_parameters` returns."""
     if name == "sigma" and isinstance(value, list):
         return all(type(item) is float for item in value)
+    if name == "class_weight" and isinstance(value, dict):
+        return all(type(item) is float for item in value.values())
     return isinstance(value, (str, int, float, bool, type(None)))
 
 
@@ -219,6 +221,8 @@ def plain_parameters(estimator: Any) -> dict[str, Any]:
             value = None
         if name == "sigma" and not isinstance(value, (str, Real)):
             value = [float(item) for item in value]
+        if name == "class_weight" and isinstance(value, Mapping):
+            value = {str(plain_parameter(label)): float(factor) for label, factor in value.items()}
         parameters[name] = value
     return parameters
 

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from distkern.scheduler.prediction.local import OutputFunction
 from distkern.scheduler.rows.block_reading import flat_labels
+from distkern.scheduler.rows.class_weights import ClassWeighted, factors_of_classes, label_weights
 from distkern.storage import (
     BlockSource,
     as_targets,
@@ -212,6 +213,7 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
 
     _classification = True
     multiclass: str
+    class_weight_: Array
 
     def _validate_training(
         self, X: Any, y: Any, sample_weight: NDArray[Any] | None, least_rows: int, *, more: bool
@@ -246,6 +248,20 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
             raise DataError(
                 f"y has {source.target_shape[0]} columns: a classifier takes one label a row", kind="shape-mismatch"
             )
+
+    def _weighted(self, source: BlockSource, *, more: bool) -> BlockSource:
+        given = getattr(self, "class_weight", None)
+        if given is None:
+            if hasattr(self, "class_weight_"):
+                del self.class_weight_
+            return source
+        if more:
+            # The rows before have the weights of their training.
+            return ClassWeighted(source, self._labels(), self.class_weight_)
+        labels = label_weights(source)
+        classes = labels.values if source.classes is None else np.asarray(source.classes)[labels.values]
+        self.class_weight_ = factors_of_classes(given, classes, labels.weights)
+        return ClassWeighted(source, classes, self.class_weight_)
 
     def decision_function(self, X: Any) -> Any:
         """Return the fitted targets, about +1 for the class and -1 for the others; of pairs of classes, their votes.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ..base.documentation import documented
 from ..base.regressor_classifier import BlockClassifier, BlockRegressor
@@ -34,3 +36,4 @@ class NPDClassifier(BlockClassifier, PoolParameters, KernelLeastSquares):
     """
 
     multiclass: str = "shared"
+    class_weight: str | Mapping[Any, float] | None = None

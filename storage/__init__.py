@@ -20,6 +20,7 @@ from .arrays.wrappers import CountingStore, Fault, FaultyStore, SlowStore
 from .datasets.dataset import Dataset, open_dataset
 from .datasets.opening import as_source, in_memory, open_array, open_arrays
 from .datasets.sources import ArraySource, DatasetSource, ZarrRows, ZarrSource
+from .datasets.sparse_source import is_sparse, source_in_memory, sparse_rows
 from .datasets.writer import DatasetWriter
 from .datasets.writing import write_dataset
 from .describe import describe
@@ -77,6 +78,7 @@ __all__ = [
     "is_dask_frame",
     "is_dask_series",
     "is_run",
+    "is_sparse",
     "is_url",
     "is_zarr_array",
     "memory_array",
@@ -99,6 +101,8 @@ __all__ = [
     "require_names",
     "rows_checksum",
     "run_place",
+    "source_in_memory",
+    "sparse_rows",
     "store_kind",
     "to_numeric",
     "write_dataset",

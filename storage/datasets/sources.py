@@ -83,7 +83,7 @@ class ArraySource:
         feature_names: Sequence[str] | None = None,
     ) -> None:
         self.feature_names = feature_names
-        self.X = _two_dimensional(to_numeric(X, "X"))
+        self.X = self._own_rows(X)
         self.y = _targets_allowed(as_targets(y))
         self.n_rows, self.n_features = self.X.shape
         check_rows_agree(self.n_rows, len(self.y))
@@ -91,12 +91,17 @@ class ArraySource:
         self.feature_dtype: np.dtype[Any] = self.X.dtype
         self.classes = classes
         self.weights = None if weights is None else check_weights(weights, self.n_rows)
-        require_finite(self.X, "X")
         require_finite(self.y, "y")
         if boundaries is None:
-            row_bytes = self.n_features * self.X.itemsize
+            row_bytes = self.n_features * self.feature_dtype.itemsize
             boundaries = block_boundaries(self.n_rows, row_bytes, memory_block_rows(self.n_rows, row_bytes))
         self.boundaries = _checked_boundaries(boundaries, self.n_rows)
+
+    def _own_rows(self, X: Any) -> Any:
+        """Return X as rows of finite numbers."""
+        rows = _two_dimensional(to_numeric(X, "X"))
+        require_finite(rows, "X")
+        return rows
 
     def read_features(self, block: int) -> NDArray[Any]:
         """Return the rows of X of one block, a fresh array of shape (rows, n_features)."""

@@ -25,6 +25,7 @@ def test_a_run_directory_holds_job_events_and_summary(cls: Any, tmp_path: Path) 
         "log-0001.bin",
         "events.jsonl",
         "summary.json",
+        "sums-0000",
     }
     run = RunDirectory.open(tmp_path / "run")
 
@@ -58,13 +59,13 @@ def test_the_run_directory_changes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", [{"sigma": 2.0}, {"standardize": False}, {"random_state": 1}, {"dtype": "float32"}])
 def test_another_training_needs_a_directory_of_its_own(change: dict[str, Any], tmp_path: Path) -> None:
     fitted(dk.OROLSRegressor, run_dir=tmp_path / "run")
-    before = {file.name: file.read_bytes() for file in (tmp_path / "run").iterdir()}
+    before = {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()}
     with pytest.raises(dk.RunError) as caught:
         fitted(dk.OROLSRegressor, run_dir=tmp_path / "run", **change)
     assert caught.value.kind == "changed"
     name = {"random_state": "seed"}.get(next(iter(change)), next(iter(change)))
     assert f"model.{name} was" in str(caught.value)
-    assert {file.name: file.read_bytes() for file in (tmp_path / "run").iterdir()} == before
+    assert {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()} == before
 
 
 def test_other_data_need_a_directory_of_their_own(tmp_path: Path) -> None:

@@ -141,7 +141,8 @@ class Inside:
         y, begin = self.source.y[self.rows], self.begin
         encoded = LabelEncoding.of(self.source, begin.classes).columns(y)
         chosen = begin.problems[problem]
-        return (encoded[:, list(chosen.columns)] - chosen.target_means) * self.roots[:, None]
+        units = 1.0 if chosen.target_units is None else np.array(chosen.target_units)
+        return (encoded[:, list(chosen.columns)] - chosen.target_means) / units * self.roots[:, None]
 
     def columns(self, candidates: Any) -> Array:
         """Dense kernel columns of some candidates over the rows that train, times the root weights."""

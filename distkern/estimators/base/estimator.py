@@ -27,7 +27,6 @@ from distkern.scheduler import (
     WorkerFacts,
     Workload,
     evaluate,
-    evaluate_batches,
     found_client,
     is_dask_array,
     map_rows,
@@ -50,9 +49,11 @@ from distkern.storage import (
     check_rows_agree,
     check_weights,
     in_memory,
+    is_sparse,
     is_zarr_array,
     memory_array,
     require_names,
+    source_in_memory,
     to_numeric,
 )
 
@@ -64,7 +65,7 @@ from ...probability.intervals import Intervals
 from ...probability.leverage import Leverage
 from .containers import OpenedRows, open_column, open_rows, require_same_rows, targets_with
 from .encoded_rows import EncodedRows, TableInputs
-from .inputs import validate_rows
+from .inputs import evaluated, validate_rows, weighted
 from .parameter_checks import CONSTRAINTS, bytes_of, check_parameters, is_source_of_seeds, seed_of
 
 BY_REFERENCE = ("client", "callbacks")
@@ -229,7 +230,7 @@ class BlockEstimator(TableInputs, BaseEstimator, ABC):
                 self._note_targets(source)
                 # Arrays in memory go to workers only where a client was given.
                 given = self.client is not None or isinstance(source, ArraySource)
-                yield self._weighted(source, more=more), self.client if given else found_client()
+                yield weighted(self, source, more=more), self.client if given else found_client()
         except BaseException:
             for name in _SHAPES:
                 if name in before:
@@ -274,19 +275,15 @@ class BlockEstimator(TableInputs, BaseEstimator, ABC):
             if sample_weight is not None:
                 sample_weight = to_numeric(sample_weight, "sample_weight")
                 if sample_weight.ndim == 0:
-                    sample_weight = np.full(len(X), sample_weight)
+                    sample_weight = np.full(X.shape[:1] if is_sparse(X) else len(X), sample_weight)
             X, y, classes = self._validate_training(X, y, sample_weight, least_rows, more=more)
-            return ArraySource(X, y, sample_weight, classes=classes, feature_names=self._names())
+            return source_in_memory(X, y, sample_weight, classes=classes, feature_names=self._names())
         if more:
             self._check_width((source.n_rows, source.n_features))
         else:
             self.n_features_in_ = source.n_features
             if hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_
-        return source
-
-    def _weighted(self, source: BlockSource, *, more: bool) -> BlockSource:
-        """Return the rows with the weights of the training; with `more`, of rows that follow those of one."""
         return source
 
     def _names(self) -> list[str] | None:
@@ -341,7 +338,7 @@ class BlockEstimator(TableInputs, BaseEstimator, ABC):
         if is_dask_array(X):
             self._check_width(X.shape)
             return map_rows(model, X, finish, tail, dtype)
-        made = [finish(values) for _, values in evaluate_batches(model, self._validate_rows(X))]
+        made = [finish(values) for _, values in evaluated(model, self._validate_rows(X))]
         return np.concatenate(made) if len(made) > 1 else made[0]
 
     def iter_predictions(
@@ -379,7 +376,7 @@ class BlockEstimator(TableInputs, BaseEstimator, ABC):
         else:
             with opened.checked():
                 rows = self._validate_rows(X)
-            parts = ((start, finish(values)) for start, values in evaluate_batches(model, rows))
+            parts = ((start, finish(values)) for start, values in evaluated(model, rows))
         for start, result in parts:
             yield (start, *result) if proba or interval is not None else (start, result, None)
 

@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from distkern.scheduler.prediction.local import OutputFunction
 from distkern.scheduler.rows.block_reading import flat_labels
-from distkern.scheduler.rows.class_weights import ClassWeighted, factors_of_classes, label_weights
 from distkern.storage import (
     BlockSource,
     as_targets,
@@ -220,7 +219,7 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         X = validate_rows(self, X, y, fitting=True, more=more, least_rows=least_rows)
         lazy, y = hasattr(y, "__dask_graph__"), as_targets(y)
-        check_rows_agree(len(X), len(y) if y.ndim else 0)
+        check_rows_agree(X.shape[0], len(y) if y.ndim else 0)
         if y.ndim == 2 and y.shape[1] == 1:
             warnings.warn(
                 "A column-vector y was passed when a 1d array was expected: give y.ravel()",
@@ -248,20 +247,6 @@ class BlockClassifier(ClassifierMixin, BlockEstimator):
             raise DataError(
                 f"y has {source.target_shape[0]} columns: a classifier takes one label a row", kind="shape-mismatch"
             )
-
-    def _weighted(self, source: BlockSource, *, more: bool) -> BlockSource:
-        given = getattr(self, "class_weight", None)
-        if given is None:
-            if hasattr(self, "class_weight_"):
-                del self.class_weight_
-            return source
-        if more:
-            # The rows before have the weights of their training.
-            return ClassWeighted(source, self._labels(), self.class_weight_)
-        labels = label_weights(source)
-        classes = labels.values if source.classes is None else np.asarray(source.classes)[labels.values]
-        self.class_weight_ = factors_of_classes(given, classes, labels.weights)
-        return ClassWeighted(source, classes, self.class_weight_)
 
     def decision_function(self, X: Any) -> Any:
         """Return the fitted targets, about +1 for the class and -1 for the others; of pairs of classes, their votes.

@@ -71,6 +71,7 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Appendin
     """Base of the family; see the subclasses for the parameters."""
 
     _intercept: ClassVar[bool] = True
+    _takes_sparse: ClassVar[bool] = True
     solver_: str = FACTORS
     """That of pickles of version 0.1, which do not name it."""
     loss_: str = SQUARED
@@ -85,6 +86,12 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Appendin
     patience: int | None
     epsilon: float
     selection_rows: int | str | None
+
+    def __sklearn_tags__(self) -> Any:
+        """Declare to scikit-learn whether rows may be sparse."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self._takes_sparse
+        return tags
 
     def training_job(self) -> TrainingJob:
         """Return the job of a training: the parameters that decide the model.

@@ -90,8 +90,12 @@ FEATURES: dict[str, Bad] = {
     "complex numbers": Bad(lambda: (X + 1j, Y), "not-numeric", ("X has dtype complex128",)),
     "dates": Bad(lambda: (X.astype("datetime64[s]"), Y), "not-numeric", ("X has dtype datetime64",)),
     "records": Bad(lambda: (np.zeros((N, 1), dtype=[("a", "f8")]), Y), "not-numeric", ("X has dtype",)),
-    "a sparse matrix": Bad(lambda: (scipy.sparse.csr_matrix(X), Y), "invalid-input", ("parse",)),
-    "a sparse array": Bad(lambda: (scipy.sparse.coo_array(X), Y), "invalid-input", ("parse",)),
+    "a sparse matrix with a hole": Bad(
+        lambda: (scipy.sparse.csr_matrix(HOLE), Y), "not-finite", ("X holds nan", "row 3", "column 1")
+    ),
+    "a sparse matrix of complex numbers": Bad(
+        lambda: (scipy.sparse.coo_array(X + 1j), Y), "not-numeric", ("X has dtype complex128",)
+    ),
     "NaN": Bad(lambda: (HOLE, Y), "not-finite", ("X holds NaN", "row 3", "column 1")),
     "infinity in float32": Bad(lambda: (put(X, 5, np.inf).astype("f4"), Y), "not-finite", ("X holds inf", "row 5")),
     "minus infinity in integers' company": Bad(
@@ -239,7 +243,9 @@ ROWS: dict[str, tuple[Callable[[], Any], str, tuple[str, ...]]] = {
     "no rows": (lambda: X[:0], "invalid-input", ("0 sample",)),
     "NaN": (lambda: HOLE, "not-finite", ("X holds NaN", "row 3", "column 1")),
     "text": (lambda: np.full((3, 2), "a"), "not-numeric", ("'a'", "row 0", "column 0")),
-    "a sparse matrix": (lambda: scipy.sparse.csr_matrix(X), "invalid-input", ("parse",)),
+    "a sparse matrix with a hole": (lambda: scipy.sparse.csr_matrix(HOLE), "not-finite", ("row 3", "column 1")),
+    "a sparse matrix of other columns": (lambda: scipy.sparse.coo_array(np.ones((3, 5))), "feature-count", ("5", "2")),
+    "a sparse matrix without rows": (lambda: scipy.sparse.csr_matrix((0, 2)), "invalid-input", ("0 sample",)),
     "zarr: too many features": (lambda: stored(np.ones((3, 5))), "feature-count", ("5 features", "2")),
     "zarr: one dimension": (lambda: stored(X[:, 0]), "feature-count", ("(24,)",)),
     "zarr: NaN": (lambda: stored(HOLE, chunks=(5, 1)), "not-finite", ("X holds NaN", "row 3", "column 1")),

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils.class_weight import compute_class_weight
 
 import distkern as dk
+from distkern.estimators.base.inputs import weighted
 from distkern.scheduler.rows.class_weights import ClassWeighted
 from distkern.storage import ArraySource, open_dataset, write_dataset
 from tests.estimators.fits import assert_equal_models, classes
@@ -72,7 +73,7 @@ def test_stores_and_runs_have_the_bits_of_arrays(tmp_path: Path) -> None:
     blocks = ArraySource(X, np.searchsorted(NAMES, y), classes=NAMES, boundaries=source.boundaries)
     memory = dk.OROLSClassifier(**settings)
     memory.n_features_in_ = 2
-    memory._train(memory._weighted(blocks, more=False), None)
+    memory._train(weighted(memory, blocks, more=False), None)
     assert_equal_models(memory, stored)
 
 

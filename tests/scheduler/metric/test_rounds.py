@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from distkern.kernels import make_kernel
 from distkern.monitoring.events import Event, EventBus, MetricRoundDone
 from distkern.numerics.learnt_metric import LinearMap
+from distkern.numerics.target_scales import target_units
 from distkern.scheduler import learn_once, read_metric
 from distkern.scheduler.metric import learning
 from distkern.scheduler.metric.learning import learn_metric
@@ -140,6 +141,9 @@ def test_many_targets_have_the_outer_products_of_all_in_expectation() -> None:
     for seed in range(12):
         job = replace(JOB, kernel=make_kernel("polynomial", None), max_centers=30, seed=seed)
         found.append(run_round(sample_of(X, X @ directions), job, LinearMap.identity(3, diagonal=False), 1.0).outer)
+    units = target_units((X @ directions).std(axis=0))
+    assert units is not None
+    directions = directions / np.array(units)
     expected = (directions * X.std(axis=0)[:, None]) @ (directions * X.std(axis=0)[:, None]).T
     np.testing.assert_allclose(np.mean(found, axis=0), expected, atol=0.15 * expected.max())
 

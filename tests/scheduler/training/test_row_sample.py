@@ -363,9 +363,9 @@ def test_only_the_problems_that_need_it_are_summed_again() -> None:
     source = counting(X, y)
     calls: list[bool] = []
 
-    def distrust_the_second(*sums: Any, complete: bool) -> Any:
+    def distrust_the_second(*sums: Any, complete: bool, intercept: bool) -> Any:
         calls.append(complete)
-        return None if len(calls) == 2 else refit(*sums, complete=complete)
+        return None if len(calls) == 2 else refit(*sums, complete=complete, intercept=intercept)
 
     with mock.patch.object(refitting, "refit", distrust_the_second):
         result = fit(job, source)
@@ -381,8 +381,8 @@ def test_centres_that_depend_on_others_over_all_rows_are_left_out(caplog: pytest
     source = make_source(X, y)
     whole = fit(job, source)
 
-    def strict(gram: Array, products: Array, _: float, u: Array | None = None, *, complete: bool) -> Any:
-        return refit(gram, products, 1e-5, u, complete=complete)
+    def strict(gram: Array, products: Array, _: float, u: Array | None = None, **how: bool) -> Any:
+        return refit(gram, products, 1e-5, u, **how)
 
     with mock.patch.object(refitting, "refit", strict), mock.patch.object(gram_refit, "FORESEEN", 1.0):
         result = fit(job, source)

@@ -92,5 +92,5 @@ class SparseSource(ArraySource):
 
 
 def source_in_memory(X: Any, y: Any, weights: Any = None, **options: Any) -> ArraySource:
-    """Return the blocks of rows in memory, sparse or dense; arguments as for `ArraySource`."""
+    """Return the blocks of rows in memory, sparse or dense, by default without `weights` (None); see `ArraySource`."""
     return (SparseSource if is_sparse(X) else ArraySource)(X, y, weights, **options)

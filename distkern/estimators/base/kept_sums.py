@@ -117,8 +117,8 @@ def read_sums(path: str | os.PathLike[str], known: Mapping[str, Any]) -> Any:
     if run.appended is None:
         raise RunError(
             f"the run in {path} keeps no sums to continue: it has not ended, an earlier version or another method "
-            "made it, or its weights were solved by conjugate gradients; resume it (train --resume), or train again "
-            "with solver='factors'",
+            "made it, or its weights do not follow from sums (conjugate gradients, another loss than squares); resume "
+            "it (train --resume), or train again with solver='factors' and loss='squared'",
             kind="no-sums",
         )
     place = run.sums_place(run.appended)

@@ -365,6 +365,9 @@ def test_what_cannot_be_appended_is_refused_and_changes_nothing(tmp_path: Path) 
     with pytest.raises(JobError) as solved:
         large.append(X, y)
     assert solved.value.kind == "no-append"
+    robust = dk.OROLSRegressor(sigma=1.0, max_centers=10, loss="huber").fit(X, y)
+    with pytest.raises(JobError, match="huber"):
+        robust.append(X, y)
     small = copy(model).set_params(memory_limit=1000)
     with pytest.raises(BudgetError, match="errors"):
         small.append(X, y)

@@ -37,12 +37,17 @@ def test_weights_are_those_of_least_squares_on_the_columns_alone(criterion: str,
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"selection_rows": 50}, {"refit": "rkhs"}, {"solver": "conjugate-gradients"}, {"stop": "validation"}],
+    [
+        *({}, {"selection_rows": 50}, {"refit": "rkhs"}, {"solver": "conjugate-gradients"}, {"stop": "validation"}),
+        *({"loss": "robust"}, {"loss": "robust", "selection_rows": 50}),
+    ],
     ids=repr,
 )
 @pytest.mark.parametrize("cls", [dk.OROLSRegressor, dk.OROLSClassifier])
 def test_every_way_to_the_weights_has_no_constant(cls: Any, settings: dict[str, Any]) -> None:
     X, y = data_for(cls, 150)
+    if "loss" in settings:
+        settings = settings | {"loss": "huber" if cls is dk.OROLSRegressor else "logistic"}
     model = cls(sigma=1.0, max_centers=15, fit_intercept=False, **settings).fit(X, y)
     np.testing.assert_array_equal(model.intercept_, 0.0)
     assert model.score(X, y) > 0.7

@@ -61,6 +61,7 @@ def test_one_scale_needs_no_units(d: list[float]) -> None:
         {"solver": "conjugate-gradients"},
         {"metric": "diagonal", "metric_rounds": 1, "sigma": "median"},
         {"dtype": "float32"},
+        {"loss": "huber"},
     ],
     ids=repr,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import shutil
+import tracemalloc
 from copy import copy
 from dataclasses import replace
 from itertools import pairwise
@@ -21,6 +22,7 @@ from distkern.errors import BudgetError, DataError, JobError, RunError, StoreErr
 from distkern.kernels import kernel_of_centers
 from distkern.numerics.row_weights import factor_of_weights
 from distkern.probability.pairwise import class_pairs
+from distkern.scheduler.planning.plan import BASELINE
 from distkern.scheduler.training.calibration_rows import draw_rows
 from distkern.selection.factors import Factors
 from distkern.storage import ArraySource, open_dataset, write_dataset
@@ -321,6 +323,24 @@ def test_a_part_that_is_cut_short_changes_nothing_and_is_done_again(
     other = dk.load_model(tmp_path / "b.run")
     other.append(data)
     assert state_of(run) == state_of(tmp_path / "b.run")
+
+
+@pytest.mark.parametrize("scheme", ["shared", "one-vs-rest"])
+def test_the_plan_holds(scheme: str) -> None:
+    X, y = classes(3000, d=8)
+    model = dk.OROLSClassifier(sigma=2.0, max_centers=150, stop=None, multiclass=scheme).fit(X[:1000], y[:1000])
+    plan = model.plan_append(ArraySource(X[1000:], y[1000:], classes=model.classes_))
+    assert plan.passes == 3
+    assert plan.course is not None
+    assert plan.course.flops["total"] > 2 * 2000 * 150**2
+    tracemalloc.start()
+    try:
+        model.append(X[1000:], y[1000:])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    planned = plan.peak - BASELINE
+    assert peak < planned < 40 * peak
 
 
 @pytest.mark.cluster

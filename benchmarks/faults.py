@@ -103,7 +103,7 @@ class Campaign:
         parameters = dict(self._parameters)
         if seed % 2:
             # A small limit: most of Q and of the pool is in scratch files.
-            parameters["memory_limit"] = 60 << 20
+            parameters["memory_limit"] = 72 << 20
         settings = Settings(
             scheduler=self._client.scheduler.address,
             data=str(self._folder),

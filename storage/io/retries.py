@@ -241,6 +241,10 @@ def read_patiently(read: Callable[[], T], what: str, place: str, policy: RetryPo
         note_retry(name)
         error = None if state.outcome is None else state.outcome.exception()
         logger.info("reading %s of %s again: %s", what, redact(place), redact(repr(error)))
+        if error is not None:
+            # Its frames refer to those of all callers, and the state of the retries to it: until cycles are collected,
+            # which may be never on a worker that has nothing to do, scratch files of a finished run would stay open.
+            error.__traceback__ = None
 
     retrying = Retrying(
         stop=stop_after_attempt(policy.attempts),
@@ -255,6 +259,7 @@ def read_patiently(read: Callable[[], T], what: str, place: str, policy: RetryPo
     except Exception as cause:
         if not is_transient(cause):
             raise
+        cause.__traceback__ = None  # as above
         reason = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
         raise DataError(
             f"{what} of {place} cannot be read: {reason}; tried {policy.attempts} times in "

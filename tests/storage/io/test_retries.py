@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import gc
 import gzip
 import socket
 import subprocess
 import sys
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -195,6 +197,36 @@ def test_errors_and_reports_of_another_thread() -> None:
     with collect_report() as report, pytest.raises(KeyboardInterrupt):
         read_patiently(read, "X", "here", SOON)
     assert report.absent == {"X": (1, ((1,),))}
+
+
+class Held:
+    """What a caller of a read holds, as a block its scratch file."""
+
+
+@pytest.mark.parametrize("failing", [1, 99])
+def test_failed_attempts_keep_nothing_of_the_caller(failing: int) -> None:
+    """Without a collection of cycles: a worker that has nothing to do may not collect any for hours."""
+    failures = [OSError("a")] * failing
+
+    def call() -> weakref.ref[Held]:
+        held = Held()
+
+        def read() -> None:
+            if failures:
+                raise failures.pop()
+
+        try:
+            read_patiently(read, "X", "here", SOON)
+        except DataError:
+            assert failing == 99
+        return weakref.ref(held)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert call()() is None
+    finally:
+        gc.enable()
 
 
 def test_a_process_ends_in_spite_of_a_read_that_hangs() -> None:

@@ -1,6 +1,7 @@
 """Losses other than squares on test rows, beside scikit-learn's linear models on Nystroem features of the same size.
 
-Log loss of classes: squares with calibrated probabilities, the logistic loss, and `LogisticRegression`. Pinball loss of
+Log loss of classes: squares with calibrated probabilities or Gaussians, the logistic loss, and `LogisticRegression`.
+Pinball loss of
 quantiles: OROLS and `QuantileRegressor`. Absolute error where a tenth of the targets are spoilt: squares, the Huber
 loss, and `HuberRegressor`. The penalties of scikit-learn's models are chosen on a quarter of the training rows that is
 held out; all models have the same rows, kernel and number of centres.
@@ -53,19 +54,24 @@ def run(splits: Iterable[Split], kinds: tuple[str, ...], seeds: tuple[int, ...])
 
 
 def classes(split: Split, seeds: tuple[int, ...]) -> Iterator[dict[str, Any]]:
-    """Yield the log loss of squares with calibration, of the logistic loss, and of `LogisticRegression`."""
+    """Yield the log loss of squares with either kind of probabilities, the logistic loss, and `LogisticRegression`."""
     X, y = _some(split.X, split.y, MOST_ROWS)
     X_test, y_test = _some(split.X_test, split.y_test, MOST_ROWS)
-    names, sizes = ("squared", "logistic", "Nystroem"), []
+    forms: dict[str, dict[str, Any]] = {
+        "squared": {},
+        "gaussian": {"probabilities": "gaussian"},
+        "logistic": {"loss": "logistic"},
+    }
+    names, sizes = (*forms, "Nystroem"), []
     found: dict[str, list[float]] = {name: [] for name in names}
     seconds: dict[str, float] = dict.fromkeys(names, 0.0)
     for seed in seeds:
-        for loss in names[:2]:
-            model = _ours(distkern.OROLSClassifier, split, loss=loss, random_state=seed)
+        for form, parameters in forms.items():
+            model = _ours(distkern.OROLSClassifier, split, random_state=seed, **parameters)
             began = process_time()
             chances = model.fit(X, y).predict_proba(X_test)
-            seconds[loss] += process_time() - began
-            found[loss].append(log_loss(y_test, chances, labels=model.classes_))
+            seconds[form] += process_time() - began
+            found[form].append(log_loss(y_test, chances, labels=model.classes_))
         sizes.append(model.n_centers_)
         began = process_time()
         maps = _Features(split, X, model.kernel_, model.n_centers_, seed)

@@ -15,6 +15,7 @@ from sklearn.metrics import log_loss
 
 import distkern as dk
 from distkern.estimators.base import output_functions as outputs
+from distkern.estimators.base.probability_arrays import probability_arrays, restore_probabilities
 from distkern.scheduler.training import calibration_rows as calibrating
 from distkern.storage import ArraySource
 from tests.estimators.fits import CLASSIFIERS, classes, fitted
@@ -246,3 +247,42 @@ def test_pendigits_is_better_than_the_linear_estimate(shared_data: Callable[[str
     chances = model.predict_proba(data["X_test"])
     linear = outputs.probabilities(model.decision_function(data["X_test"]))
     assert log_loss(data["y_test"], chances) < 0.5 * log_loss(data["y_test"], linear)
+
+
+# --- Gaussians of pairs -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cls", "n_classes", "multiclass"),
+    [
+        (dk.OROLSClassifier, 2, "shared"),
+        (dk.OROLSClassifier, 3, "shared"),
+        (dk.OROLSClassifier, 3, "one-vs-one"),
+        (dk.NPDClassifier, 3, "one-vs-rest"),
+        (dk.LOOForwardClassifier, 2, "shared"),
+    ],
+)
+def test_gaussian_probabilities(cls: Any, n_classes: int, multiclass: str, tmp_path: Path) -> None:
+    X, y = classes(400, n_classes)
+    model = cls(probabilities="gaussian", max_centers=15, sigma=2.0, multiclass=multiclass).fit(X[:200], y[:200])
+    chances = model.predict_proba(X[200:])
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+    usual = cls(max_centers=15, sigma=2.0, multiclass=multiclass).fit(X[:200], y[:200])
+    np.testing.assert_array_equal(model.coef_, usual.coef_)
+    assert not np.allclose(chances, usual.predict_proba(X[200:]))
+    losses = [log_loss(y[200:], each.predict_proba(X[200:])) for each in (model, usual)]
+    assert losses[0] < losses[1] + 0.4 < np.log(n_classes) + 0.4
+    assert np.mean(model.classes_[chances.argmax(axis=1)] == y[200:]) > 0.8
+    model.save(tmp_path / "m")
+    np.testing.assert_array_equal(dk.load_model(tmp_path / "m").predict_proba(X), model.predict_proba(X))
+
+
+def test_gaussians_of_a_store_must_fit(tmp_path: Path) -> None:
+    X, y = classes(100)
+    model = dk.OROLSClassifier(probabilities="gaussian", max_centers=5).fit(X, y)
+    arrays = probability_arrays(model)
+    for name, value in (("gaussian_means", np.zeros((2, 2))), ("gaussian_deviations", np.zeros((3, 2)))):
+        with pytest.raises(ValueError, match="gaussian"):
+            restore_probabilities(model, {"classes": model.classes_, **arrays, name: value})
+    with pytest.raises(dk.JobError, match="log odds"):
+        dk.OROLSClassifier(probabilities="gaussian", loss="logistic").fit(X, y)

@@ -50,6 +50,8 @@ BAD_PARAMETERS: list[tuple[str, Any]] = [
     ("candidates", None),
     ("huber_threshold", 0.0),
     ("huber_threshold", "wide"),
+    ("probabilities", "gauss"),
+    ("probabilities", None),
     ("quantile", -0.1),
     ("quantile", 1.0),
     ("quantile", None),

@@ -115,6 +115,11 @@ PARAMETERS = {
         {"balanced"}, dict or None
             Factors on the row weights: of each label in a dict, one for others; or "balanced", so that every class has
             the same weight. Probabilities and shares of the classes are those of the weighted rows.""",
+    "probabilities": """
+        {"logistic", "gaussian"}
+            How outputs become probabilities: by log odds that are linear in leave-one-out outputs, or, as in the thesis
+            (4.6-4.8), by a Gaussian of the output of each pair of classes on the rows of either, and pairwise coupling.
+            The former have the lower log loss on most sets; the latter may name another class than `predict`.""",
     "refit": """
         {"rkhs", "none"} or None
             The norm that the final weights keep small: by default that of the weights of the orthogonal columns, with

@@ -60,8 +60,6 @@ from distkern.storage import (
 from ...arrays import Array
 from ...errors import DataError, JobError
 from ...models.kernel_model import KernelModel
-from ...probability.calibration import AnyCalibration
-from ...probability.intervals import Intervals
 from ...probability.leverage import Leverage
 from .containers import OpenedRows, open_column, open_rows, require_same_rows, targets_with
 from .encoded_rows import EncodedRows, TableInputs
@@ -433,7 +431,7 @@ class BlockEstimator(TableInputs, BaseEstimator, ABC):
             self._made_calibration.append(self._make_calibration())
         return self._made_calibration[0] if self._calibration is None else self._calibration
 
-    def _make_calibration(self) -> AnyCalibration | Intervals | None:
+    def _make_calibration(self) -> Any:
         """Calibrate on rows that the training kept; None without such rows."""
         return None
 

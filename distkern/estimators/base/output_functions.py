@@ -14,6 +14,7 @@ from distkern.scheduler.runtime.threads import single_threaded_blas
 from ...arrays import Array
 from ...probability.calibration import AnyCalibration
 from ...probability.decisions import decide
+from ...probability.pair_gaussians import PairGaussians
 
 SMALLEST_PROBABILITY = 1e-6
 
@@ -33,7 +34,7 @@ def labels(values: Array, classes: NDArray[Any], multiclass: str = "shared") -> 
     return np.asarray(classes[decide(values, len(classes), multiclass)])
 
 
-def probabilities(values: Array, calibration: AnyCalibration | None = None) -> Array:
+def probabilities(values: Array, calibration: AnyCalibration | PairGaussians | None = None) -> Array:
     """Return class probabilities, shape (n, n_classes), by an optional calibration, else linear in targets of +-1."""
     if calibration is not None:
         # Far from the data a probability may underflow to zero.

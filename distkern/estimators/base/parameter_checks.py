@@ -30,6 +30,9 @@ from ...text import did_you_mean
 
 DTYPES = ("float64", "float32")
 
+PROBABILITIES = ("logistic", "gaussian")
+"""Ways from outputs to probabilities."""
+
 AUTO = "auto"
 """Name in place of a kernel's where the rounds of a metric choose it."""
 
@@ -206,6 +209,7 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "passes": whole(1),
     "patience": whole(1).or_none(),
     "preconditioner_rank": whole(0),
+    "probabilities": one_of(*PROBABILITIES),
     "quantile": real("a number above 0 and below 1", lambda value: 0 < value < 1),
     "random_state": whole(0) | Constraint("a RandomState or None", is_source_of_seeds),
     "refit": one_of("rkhs", "none").or_none(),
@@ -299,6 +303,8 @@ def _check_loss(estimator: Any) -> None:
     if loss not in own:
         kind = "a classifier" if estimator._classification else "a regressor"
         raise refuse("loss", loss, f"{one_of(*own).wanted} for {kind}")
+    if getattr(estimator, "probabilities", "logistic") != "logistic":
+        raise refuse("probabilities", estimator.probabilities, "'logistic' with loss='logistic': outputs are log odds")
     if getattr(estimator, "multiclass", "shared") != "shared":
         raise refuse(
             "multiclass", estimator.multiclass, "'shared' with another loss than squares: softmax joins classes"

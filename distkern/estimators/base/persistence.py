@@ -69,7 +69,10 @@ def save_estimator(estimator: Any, path: str | os.PathLike[str], *, overwrite: b
         "summary": estimator.summary_,
         "plan": estimator.plan_,
     }
-    newer = "feature_directions" in arrays or {"norm", "exponent"} & kernel_parameters.keys()
+    newer = (
+        bool({"feature_directions", "gaussian_means"} & arrays.keys())
+        or {"norm", "exponent"} & kernel_parameters.keys()
+    )
     write_model(path, meta, arrays, overwrite=overwrite, version=2 if newer else 1)
 
 

@@ -11,8 +11,10 @@ from distkern.scheduler.rows.block_reading import flat_labels
 from distkern.storage import BlockSource, plain_labels
 
 from ...probability.calibration import Calibration, PairCalibration
+from ...probability.pair_gaussians import PairGaussians
 
 _NAMES = ("calibration_slopes", "calibration_offsets")
+_GAUSSIANS, _MOMENTS = "gaussian_", ("means", "deviations", "log_priors")
 
 
 def probability_arrays(classifier: Any) -> dict[str, NDArray[Any]]:
@@ -21,7 +23,9 @@ def probability_arrays(classifier: Any) -> dict[str, NDArray[Any]]:
     if getattr(classifier, "class_prior_", None) is not None:
         arrays["class_weights"] = classifier._class_weights
     calibration = classifier._calibrated()
-    if calibration is not None:
+    if isinstance(calibration, PairGaussians):
+        arrays |= {_GAUSSIANS + name: getattr(calibration, name) for name in _MOMENTS}
+    elif calibration is not None:
         arrays |= dict(zip(_NAMES, (calibration.slopes, calibration.offsets), strict=True))
     return arrays
 
@@ -35,6 +39,9 @@ def restore_probabilities(classifier: Any, arrays: dict[str, NDArray[Any]]) -> N
         if (weights < 0).any() or not weights.any():
             raise ValueError("class_weights are negative, or all zero")
         classifier._set_class_weights(weights)
+    if _GAUSSIANS + _MOMENTS[0] in arrays:
+        _restore_gaussians(classifier, arrays, n_classes)
+        return
     slopes, offsets = (arrays.get(name) for name in _NAMES)
     if slopes is None or offsets is None:
         if slopes is not None or offsets is not None:
@@ -44,6 +51,21 @@ def restore_probabilities(classifier: Any, arrays: dict[str, NDArray[Any]]) -> N
     require_numbers(_NAMES[0], slopes, (n_outputs,) if pairs else (n_outputs, n_outputs))
     require_numbers(_NAMES[1], offsets, (n_outputs,))
     classifier._calibration = PairCalibration(slopes, offsets) if pairs else Calibration(slopes, offsets)
+
+
+def _restore_gaussians(classifier: Any, arrays: dict[str, NDArray[Any]], n_classes: int) -> None:
+    n_pairs = n_classes * (n_classes - 1) // 2
+    means, deviations, priors = (arrays[_GAUSSIANS + name] for name in _MOMENTS)
+    for name, array, shape in (
+        ("gaussian_means", means, (n_pairs, 2)),
+        ("gaussian_deviations", deviations, (n_pairs, 2)),
+        ("gaussian_log_priors", priors, (n_classes,)),
+    ):
+        require_numbers(name, array, shape)
+    if not (deviations > 0.0).all():
+        raise ValueError("gaussian_deviations are not above zero")
+    own = n_classes == 2 or classifier._scheme() in ("one-vs-one", "dag")
+    classifier._calibration = PairGaussians(means, deviations, priors, own)
 
 
 def require_numbers(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:

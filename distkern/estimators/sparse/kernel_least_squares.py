@@ -45,6 +45,7 @@ from ...monitoring.events import Event, Subscriber
 from ...numerics.scaling import FeatureScaling
 from ...probability.calibration import AnyCalibration, Calibration, PairCalibration
 from ...probability.intervals import Intervals
+from ...probability.pair_gaussians import PairGaussians
 from ...selection.factors import PER_TARGET
 from ...selection.losses import HUBER, LOGISTIC, QUANTILE, SQUARED, LossChoice
 from ...selection.rounding import AGREES, warn_of_rounding
@@ -283,7 +284,7 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Appendin
         for name, added in (("passes", 1), ("bytes_read", self._sample.bytes_read)):
             self.summary_[name] += added
 
-    def _make_calibration(self) -> AnyCalibration | Intervals | None:
+    def _make_calibration(self) -> AnyCalibration | PairGaussians | Intervals | None:
         if self.loss_ == LOGISTIC and self._classification:
             return Calibration.of_log_odds(len(self.classes_))
         sample = getattr(self, "_sample", None)
@@ -297,6 +298,9 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Appendin
             return None
         rows = outputs[usable], sample.codes[usable], sample.mass[usable]
         with single_threaded_blas():
+            if getattr(self, "probabilities", "logistic") == "gaussian":
+                own = self._result.multiclass == "one-vs-one"
+                return PairGaussians.fit(*rows, len(self.classes_), own_outputs=own)
             if self._result.multiclass == "one-vs-one" and len(self._result.outputs) > 1:
                 return PairCalibration.fit(*rows, len(self.classes_))
             return Calibration.fit(*rows)

@@ -44,6 +44,7 @@ class LOOForwardClassifier(BlockClassifier, KernelLeastSquares):
     ridge: float = 1e-6
     stop: str | None = "loo"
     multiclass: str = "shared"
+    probabilities: str = "logistic"
 
     @property
     def regularization(self) -> float:

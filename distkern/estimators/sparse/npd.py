@@ -37,3 +37,4 @@ class NPDClassifier(BlockClassifier, PoolParameters, KernelLeastSquares):
 
     multiclass: str = "shared"
     class_weight: str | Mapping[Any, float] | None = None
+    probabilities: str = "logistic"

@@ -51,3 +51,4 @@ class OROLSClassifier(BlockClassifier, OROLS):
 
     multiclass: str = "shared"
     class_weight: str | Mapping[Any, float] | None = None
+    probabilities: str = "logistic"

@@ -24,7 +24,7 @@ from scipy.linalg import cholesky, solve_triangular, svd
 from scipy.optimize import minimize
 
 from ..arrays import Array
-from .losses import HUBER, Loss
+from .losses import HUBER, QUANTILE, Loss
 from .rkhs_refit import square_root
 
 __all__ = ["LossBasis", "LossFit", "LossSample", "choose", "minimise", "residual_scales", "sample_fit_bytes"]
@@ -297,7 +297,8 @@ def choose(
 ) -> LossFit:
     """Choose lambda by the loss of rows that are left out, and fit to all rows of the sample.
 
-    The largest lambda is taken whose loss exceeds the lowest by less than a standard error of the difference.
+    The largest lambda is taken whose loss exceeds the lowest by less than a standard error of the difference; of
+    quantiles, for which that was worse, the lambda with the lowest loss.
 
     Parameters
     ----------
@@ -359,7 +360,9 @@ def _tried(
             lowest = len(losses) - 1
         if len(losses) - 1 - lowest >= RISES:
             break
-    chosen = next(i for i in range(lowest + 1) if _is_as_low(losses[i] - losses[lowest], masses))
+    chosen = lowest
+    if loss.name != QUANTILE:
+        chosen = next(i for i in range(lowest + 1) if _is_as_low(losses[i] - losses[lowest], masses))
     means = np.array([masses @ each for each in losses]) / masses.sum()
     tried = np.column_stack([lambdas[: len(means)], means])
     return lambdas[chosen], float(means[chosen]), tried, points[chosen]

@@ -25,7 +25,7 @@ import pyarrow.csv as pa_csv
 from distkern.errors import DataError
 
 from ..tables.arrow_columns import casts, first_failure
-from .streams import STREAM_FAILURES, open_stream
+from .streams import STREAM_FAILURES, first_undecodable, open_stream
 from .table import Batch, Reading, choose_columns, some_rows, unreadable
 
 __all__ = ["CsvFiles", "CsvTable", "holes_as_null"]
@@ -213,6 +213,7 @@ class CsvFiles:
                 raise
             self._explain_ragged(file)
             self._explain_types(file, types)
+            _explain_encoding(self._paths[file], self._delimiters[file], self._headers[file])
             raise unreadable(self._paths[file], cause) from cause
 
     def _explain_types(self, file: int, types: dict[str, Any]) -> None:
@@ -369,6 +370,33 @@ def _stream(path: Path) -> Any:
     return pa.input_stream(str(path), compression=_CODECS.get(suffix))
 
 
+def _header(path: Path, delimiter: str) -> list[str]:
+    """Return the names in the first line of a file, none where it cannot be read."""
+    try:
+        with open_stream(path) as stream:
+            return next(csv.reader([stream.readline(_HEADER_CHARACTERS).decode("utf-8-sig")], delimiter=delimiter), [])
+    except (*STREAM_FAILURES, csv.Error):
+        return []
+
+
+def _explain_encoding(path: Path, delimiter: str, names: Sequence[str]) -> None:
+    """Raise the error for the first line that is not UTF-8 text, if there is one; `names` are those of the columns."""
+    try:
+        found = first_undecodable(path)
+    except STREAM_FAILURES:
+        return
+    if found is None:
+        return
+    number, line, place = found
+    column = max(len(next(csv.reader([line[:place].decode()], delimiter=delimiter))) - 1, 0)
+    name = f"column {names[column].strip()!r}" if column < len(names) else f"column {column} (counted from 0)"
+    raise DataError(
+        f"{path} is not UTF-8 text: line {number} has the byte 0x{line[place]:02x} in {name}; convert the file, for "
+        f"example with iconv -f latin1 -t utf-8",
+        kind="unreadable",
+    )
+
+
 def _first_lines(text: IO[str]) -> Iterator[str]:
     """Yield lines as long as they can belong to a header and a first row."""
     for _ in range(_HEADER_LINES):
@@ -387,6 +415,7 @@ def _first_rows(path: Path, delimiter: str, named: bool) -> tuple[list[str], boo
             rows = (row for row in csv.reader(_first_lines(text), delimiter=delimiter) if row)
             header, first = next(rows, None), next(rows, None)
     except (*_FAILURES, csv.Error) as cause:
+        _explain_encoding(path, delimiter, _header(path, delimiter) if named else ())
         raise unreadable(path, cause) from cause
     if not named:
         return [str(column) for column in range(len(header or ()))], header is not None

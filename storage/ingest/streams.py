@@ -9,7 +9,7 @@ import zlib
 from pathlib import Path
 from typing import IO, Any, cast
 
-__all__ = ["COMPRESSIONS", "STREAM_FAILURES", "open_stream"]
+__all__ = ["COMPRESSIONS", "STREAM_FAILURES", "first_undecodable", "open_stream"]
 
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 """Extensions of compressed files."""
@@ -34,3 +34,24 @@ def open_stream(path: Path) -> IO[bytes]:
         stream: Any = pa.input_stream(str(path), compression="zstd")
         return cast("IO[bytes]", stream)
     return path.open("rb")
+
+
+def first_undecodable(path: Path) -> tuple[int, bytes, int] | None:
+    """Return the first line of a file that is not UTF-8 text, and None where all are.
+
+    Returns
+    -------
+    number : int
+        Number of the line, from 1.
+    line : bytes
+        The line.
+    place : int
+        Index of the first byte in it that is not UTF-8.
+    """
+    with open_stream(path) as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as cause:
+                return number, line, cause.start
+    return None

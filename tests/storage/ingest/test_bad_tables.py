@@ -87,12 +87,18 @@ REFUSED: dict[str, tuple[Files, dict[str, Any], str, str]] = {
     "structures": ({"t.parquet": {"a": [{"x": 1}, {"x": 2}], "y": [0.5, 1.5]}}, {}, "column-type", "'a'.*struct"),
     "bytes": ({"t.parquet": {"a": [b"u", b"v"], "y": [0.5, 1.5]}}, {}, "column-type", "'a'.*binary"),
     "other bytes than UTF-8": (
-        {"t.csv": "a,y\ncaf\xe9,0.5\nv,1.5\n".encode("latin-1")}, {}, "unreadable", "UTF8|utf-8",
+        {"t.csv": "a,y\ncaf\xe9,0.5\nv,1.5\n".encode("latin-1")}, {},
+        "unreadable", "line 2 has the byte 0xe9 in column 'a'.*utf-8",
     ),
     "files of two encodings": (
-        {"1.csv": "a,y\ncafé,0.5\n", "2.csv": "a,y\ncaf\xe9,1.5\n".encode("latin-1")}, {}, "unreadable", "2.csv",
+        {"1.csv": "a,y\ncafé,0.5\n", "2.csv": "a,y\ncaf\xe9,1.5\n".encode("latin-1")}, {},
+        "unreadable", "2.csv.*line 2 has the byte 0xe9",
     ),
-    "UTF-16": ({"t.csv": "a,y\nu,0.5\n".encode("utf-16")}, {}, "unreadable", "t.csv"),
+    "UTF-16": ({"t.csv": "a,y\nu,0.5\n".encode("utf-16")}, {}, "unreadable", "t.csv.*line 1 .*0xff"),
+    "another encoding in a later row": (
+        {"t.csv": (csv_of(a=codes(9000), b=[0] * 9000, y=[0.5] * 9000) + "k,caf\xe9,1\n").encode("latin-1")}, {},
+        "unreadable", "line 9002 has the byte 0xe9 in column 'b'",
+    ),
     "a damaged compressed file": ({"t.csv.gz": gzip.compress(b"a,y\nu,0.5\n" * 9)[:-9]}, {}, "unreadable", "t.csv.gz"),
     "a row with too many values": (
         {"t.csv": lines("a,b,y", "u,1,0.5", "v,2,1.5,9")}, {}, "ragged-row", "row 2 ",

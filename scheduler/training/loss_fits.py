@@ -139,7 +139,7 @@ class LossFits:
             gram = np.asarray(kernel.block(centers, centers.copy()), dtype=np.float64)
             gram[np.diag_indices(m)] += self._begin.epsilon
         basis = LossBasis.of(u, s, gram, intercept=self._begin.intercept)
-        # Classes are told by the signs of their targets; numbers are centred as in the selection.
+        # Signs of the targets distinguish the classes; numbers are centred as in the selection.
         means = np.zeros(len(problem.columns)) if self._choice.name == LOGISTIC else problem.target_means
         sample, rows = self._sample(i, path, problem, basis, means, (kernel, centers))
         scales, start = np.ones(len(means)), None

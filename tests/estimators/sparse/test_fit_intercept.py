@@ -13,7 +13,7 @@ import distkern as dk
 from tests.estimators.fits import classes, data_for, regression
 
 Array = NDArray[Any]
-FAR = np.full((1, 2), 1e3)
+AWAY = np.full((1, 2), 1e3)
 
 
 def columns(model: Any, X: Array) -> Array:
@@ -32,7 +32,7 @@ def test_weights_are_those_of_least_squares_on_the_columns_alone(criterion: str,
     expected = np.linalg.lstsq(columns(model, X), y, rcond=None)[0]
     np.testing.assert_allclose(model.coef_, expected, rtol=1e-6, atol=1e-6)
     np.testing.assert_array_equal(model.intercept_, 0.0)
-    np.testing.assert_array_equal(model.predict(FAR), 0.0)
+    np.testing.assert_array_equal(model.predict(AWAY), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_outputs_without_a_row_are_those_of_explicit_fits() -> None:
 def test_deviations_have_no_part_of_a_constant() -> None:
     X, y = regression(80)
     model = dk.OROLSRegressor(sigma=1.0, max_centers=8, fit_intercept=False, regularization=0.1, stop=None).fit(X, y)
-    deviation = model.predict(FAR, return_std=True)[1]
+    deviation = model.predict(AWAY, return_std=True)[1]
     assert deviation[0] == pytest.approx(np.sqrt(model._leverage().variance[0]), rel=1e-12)
 
 
@@ -86,4 +86,4 @@ def test_the_default_has_a_constant() -> None:
     X, y = regression(100)
     model = dk.OROLSRegressor(sigma=1.0, max_centers=8).fit(X, y + 5.0)
     assert model.fit_intercept
-    assert model.predict(FAR) == pytest.approx(5.0, abs=2.0)
+    assert model.predict(AWAY) == pytest.approx(5.0, abs=2.0)

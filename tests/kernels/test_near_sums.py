@@ -53,9 +53,9 @@ def test_centres_that_are_left_out_have_zeros_only(
     near = near_centers(kernel, X, centers)
     if near is None:
         return
-    far = np.setdiff1d(np.arange(len(centers)), near)
-    assert len(far)
-    assert not kernel.columns(centers, X)[far].any()
+    outside = np.setdiff1d(np.arange(len(centers)), near)
+    assert len(outside)
+    assert not kernel.columns(centers, X)[outside].any()
 
 
 def test_which_centres_are_left_out() -> None:

@@ -188,7 +188,7 @@ def test_reads_that_never_come_back(tmp_path: Path) -> None:
 
 
 def test_errors_and_reports_of_another_thread() -> None:
-    """What a read raises and notes is what the caller sees, also `BaseException`."""
+    """The caller gets the errors and notes of a read, also `BaseException`."""
 
     def read() -> None:
         note_absent("X", [(1,)])
@@ -200,7 +200,7 @@ def test_errors_and_reports_of_another_thread() -> None:
 
 
 class Held:
-    """What a caller of a read holds, as a block its scratch file."""
+    """An object of the caller of a read, as a block holds its scratch file."""
 
 
 @pytest.mark.parametrize("failing", [1, 99])

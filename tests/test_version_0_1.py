@@ -186,7 +186,7 @@ def test_other_pickles(written: Path) -> None:
         assert (error.kind, str(error)) == ("some-kind", f"what a {name} says")
     for estimator in unpickled(written, "unfitted"):
         parameters = type(estimator)().get_params()
-        of_the_time = {"selection_rows": None, "candidates": 256, "panel": 16}
+        of_the_time = {"selection_rows": None, "candidates": 256, "panel": 16, "sigma": "median"}
         assert estimator.get_params() == parameters | {k: v for k, v in of_the_time.items() if k in parameters}
     search = unpickled(written, "unfitted-search")
     assert type(search) is dk.GridSearch

@@ -16,14 +16,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import eigh, solve_triangular, svd
+from scipy.linalg import eigh, qr, solve_triangular, svd
 from scipy.optimize import minimize_scalar
 
 from ..arrays import Array
 from ..errors import JobError
 from ..kernels import Kernel, Polynomial, Sigmoid
 
-__all__ = ["NormFit", "fit_in_rkhs_norm", "norm_fit_bytes", "require_norm"]
+__all__ = ["NormFactors", "NormFit", "factors_in_rkhs_norm", "fit_in_rkhs_norm", "norm_fit_bytes", "require_norm"]
 
 CHARGE = 2.0
 """Degrees of freedom of a selected centre in the choice of mu, as in the stop rule."""
@@ -95,6 +95,64 @@ def fit_in_rkhs_norm(
     weights[1:] = solve_triangular(triangle, directions @ coefficients)
     weights[0] = -u[0, 1:] @ weights[1:]
     return NormFit(weights, mus, gcv)
+
+
+@dataclass(frozen=True)
+class NormFactors:
+    """Factors of the rows and, below them, of the penalty with a given mu: nested fits without another lambda."""
+
+    u: Array
+    """(m + 1, m + 1): unit upper triangular."""
+    s: Array
+    """(m + 1,)."""
+    z: Array
+    """(m + 1, T)."""
+    gcv: Array
+    """(m,): generalised cross validation of the first 1, 2, ... centres, a parameter counted once."""
+
+
+def factors_in_rkhs_norm(u: Array, s: Array, z: Array, target_norms: Array, gram: Array, mu: float) -> NormFactors:
+    """Return the factors of [1 K; 0 sqrt(mu) F] with F'F = K_mm, from those of [1 K].
+
+    Least squares on these rows, whose last ones have the target zero, minimise |y - b 1 - K a|^2 + mu a'K_mm a. The
+    first k + 1 columns are those of the problem with k centres, so that U^-1 (z / s) of a leading part are the weights
+    of fewer centres, and y'y - sum z^2 / s is the minimum. The rows of the data alone have the leverages sum q^2 / s.
+
+    Parameters
+    ----------
+    u, s, z, target_norms, gram
+        As for `fit_in_rkhs_norm`.
+    mu : float
+        Regularisation, above 0.
+
+    Returns
+    -------
+    NormFactors
+
+    Raises
+    ------
+    JobError
+        ``indefinite-kernel``, as `fit_in_rkhs_norm`.
+    """
+    m = len(gram)
+    roots = np.sqrt(s)
+    rows = np.zeros((2 * m + 1, m + 1))
+    rows[: m + 1] = roots[:, np.newaxis] * u
+    rows[m + 1 :, 1:] = np.sqrt(mu) * square_root(gram)
+    orthogonal, triangle = qr(rows, mode="economic", overwrite_a=True, check_finite=False)
+    top, diagonal = orthogonal[: m + 1], triangle.diagonal().copy()
+    targets = z / roots[:, np.newaxis]
+    products = top.T @ targets
+    # Residual and trace of all leading parts: the orthogonal columns are added one after another.
+    squares = np.empty(m + 1)
+    fitted = np.zeros_like(targets)
+    for k in range(m + 1):
+        fitted += np.outer(top[:, k], products[k])
+        squares[k] = target_norms.sum() + float(np.einsum("ij,ij->", fitted - 2.0 * targets, fitted))
+    trace = s[0] - np.cumsum(np.einsum("ij,ij->j", top, top))
+    gcv = np.divide(s[0] * np.maximum(squares, 0.0), np.square(trace), out=np.full(m + 1, np.inf), where=trace > 0.0)
+    unit = np.triu(triangle / diagonal[:, np.newaxis])
+    return NormFactors(unit, np.square(diagonal), diagonal[:, np.newaxis] * products, gcv[1:])
 
 
 def norm_fit_bytes(m: int, n_targets: int) -> int:

@@ -19,6 +19,7 @@ class StopReason(StrEnum):
     CANDIDATES_EXHAUSTED = "candidates-exhausted"
     RESIDUAL_BELOW = "residual-below"
     UNEXPLAINED_BELOW = "unexplained-below"
+    ALL_ROWS_REACHED = "all-rows-reached"
     TIME_LIMIT = "time-limit"
     ROUNDING = "rounding"
 
@@ -50,6 +51,10 @@ _ADVICE = {
     StopReason.RESIDUAL_BELOW: "The largest residual fell below tol, or all targets are equal and leave none.",
     StopReason.UNEXPLAINED_BELOW: (
         "The part of the targets' squares that no centre explains fell below tolerance, or all targets are equal."
+    ),
+    StopReason.ALL_ROWS_REACHED: (
+        "The rows are few: width and regularisation have the largest evidence with every row as a centre, and the "
+        "model has as many centres as come within 1 % of that fit."
     ),
     StopReason.TIME_LIMIT: (
         "The time of max_seconds was used up, and the model of the centres so far is kept; a run that has a directory "

@@ -40,7 +40,7 @@ class MetricSample:
     targets: Array
     """(n, T): encoded, those of different scale in units of their own."""
     weights: Array | None
-    """(n,): row weights."""
+    """(n,): row weights, as given."""
     held: NDArray[np.bool_]
     """(n,): mask of the rows that score the models and train none."""
     draws: Array
@@ -51,6 +51,8 @@ class MetricSample:
     """Bytes that the pass read."""
     variances: Array | None = None
     """(d,): variances of the standardised features over all rows, default None: ones."""
+    weight_scale: float = 1.0
+    """Factor on the row weights of a training on all rows."""
 
     def part(self, rows: NDArray[np.bool_]) -> tuple[Array, Array, Array | None]:
         """Return features, targets and weights of some rows."""
@@ -122,6 +124,7 @@ def draw_sample(
         scaling=data.scaling,
         bytes_read=found.reads.bytes_read,
         variances=_variances(data, feature_scales(source)) if job.standardize else None,
+        weight_scale=data.weight_scale,
     )
 
 

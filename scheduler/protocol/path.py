@@ -64,6 +64,31 @@ class Path:
             solved=None if self.solved is None else self.solved * factors,
         )
 
+    mu: float | None = None
+    """Regularisation in the norm of the kernel's space that U, s and z contain, as rows below those of the data; lambda
+    is then 0. None, the default, where they are of the data alone."""
+    selected: Path | None = None
+    """With mu, the path of the data alone; None by default."""
+
+    def of_data(self) -> Path:
+        """Return the path without a penalty in its factors, up to the centres that are kept: what new rows add to."""
+        if self.selected is None:
+            return self
+        path, m, k = self.selected, self.n_centers, self.n_centers + 1
+        return replace(
+            path,
+            n_centers=m,
+            rows=path.rows[:m],
+            widths=path.widths[:m],
+            features=path.features[:m],
+            u=path.u[:k, :k],
+            s=path.s[:k],
+            z=path.z[:k],
+            lambdas=path.lambdas[:k],
+            gcv=path.gcv[:m],
+            reason=self.reason,
+        )
+
     def candidates(self, n_rows: int) -> NDArray[np.int64]:
         """Return the candidate number of every centre in data of `n_rows` rows, shape (m,)."""
         return candidate_numbers(self.rows, self.widths, n_rows)

@@ -336,6 +336,8 @@ def _expected(result: TrainingResult) -> float:
     """Return the root of GCV, the mean over the targets, for a regression, which has one path."""
     path = result.paths[0]
     k = path.n_centers + 1
+    if path.mu is not None and path.n_centers:
+        return float(np.sqrt(path.gcv[path.n_centers - 1] / len(path.target_norms)))
     lam = np.broadcast_to(path.lambdas[k - 1], path.target_norms.shape).astype(np.float64)
     return float(np.sqrt(charged_gcv(path.s[:k], path.z[:k], path.target_norms, lam, float(path.s[0]))).mean())
 

@@ -152,6 +152,8 @@ def show(planned: Plan) -> None:
     learning = [row for row in rows if row[0].startswith("metric ")]
     if learning:
         head.append(("metric before it", "rounds in the driver, one of the reads; in the peaks above"))
+    if "evidence_rows" in planned.terms:
+        head.append(("width before it", "by evidence, in the driver, one of the reads; in the peaks above"))
     training = [row for row in rows if row not in learning]
     tables = [pairs(head), columns("Memory of a process that holds rows", ("term", "bytes"), training)]
     if learning:

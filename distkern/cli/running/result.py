@@ -40,11 +40,12 @@ _ORDER = (
     "lambda",
     "gcv",
     "stop_reason",
+    "chosen",
     *_COSTS,
     "appended",
     "test",
 )
-_OPTIONAL = {"selection_rows", "solver", "loss", "appended", "test"}
+_OPTIONAL = {"selection_rows", "solver", "loss", "chosen", "appended", "test"}
 """Entries that are absent from records of version 0.1 and of methods without a choice of rows, where nothing was
 appended, and where there is no test."""
 
@@ -87,6 +88,7 @@ class JobResult:
             "lambda": getattr(model, "lambda_", None),
             "gcv": getattr(model, "gcv_", None),
             "stop_reason": None if reason is None else StopReason(reason).value,
+            **({"chosen": summary["chosen"]} if summary.get("chosen") else {}),
             **{name: summary[name] for name in _COSTS},
             **({"appended": summary["appended"]} if "appended" in summary else {}),
         }
@@ -107,6 +109,7 @@ def show_result(record: Mapping[str, Any]) -> None:
         ("lambda", "lambda", lambda value: value),
         ("gcv", "gcv", lambda value: value),
         ("stop_reason", "stopped", lambda name: f"{name}{advice}"),
+        ("chosen", "chosen by evidence", _values),
         ("seconds", "seconds", lambda seconds: f"{seconds:.1f}"),
         ("rounds", "rounds, exchanges", lambda rounds: f"{rounds}, {known.get('exchanges')}"),
         ("bytes_read", "read", byte_size),
@@ -133,6 +136,10 @@ def drift_text(part: Mapping[str, Any]) -> str:
     from distkern.scheduler import Drift
 
     return str(Drift(**{field.name: part[field.name] for field in fields(Drift)}))
+
+
+def _values(chosen: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in chosen.items())
 
 
 def _peaks(known: Mapping[str, Any]) -> str:

@@ -36,6 +36,7 @@ class Appending(BlockEstimator):
     # Of the other parts of the family.
     training_job: Callable[[], TrainingJob]
     _model_of: Callable[[TrainingResult, list[int]], tuple[KernelModel, Any]]
+    _penalised: Callable[[TrainingResult], TrainingResult]
     _take: Callable[[TrainingResult, list[int]], None]
     _record: Callable[[], dict[str, Any]]
     _set_class_weights: Callable[[Any], None]
@@ -104,7 +105,7 @@ class Appending(BlockEstimator):
                 "directory instead (run_dir), append to the fitted estimator, or train again",
                 kind="no-path",
             )
-        return result
+        return replace(result, paths=[path.of_data() for path in result.paths])
 
     def _append(self, result: TrainingResult, source: BlockSource, client: Any) -> Drift:
         job = self.training_job()
@@ -113,10 +114,11 @@ class Appending(BlockEstimator):
         with fit_by_passes(plan, source, client, classification=self._classification, advice=APPEND_ADVICE) as fit:
             fit.n_targets, fit.n_centers = len(result.target_means), self.n_centers_
             extended = extend(result, job, fit)
-            found = extended.result
+            found = self._penalised(extended.result)
+            extended = replace(extended, result=found)
             after, _ = self._model_of(found, _prefixes(found))
             multiclass = getattr(self, "multiclass", "shared")
-            drift, sample = compare(extended, result, (before, after), multiclass, sample, fit, self._seed)
+            drift, sample = compare(extended, self._result, (before, after), multiclass, sample, fit, self._seed)
         part = asdict(drift) | {"content": source.fingerprint()}
         summary = found.summary | _costs(self.summary_, fit.summary()) | {"plan": self.plan_}
         summary["appended"] = [*self.summary_.get("appended", []), part]

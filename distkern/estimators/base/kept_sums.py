@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,7 @@ def keep_sums(estimator: Any, run: RunDirectory) -> None:
     if hasattr(estimator, "table_schema_"):
         arrays["table_schema"] = estimator.table_schema_.to_bytes()
     for i, path in enumerate(result.paths):
+        path = path.selected or path
         arrays |= {f"path{i}_{name}": getattr(path, name) for name in _PATH}
         arrays[f"path{i}_u"] = path.u[np.triu_indices(len(path.u), 1)]
     sample = getattr(estimator, "_sample", None)
@@ -168,6 +170,11 @@ def _estimator(meta: dict[str, Any], arrays: dict[str, NDArray[Any]], cls: Any, 
             setattr(estimator, name, arrays[name])
     if meta["metric_rounds"] is not None:
         estimator.metric_rounds_ = meta["metric_rounds"]
+    result = estimator._penalised(result)
+    for path, found in zip(result.paths, meta["paths"], strict=True):
+        if path.selected is not None:
+            result = replace(result, paths=[replace(path, n_centers=found["n_centers"])])
+    result = replace(result, reason=StopReason(meta["reason"]))
     estimator._take(result, list(meta["prefixes"]))
     if labels is not None:
         estimator.classes_ = labels.astype(object) if meta["object_labels"] else labels

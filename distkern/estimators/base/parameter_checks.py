@@ -326,7 +326,7 @@ def _check_loss(estimator: Any) -> None:
 def _check_metric(estimator: Any) -> None:
     """Check the combinations of `metric` with the other parameters."""
     learns = getattr(estimator, "metric", "isotropic") != "isotropic"
-    if estimator.kernel == AUTO and estimator.sigma != "median":
+    if estimator.kernel == AUTO and not (isinstance(estimator.sigma, str) and estimator.sigma in ("median", AUTO)):
         raise refuse("sigma", estimator.sigma, "'median' where kernel='auto': the rounds choose the width too")
     if learns and isinstance(width_values(estimator.sigma) if not isinstance(estimator.sigma, str) else 0.0, tuple):
         raise refuse("sigma", estimator.sigma, "one width with a learnt metric, not a list")

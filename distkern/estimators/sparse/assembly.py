@@ -56,10 +56,9 @@ class Assembled:
 
 
 def path_weights(path: Path, count: int) -> PrefixWeights:
-    """Return the weights of the first `count` centres with the lambda of the path (thesis 3.83, 3.84)."""
-    return PrefixWeights(
-        path.weights(count), path.lambdas[count], float(path.gcv[count - 1]) if count else float("nan")
-    )
+    """Return the weights of the first `count` centres with the lambda or mu of the path (thesis 3.83, 3.84)."""
+    lambdas = path.lambdas[count] if path.mu is None else np.array([path.mu])
+    return PrefixWeights(path.weights(count), lambdas, float(path.gcv[count - 1]) if count else float("nan"))
 
 
 def assemble(

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...errors import JobError
 from ..base.estimator import BY_REFERENCE
-from ..base.parameter_checks import CONSTRAINTS, seed_of
+from ..base.parameter_checks import AUTO, CONSTRAINTS, seed_of
 from .kernel_least_squares import KernelLeastSquares
 from .width_search import summarise
 
@@ -33,7 +33,8 @@ class GridSearch(BaseEstimator):
     Parameters
     ----------
     estimator : OROLSClassifier, OROLSRegressor, NPDClassifier, NPDRegressor or LOOForwardClassifier
-        Estimator to train; its `sigma` may be "median", not "cv", and it learns no metric.
+        Estimator to train; its `sigma` may be "median", not "cv", and it learns no metric. "auto" is "median" here,
+        also in the best estimator, because settings are compared.
     param_grid : dict or sequence of dict
         Parameter names and the values to try, as for ``sklearn.model_selection.ParameterGrid``.
     folds : int, default 5
@@ -123,7 +124,7 @@ class GridSearch(BaseEstimator):
                 "or use scikit-learn's GridSearchCV",
                 kind="invalid-parameter",
             )
-        trials = [clone(self.estimator).set_params(**setting) for setting in settings]
+        trials = [_compared(clone(self.estimator).set_params(**setting)) for setting in settings]
         for trial in trials:
             trial._check_parameters()
             if isinstance(trial.sigma, str) and trial.sigma == "cv":
@@ -150,7 +151,7 @@ class GridSearch(BaseEstimator):
             self.best_params_ = settings[found.best]
             self.best_error_ = float(results["mean_error"][found.best])
             self.passes_ = found.passes
-            self.best_estimator_ = clone(self.estimator).set_params(**self.best_params_)
+            self.best_estimator_ = _compared(clone(self.estimator).set_params(**self.best_params_))
             self.best_estimator_.run_dir = self.estimator.run_dir
             self.best_estimator_.max_seconds = limit.left
             try:
@@ -179,3 +180,10 @@ class GridSearch(BaseEstimator):
         """Return the accuracy, or R squared, of the best setting, see `best_estimator_`."""
         check_is_fitted(self, "best_estimator_")
         return float(self.best_estimator_.score(X, y, sample_weight))
+
+
+def _compared(estimator: KernelLeastSquares) -> KernelLeastSquares:
+    """Return the estimator with the width that the search compares in place of "auto"."""
+    if isinstance(estimator.sigma, str) and estimator.sigma == AUTO:
+        estimator.sigma = "median"
+    return estimator

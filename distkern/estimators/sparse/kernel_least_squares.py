@@ -58,9 +58,9 @@ from .assembly import Assembled, Weigh, assemble, path_weights, prefix_lengths, 
 from .metric import MetricLearning, metric_arrays, restore_metric
 from .parameters import SparseParameters
 from .projections import Projections, projection_arrays, restore_projections
-from .rkhs_refit import NormRefit
+from .rkhs_refit import NormRefit, penalised
 from .uncertainty import Uncertainty, restore_uncertainty, uncertainty_arrays
-from .width_search import sigma_results, width_jobs
+from .width_search import WidthChoice, sigma_results, width_jobs
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ _TRAINED_AS = {"dag": "one-vs-one"}
 """Schemes that differ from another one only in the decision."""
 
 
-class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Appending, Uncertainty):
+class KernelLeastSquares(Projections, MetricLearning, WidthChoice, SparseParameters, Appending, Uncertainty):
     """Base of the family; see the subclasses for the parameters."""
 
     _intercept: ClassVar[bool] = True
@@ -139,7 +139,7 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Appendin
             tried, n_folds = width_jobs(job), int(self.folds)
             room = SearchRoom(tried, n_folds, work, facts, factors=self.factors, memory_limit=limit)
             planned = room.before(planned)
-        planned = self._plan_rounds(planned, job, work, facts)
+        planned = self._plan_choice(self._plan_rounds(planned, job, work, facts), job, work, facts)
         draws = getattr(self, "loss", SQUARED) != LOGISTIC if self._classification else self._wants_intervals()
         if not draws:
             return planned
@@ -236,6 +236,7 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Appendin
             "limit": limit,
         }
         searched = {}
+        choice = None
         try:
             reading = {"client": client, "subscribers": subscribers, "limit": limit}
             job, learnt = self._learn(self.training_job(), source, run, with_width=not self._searches, **reading)
@@ -246,7 +247,11 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Appendin
                 self.cv_results_ = sigma_results(found)
                 job = tried[found.best]
                 searched = {"planned_peak_bytes": found.planned_peak, "planned_peak_driver": found.planned_driver_peak}
+            elif (choice := self._choose(job, source, run, client)) is not None:
+                job = choice[0].applied(job)
             result = run_training(job, source, run=run, **where)
+            if choice is not None and choice[0].sigma:
+                result = penalised(result, choice[0].mu, choice[0].share)
         except (JobError, DataError, BudgetError):
             if run is not None and is_new:
                 run.discard()
@@ -255,6 +260,7 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Appendin
         most = {name: max(peak, result.summary[name]) for name, peak in searched.items()}
         result = replace(result, summary={**result.summary, **most})
         self._note_metric(learnt, source.n_features, result.summary)
+        self._note_choice(choice, result.summary)
         self._take(result, prefixes_of(result.paths))
         if result.classes is not None:
             self._note_classes(result, source, client)
@@ -370,6 +376,7 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Appendin
             warn_of_rounding(self.n_centers_, assembled.rounding, None, self.dtype)
         if not self.n_centers_:
             logger.warning("the model has no centre and predicts a constant: %s", result.reason.advice)
+        self.chosen_ = result.summary.get("chosen", {})
         self.plan_ = result.summary["plan"]
         self.summary_ = {
             **{key: value for key, value in result.summary.items() if key != "plan"},
@@ -392,6 +399,7 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Appendin
 
     def _stored_values(self) -> dict[str, Any]:
         values = {"gcv": self.gcv_, "stop_reason": str(self.stop_reason_), "solver": self.solver_, "loss": self.loss_}
+        values["chosen"] = getattr(self, "chosen_", {})  # absent in pickles of earlier versions
         return values | ({"metric_rounds": self.metric_rounds_} if hasattr(self, "metric") else {})
 
     def _restore(self, stored: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
@@ -411,6 +419,7 @@ class KernelLeastSquares(Projections, MetricLearning, SparseParameters, Appendin
         self.stop_reason_ = StopReason(stored["stop_reason"])
         self.solver_ = str(stored.get("solver", FACTORS))
         self.loss_ = str(stored.get("loss", SQUARED))
+        self.chosen_ = dict(stored.get("chosen", {}))
 
     def truncate(self, n_centers: int) -> Self:
         """Return the model of the first `n_centers` centres; the path is nested, so nothing is trained again.

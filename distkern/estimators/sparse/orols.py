@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ..base.documentation import documented
+from ..base.parameter_checks import AUTO, WIDTHS, one_of
 from ..base.regressor_classifier import BlockClassifier, BlockRegressor
 from .kernel_least_squares import KernelLeastSquares
 from .parameters import PoolParameters
@@ -16,6 +17,9 @@ from .parameters import PoolParameters
 class OROLS(PoolParameters, KernelLeastSquares):
     """Base of regressor and classifier: their parameters."""
 
+    _constraints: ClassVar = {"sigma": WIDTHS | one_of(AUTO)}
+
+    sigma: float | str | Sequence[float] = AUTO
     regularization: str | float = "gcv"
     refit: str | None = None
     loss: str = "squared"

@@ -141,6 +141,8 @@ class Projections(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         path, k = result.paths[0], self.n_centers_ + 1
         if path.solved is not None and not len(path.s):
             return None
+        # Columns that are orthogonal over the rows, without a penalty below them.
+        path = path.selected or path
         return projection_weights(path.u[:k, :k], path.s[:k])
 
 

@@ -23,10 +23,14 @@ from ...selection.rkhs_refit import CHARGE
 from ..base.estimator import BlockEstimator
 from ..base.parameter_checks import AUTO
 from ..base.probability_arrays import require_numbers
+from .rkhs_refit import fitted_parameters
 
 _SCALE = "interval_scale_"
 _SIZES = ("interval_local", "interval_constant")
 _DEVIATIONS = "deviation_"
+
+CHOSEN = 1.25
+"""Degrees of freedom for each fitted one where width and regularisation have the largest evidence, for intervals."""
 
 
 class Uncertainty(BlockEstimator):
@@ -72,6 +76,10 @@ class Uncertainty(BlockEstimator):
         n_rows = result.summary["n_rows"]
         share = min(1.0, result.summary.get("selection_rows", n_rows) / n_rows)
         correction = choice_of_centers(effective_trace(s, lam, s[0]), effective_trace(s, lam, s[0], CHARGE), share)
+        if path.mu is not None:
+            # The fit is nearly that of all rows as centres, whatever the choice of some; but width and mu were chosen.
+            free, charged = (s[0] - 1.0 - charge * (fitted_parameters(path, count) - 1.0) for charge in (1.0, CHOSEN))
+            correction = choice_of_centers(np.full_like(lam, free), np.full_like(lam, charged), 1.0)
         with single_threaded_blas():
             return Intervals.fit(
                 q[usable],
@@ -90,6 +98,9 @@ class Uncertainty(BlockEstimator):
         s, z, lam = path.s[:k], path.z[:k], path.lambdas[k - 1]
         squares = residual_sum_of_squares(s, z, path.target_norms, lam)
         freedom = np.maximum(effective_trace(s, lam, s[0], CHARGE), 1.0)
+        if path.mu is not None:
+            # The noise of largest restricted evidence: the squares contain the penalty.
+            freedom = s[:1] - 1.0
         return Leverage.of(path.u[:k, :k], s, lam, squares / freedom, intercept=self._result.intercept)
 
     def _has_closed_form(self) -> bool:

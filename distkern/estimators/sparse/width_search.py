@@ -1,4 +1,7 @@
-"""The widths that ``sigma="cv"`` tries, and the results of a search over settings."""
+"""The choice of the width: by the evidence of few rows, ``sigma="auto"``, or by a search, ``sigma="cv"``.
+
+Covers the widths that a search tries, the results of searches over settings, and what a choice leaves on an estimator.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distkern.scheduler import SearchResult, TrainingJob
+from distkern.scheduler import (
+    FewRowsChoice,
+    FewRowsRoom,
+    Plan,
+    SearchResult,
+    TrainingJob,
+    TrainingResult,
+    WorkerFacts,
+    Workload,
+    choose_once,
+    may_choose,
+    worker_facts,
+    workload,
+)
+from distkern.storage import BlockSource, RunDirectory
+
+from ..base.parameter_checks import AUTO
+from .rkhs_refit import penalised
 
 SIGMA_FACTORS = 2.0 ** (np.arange(-6, 4) / 2)
 """Multiples of the median distance, the narrowest first."""
@@ -33,3 +53,53 @@ def summarise(found: SearchResult) -> dict[str, NDArray[Any]]:
         "n_centers": found.n_centers.sum(axis=1) / found.trained.sum(axis=1),
         "errors": found.errors,
     }
+
+
+class WidthChoice:
+    """Part of the estimators whose `sigma` may be "auto"."""
+
+    sigma: Any
+    _memory_bytes: int | None
+    chosen_: dict[str, Any]
+
+    def _chooses(self, job: TrainingJob, n_rows: int) -> bool:
+        """Return whether width and regularisation are chosen by the evidence of the rows."""
+        automatic = isinstance(self.sigma, str) and self.sigma == AUTO
+        # With a learnt metric the rounds choose.
+        return automatic and getattr(self, "metric", "isotropic") == "isotropic" and may_choose(job, n_rows)
+
+    def _plan_choice(self, planned: Plan, job: TrainingJob, work: Workload, facts: WorkerFacts | None) -> Plan:
+        """Return a plan with the choice, if there is one, before the training."""
+        if not self._chooses(job, work.n_rows):
+            return planned
+        return FewRowsRoom(job, work, facts, self._memory_bytes).before(planned)
+
+    def _choose(
+        self, job: TrainingJob, source: BlockSource, run: RunDirectory | None, client: Any
+    ) -> tuple[FewRowsChoice, FewRowsRoom] | None:
+        """Choose, if there is anything to choose; return the choice and its plan."""
+        if not self._chooses(job, source.n_rows):
+            return None
+        facts = None if client is None else worker_facts(client)
+        room = FewRowsRoom(job, workload(job, source), facts, self._memory_bytes)
+        room.require_fit()
+        return choose_once(run, job, source, client), room
+
+    def _note_choice(self, chosen: tuple[FewRowsChoice, FewRowsRoom] | None, summary: dict[str, Any]) -> None:
+        """Add the values and the costs of a choice to the summary of a training."""
+        if chosen is None:
+            return
+        choice, room = chosen
+        costs = {"passes": 1, "bytes_read": choice.bytes_read, "seconds": choice.seconds}
+        summary |= {name: summary[name] + cost for name, cost in costs.items()}
+        summary["plan"] = {**summary["plan"], **room.terms}
+        for name in ("planned_peak_driver", *(["planned_peak_bytes"] if room.together else [])):
+            summary[name] = max(summary[name], room.peak)
+        if choice.sigma:
+            names = ("factor", "log_evidence", "mu", "rows", "sigma")
+            summary["chosen"] = {name: getattr(choice, name) for name in names}
+
+    def _penalised(self, result: TrainingResult) -> TrainingResult:
+        """Return the result of a training, or of one with rows that came later, with what was chosen before it."""
+        chosen = result.summary.get("chosen")
+        return penalised(result, float(chosen["mu"])) if chosen else result

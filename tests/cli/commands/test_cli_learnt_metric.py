@@ -32,7 +32,7 @@ def job(here: Path) -> Path:
 
 
 def test_every_command_takes_a_learnt_metric(job: Path, call: Call) -> None:
-    (job.parent / "plain.toml").write_text(job_text(**{**JOB, "model": {"max_centers": 20}}))
+    (job.parent / "plain.toml").write_text(job_text(**{**JOB, "model": {"max_centers": 20, "sigma": "median"}}))
     planned, plain = (json.loads(call("plan", "--json", name).out) for name in (job, "plain.toml"))
     terms = {name for name in planned["memory"] if name.startswith("metric_")}
     assert terms == {"metric_sample", "metric_model", "metric_map"}

@@ -106,7 +106,9 @@ def test_without_output_nothing_is_saved_and_the_summary_reports_it(blobs: Path,
     assert "not saved" in done.out
     assert tree(blobs) == before
     record = record_of(call("train", job, "--json"))
-    assert set(record) == KEYS
+    assert set(record) == {*KEYS, "chosen"}
+    assert record["chosen"]["rows"] == record["n_rows"]
+    assert "chosen by evidence" in done.out
     assert record["model"] is None
     assert record["run"] is None
 

@@ -79,7 +79,7 @@ def test_the_metric_finds_the_features_that_matter(metric: str) -> None:
 
 def test_without_a_metric_nothing_changes() -> None:
     X, y = rows()
-    model = dk.OROLSRegressor(max_centers=20).fit(X, y)
+    model = dk.OROLSRegressor(max_centers=20, sigma="median").fit(X, y)
     np.testing.assert_array_equal(model.metric_, np.ones(6))
     assert model.metric_rounds_ == []
     assert not hasattr(model, "feature_importances_")

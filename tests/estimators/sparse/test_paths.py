@@ -220,7 +220,7 @@ def test_the_median_width_is_the_median_distance() -> None:
 
     X, y = regression(100)
     scaled = (X - X.mean(axis=0)) / X.std(axis=0)
-    model = dk.OROLSRegressor(max_centers=5).fit(X, y)
+    model = dk.OROLSRegressor(max_centers=5, sigma="median").fit(X, y)
     assert model.kernel_.sigma == pytest.approx(np.percentile(pdist(scaled), 50, method="inverted_cdf"), rel=1e-9)
 
 
@@ -457,8 +457,8 @@ def test_targets_that_overflow_are_refused(scale: float) -> None:
 @pytest.mark.parametrize("kernel", ["laplacian", "matern"])
 def test_the_median_rule_is_for_every_kernel_with_a_width(kernel: str) -> None:
     X, y = regression()
-    width = dk.OROLSRegressor(max_centers=5).fit(X, y).kernel_.sigma
-    assert dk.OROLSRegressor(max_centers=5, kernel=kernel).fit(X, y).kernel_.sigma == width
+    width = dk.OROLSRegressor(max_centers=5, sigma="median").fit(X, y).kernel_.sigma
+    assert dk.OROLSRegressor(max_centers=5, kernel=kernel, sigma="median").fit(X, y).kernel_.sigma == width
     found = dk.OROLSRegressor(max_centers=5, kernel=kernel, sigma="cv", folds=2).fit(X, y)
     assert found.kernel_.name == kernel
     assert found.kernel_.sigma in found.cv_results_["sigma"]
@@ -466,7 +466,7 @@ def test_the_median_rule_is_for_every_kernel_with_a_width(kernel: str) -> None:
 
 def test_the_median_rule_takes_the_norm_of_the_kernel(tmp_path: Path) -> None:
     X, y = regression(150)
-    model = dk.OROLSRegressor(max_centers=5, kernel="laplacian-l1").fit(X, y)
+    model = dk.OROLSRegressor(max_centers=5, kernel="laplacian-l1", sigma="median").fit(X, y)
     distances = np.sort(pdist(X / X.std(axis=0), "cityblock"))
     assert model.kernel_ == dk.Laplacian(model.kernel_.sigma, norm="l1")
     assert model.kernel_.sigma == pytest.approx(distances[(len(distances) - 1) // 2])

@@ -1,0 +1,254 @@
+"""Width and regularisation of a training on few rows, chosen in the driver by the evidence of all of them.
+
+With a few hundred rows every row can be a centre: the evidence of that model compares widths without rows held out,
+and gives the regularisation too. All rows are collected in one pass, as the sample of a metric is, and the kernel
+matrices are decomposed in the driver's process, so the result does not depend on workers. The training that follows
+selects centres with this width, until the fit with this regularisation is nearly that of all rows as centres. Covers
+the choice, its plan and its record in a run directory; the mathematics are in `distkern.selection.evidence`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from distkern.kernels import make_kernel
+from distkern.kernels.standard import WITH_SIGMA
+from distkern.monitoring.events import EventBus
+from distkern.numerics.moments import weighted_median_distance
+from distkern.selection.evidence import DistinctRows, Setting, best_setting, evidence_bytes, tried_settings
+from distkern.selection.rkhs_refit import norm_fit_bytes
+from distkern.storage import RunDirectory
+from distkern.storage.arrays.source import BlockSource
+
+from ..planning.limits import WorkerFacts, default_limit
+from ..planning.plan import BASELINE, Memory, Plan
+from ..planning.workload import Workload
+from ..rows.data_checks import distance_norm
+from ..runtime.threads import available_cores, map_tiles, single_threaded_blas
+from ..search.search_record import driving
+from ..training.driver_loop import TrainingJob
+from ..training.run_identity import hash_of, identity_of, journal_note
+from .sample import draw_sample
+
+FEW_ROWS = 600
+"""Most rows at which the width is chosen by the evidence: a kernel matrix of all rows takes a fraction of a second."""
+
+COARSE = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0)
+"""Tried widths, in multiples of the median distance."""
+
+FINE = (2.0**-0.5, 2.0**0.5)
+"""Multiples of the best of them that are tried after that."""
+
+CHOICE_ADVICE = "use sigma='median'"
+"""Setting to change where the choice does not fit."""
+
+
+@dataclass(frozen=True)
+class FewRowsChoice:
+    """The settings that were chosen, or that there was nothing to choose by."""
+
+    sigma: float
+    """Width; 0 where the evidence could not be computed, and the median distance is the width."""
+    mu: float
+    """Regularisation of the norm in the kernel's space."""
+    factor: float
+    """Width, in multiples of the median distance."""
+    log_evidence: float
+    """Logarithm of the evidence, without its constants."""
+    share: float
+    """Penalised squared error with all rows as centres, over the centred squares of the targets; a mean over them."""
+    rows: int
+    """Rows of positive weight."""
+    bytes_read: int
+    """Bytes that the pass read."""
+    seconds: float
+    """Time of the choice."""
+
+    def applied(self, job: TrainingJob) -> TrainingJob:
+        """Return the job of a training with this width, whose path is as long as it can be."""
+        return replace(job, sigma=self.sigma, stop=None) if self.sigma else job
+
+
+def may_choose(job: TrainingJob, n_rows: int) -> bool:
+    """Return whether a job leaves the choice to the evidence: few rows, and default settings of all that it decides.
+
+    Parameters
+    ----------
+    job : TrainingJob
+        Settings, with the width "median".
+    n_rows : int
+        Rows of any weight, so that a plan needs no read.
+    """
+    return (
+        n_rows <= FEW_ROWS
+        and isinstance(job.kernel, str)
+        and job.kernel in WITH_SIGMA
+        and job.sigma == "median"
+        and job.scaling is None
+        and job.multiclass == "shared"
+        and job.criterion == "error-reduction"
+        and job.regularization == job.stop == "gcv"
+        and job.patience is None
+        and job.tol is None
+        and job.epsilon == 0.0
+        and job.refit is None
+        and job.loss is None
+        and job.intercept
+        and job.dtype == "float64"
+        and not job.resolved(n_rows).draws_centers
+        and not job.sampled_rows(n_rows)
+    )
+
+
+def choose(job: TrainingJob, source: BlockSource, client: Any = None) -> FewRowsChoice:
+    """Choose width and regularisation of a job.
+
+    Parameters
+    ----------
+    job : TrainingJob
+        Settings, for which `may_choose` is true.
+    source : BlockSource
+        Training rows.
+    client : distributed.Client, optional
+        Cluster whose workers read the rows; this process by default.
+
+    Raises
+    ------
+    DataError
+        The rows cannot be trained on.
+    """
+    started = perf_counter()
+    # Incidents of reading are reported by the training, which reads the same rows.
+    sample = draw_sample(job, source, source.n_rows, 0.0, client, EventBus())
+    weights = None if sample.weights is None else sample.weights * sample.weight_scale
+    tried: list[Setting] = []
+    with single_threaded_blas():
+        median = weighted_median_distance(sample.features, sample.weights, distance_norm(make_kernel(job.kernel, 1.0)))
+        rows = DistinctRows.of(sample.features, sample.targets, weights)
+        if median > 0.0 and rows is not None:
+            tried = _tried(job, rows, median, COARSE)
+        if tried:
+            assert rows is not None
+            tried += _tried(job, rows, median, [best_setting(tried).factor * step for step in FINE])
+    seconds = perf_counter() - started
+    if not tried:
+        return FewRowsChoice(0.0, 0.0, 1.0, 0.0, 0.0, len(sample.features), sample.bytes_read, seconds)
+    best = best_setting(tried)
+    return FewRowsChoice(
+        sigma=best.factor * median,
+        mu=best.mu,
+        factor=best.factor,
+        log_evidence=best.evidence,
+        share=best.share,
+        rows=len(sample.features),
+        bytes_read=sample.bytes_read,
+        seconds=seconds,
+    )
+
+
+def _tried(job: TrainingJob, rows: DistinctRows, median: float, factors: Sequence[float]) -> list[Setting]:
+    """Return the settings of some widths, in their order, for any number of threads."""
+
+    def of(factor: float) -> list[Setting]:
+        kernel = make_kernel(job.kernel, factor * median)
+        gram = np.array(kernel.block(rows.features, rows.features.copy()), dtype=np.float64)
+        return tried_settings(gram, rows, factor)
+
+    return [setting for settings in map_tiles(of, factors) for setting in settings]
+
+
+def choose_once(run: RunDirectory | None, job: TrainingJob, source: BlockSource, client: Any = None) -> FewRowsChoice:
+    """Return the same choice from a run directory, or choose and write it there; arguments as for `choose`."""
+    if run is None:
+        return choose(job, source, client)
+    name = hash_of(identity_of(job, source))
+    kept = run.search
+    found = None if kept is None or kept.get("of") != name else _restored(kept.get("few_rows"))
+    if found is None:
+        with driving(run, journal_note(job)):
+            found = choose(job, source, client)
+        run.write_search({"of": name, "few_rows": asdict(found)})
+    return found
+
+
+def _restored(kept: Any) -> FewRowsChoice | None:
+    try:
+        found = FewRowsChoice(**kept)
+        numbers = np.array([float(value) for value in asdict(found).values()])
+    except (TypeError, ValueError):
+        return None
+    return found if np.isfinite(numbers).all() and (numbers[[0, 1, 2]] >= 0.0).all() else None
+
+
+class FewRowsRoom:
+    """Memory and reads of the choice, and of the factors that follow the training.
+
+    Parameters
+    ----------
+    job : TrainingJob
+        Settings.
+    work : Workload
+        Shapes of the training that follows.
+    facts, memory_limit
+        As for `plan_job`.
+
+    Attributes
+    ----------
+    together : bool
+        Whether the driver's process holds the rows of the training, too.
+    """
+
+    def __init__(
+        self, job: TrainingJob, work: Workload, facts: WorkerFacts | None, memory_limit: int | None = None
+    ) -> None:
+        self._job, self._work = job, work
+        self._limit = memory_limit or default_limit(None)
+        self.together = facts is None or facts.in_process
+
+    @property
+    def terms(self) -> dict[str, int]:
+        """Bytes in the driver's process beside its baseline, by buffer."""
+        work, n = self._work, self._work.n_rows
+        m, threads = min(self._job.max_centers, n), min(available_cores(), len(COARSE))
+        matrices = max(threads * evidence_bytes(n, work.n_targets), norm_fit_bytes(m, work.n_targets))
+        return {
+            "evidence_rows": n * (2 * work.row_bytes + 3 * 8 * work.n_features + 8 * (3 * work.n_targets + 4)),
+            "evidence_matrices": matrices,
+        }
+
+    @property
+    def memory(self) -> Memory:
+        """The choice as a process with the limit of the training."""
+        return Memory(self.terms, self._limit, CHOICE_ADVICE)
+
+    def require_fit(self) -> None:
+        """Refuse a choice that does not fit into a process with a limit; raises `BudgetError`."""
+        if self.together:
+            self.memory.require_fit()
+
+    @property
+    def peak(self) -> int:
+        """Peak of the driver's process during the choice."""
+        return BASELINE + sum(self.terms.values())
+
+    def before(self, plan: Plan) -> Plan:
+        """Return the plan of a training that begins with the choice."""
+        work = self._work
+        processes = (*plan.processes, self.memory) if self.together else plan.processes
+        course = plan.course
+        if course is not None:
+            read = work.n_rows * (work.row_bytes + 8 * work.target_columns)
+            course = replace(course, bytes_read=course.bytes_read + read)
+        return replace(
+            plan,
+            passes=plan.passes + 1,
+            processes=processes,
+            driver_peak=max(plan.driver_peak, self.peak),
+            course=course,
+            terms={**plan.terms, **self.terms},
+        )

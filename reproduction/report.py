@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from math import sqrt
+from math import hypot, sqrt
 from typing import Any
 
 from .panels import Panel
@@ -13,16 +13,21 @@ from .panels import Panel
 ROUNDING = 1e-9
 """Largest difference of values that count as equal."""
 
+ERRORS = 2.0
+"""Standard errors of the difference that a difference must exceed to count."""
+
 
 class Verdict(StrEnum):
-    """Result of the comparison of a measured value with the published one."""
+    """Result of the comparison of a measured value with the published one; lower is better."""
 
     BETTER = "better"
-    """At or below the published value; where both must be equal, equal to it."""
-    WITHIN = "within"
-    """Above the published value by no more than the margin."""
+    """Below the published value by more than `ERRORS` standard errors of the difference."""
+    EQUAL = "equal"
+    """Within `ERRORS` standard errors of the difference; where both must be equal, equal to it."""
     WORSE = "worse"
-    """Above the published value by more than the margin."""
+    """Above the published value by more than `ERRORS` standard errors of the difference."""
+    ONE_PARTITION = "one partition"
+    """No verdict: the published value is a mean over many partitions, and ours is of one of them."""
     ABSENT = "absent"
     """Not measured: the data are not present."""
     NOT_COMPARED = "not-compared"
@@ -30,8 +35,8 @@ class Verdict(StrEnum):
 
     @property
     def as_good(self) -> bool | None:
-        """Whether the measured value is as good within the margin; None without a comparison."""
-        return {"better": True, "within": True, "worse": False}.get(self.value)
+        """Whether the measured value is not worse; None without a verdict."""
+        return {"better": True, "equal": True, "worse": False}.get(self.value)
 
 
 @dataclass(frozen=True)
@@ -52,10 +57,12 @@ class Row:
     """Mean over our partitions."""
     deviation: float | None = None
     """Our standard deviation over the partitions, None for one."""
-    margin: float | None = None
-    """Largest excess over the published value that counts as good."""
+    error: float | None = None
+    """Standard error of our mean; None where it is not known, as of one partition of many."""
+    published_error: float | None = None
+    """Standard error of the published mean."""
     runs: int = 0
-    """Number of partitions in our mean."""
+    """Number of partitions, or of seeds on one split, in our mean."""
     centers: float | None = None
     """Our mean number of centres."""
     evaluations: float | None = None
@@ -75,8 +82,8 @@ class Row:
         if self.ours is None:
             return Verdict.ABSENT
         if self.equality and self.published is not None:
-            return Verdict.BETTER if abs(self.ours - self.published) <= ROUNDING else Verdict.WORSE
-        return compare(self.ours, self.published if self.comparable else None, self.margin)
+            return Verdict.EQUAL if abs(self.ours - self.published) <= ROUNDING else Verdict.WORSE
+        return compare(self.ours, self.published if self.comparable else None, self.error, self.published_error)
 
     def record(self) -> dict[str, Any]:
         """Return the row as JSON values."""
@@ -94,7 +101,7 @@ class Report:
     """Data of the figure."""
 
 
-def compare(ours: float, published: float | None, margin: float | None) -> Verdict:
+def compare(ours: float, published: float | None, error: float | None, published_error: float | None) -> Verdict:
     """Compare a value with a published one; lower is better.
 
     Parameters
@@ -103,14 +110,24 @@ def compare(ours: float, published: float | None, margin: float | None) -> Verdi
         Measured value.
     published : float or None
         Published value.
-    margin : float or None
-        Standard deviation or standard error; None counts as 0.
+    error : float or None
+        Standard error of ours; None where one partition of many gave it.
+    published_error : float or None
+        Standard error of the published value; None counts as 0.
     """
     if published is None:
         return Verdict.NOT_COMPARED
-    if ours <= published + ROUNDING:
-        return Verdict.BETTER
-    return Verdict.WITHIN if ours <= published + (margin or 0.0) + ROUNDING else Verdict.WORSE
+    if error is None:
+        return Verdict.ONE_PARTITION
+    limit = ERRORS * hypot(error, published_error or 0.0) + ROUNDING
+    if abs(ours - published) <= limit:
+        return Verdict.EQUAL
+    return Verdict.BETTER if ours < published else Verdict.WORSE
+
+
+def mean_error(deviation: float | None, runs: int) -> float | None:
+    """Return the standard error of a mean, None where the deviation is unknown."""
+    return None if deviation is None else deviation / sqrt(runs)
 
 
 def binomial_error(percent: float, n_rows: int) -> float:

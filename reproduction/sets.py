@@ -80,6 +80,8 @@ class Partition:
     y: NDArray[Any]
     X_test: Array
     y_test: NDArray[Any]
+    note: str = ""
+    """Difference of its sizes from the published ones, default "": none."""
 
 
 def path_of(facts: SetFacts, folder: Path) -> Path:
@@ -100,7 +102,7 @@ def partitions(facts: SetFacts, folder: Path) -> Iterator[Partition]:
     Raises
     ------
     DataError
-        The file is no archive of arrays, or its partitions have other sizes than the published ones.
+        The file is no archive of arrays, or rows and targets are not equally many.
     """
     arrays = _read(path_of(facts, folder))
     if "X_train" in arrays:
@@ -137,14 +139,20 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
 def _checked(
     facts: SetFacts, folder: Path, X: NDArray[Any], y: NDArray[Any], X_test: NDArray[Any], y_test: NDArray[Any]
 ) -> Partition:
-    sizes, published = (len(X), len(X_test)), (facts.n_train, facts.n_test)
-    if sizes != published or (len(y), len(y_test)) != published:
+    if len(X) != len(y) or len(X_test) != len(y_test):
         raise DataError(
-            f"{path_of(facts, folder)} has {sizes[0]} training and {sizes[1]} test rows, the published split "
-            f"{published[0]} and {published[1]}",
+            f"{path_of(facts, folder)} has {len(X)} and {len(X_test)} rows of features in a split, and {len(y)} and "
+            f"{len(y_test)} targets",
             kind="split-size",
         )
-    return Partition(X.astype(np.float64), y, X_test.astype(np.float64), y_test)
+    note = ""
+    if (len(X), len(X_test)) != (facts.n_train, facts.n_test):
+        # Copies of the collection differ by a few rows from the sizes in the tables.
+        note = (
+            f"{facts.file}: {len(X)} training and {len(X_test)} test rows; the published split has {facts.n_train} "
+            f"and {facts.n_test}"
+        )
+    return Partition(X.astype(np.float64), y, X_test.astype(np.float64), y_test, note)
 
 
 def scaled_continuous(part: Partition) -> Partition:
@@ -162,4 +170,4 @@ def scaled_continuous(part: Partition) -> Partition:
         mean, deviation = X[:, column].mean(), X[:, column].std()
         X[:, column] = (X[:, column] - mean) / deviation
         X_test[:, column] = (X_test[:, column] - mean) / deviation
-    return Partition(X, part.y, X_test, part.y_test)
+    return Partition(X, part.y, X_test, part.y_test, part.note)

@@ -53,6 +53,7 @@ def chosen_settings(
     parts: Sequence[Partition],
     shares: Sequence[float],
     epsilons: Sequence[float] = EPSILONS,
+    factors: Sequence[float] = WIDTH_FACTORS,
 ) -> Choice:
     """Return the settings with the lowest mean error over the folds of every partition's training rows.
 
@@ -70,8 +71,10 @@ def chosen_settings(
         Numbers of centres, as shares of the training rows, ascending.
     epsilons : sequence of float
         Tried values of epsilon, `EPSILONS` by default.
+    factors : sequence of float
+        Tried multiples of the width, `WIDTH_FACTORS` by default.
     """
-    grid = [(factor * sigma, epsilon) for factor, epsilon in product(WIDTH_FACTORS, epsilons)]
+    grid = [(factor * sigma, epsilon) for factor, epsilon in product(factors, epsilons)]
     errors = np.zeros((len(grid), len(shares)))
     for part in parts:
         for fold in folds_of(part):

@@ -46,7 +46,9 @@ def test_table_5_3_prints_sparsity() -> None:
 
 def test_the_tables_name_the_same_sets() -> None:
     assert p.OCR_OROLS.keys() == p.OCR_NPD.keys() == OCR.keys()
-    assert p.RAETSCH_OROLS.keys() == p.RAETSCH_NPD.keys() == RAETSCH.keys()
+    assert p.OCR_SVM.keys() == OCR.keys()
+    for table in (p.RAETSCH_OROLS, p.RAETSCH_NPD, p.RAETSCH_SVM, p.RAETSCH_KFD, p.RAETSCH_OLS):
+        assert table.keys() == RAETSCH.keys()
     assert len(RAETSCH) == 13
     for table in (p.REGRESSION_OROLS, p.THESIS_REGRESSION_OROLS, p.THESIS_REGRESSION_NPD, p.REGRESSION_QR):
         assert table.keys() == REGRESSION.keys()
@@ -60,6 +62,10 @@ def test_sums_of_the_columns() -> None:
         "ocr npd": (p.OCR_NPD, 18.3, None),
         "raetsch": (p.RAETSCH_OROLS, 189.7, 19.1),
         "raetsch npd": (p.RAETSCH_NPD, 189.2, 19.5),
+        "ocr svm": (p.OCR_SVM, 20.08, None),
+        "raetsch svm": (p.RAETSCH_SVM, 188.7, 19.3),
+        "raetsch kfd": (p.RAETSCH_KFD, 188.6, 19.9),
+        "raetsch ols": (p.RAETSCH_OLS, 188.8, 19.6),
         "regression": (p.REGRESSION_OROLS, 12.22, 3.45),
         "thesis": (p.THESIS_REGRESSION_OROLS, 12.24, 3.61),
         "thesis npd": (p.THESIS_REGRESSION_NPD, 12.0, 3.82),
@@ -88,6 +94,7 @@ def test_partitions_have_the_published_sizes(name: str) -> None:
     expected = counts.get(facts.file, 10 if facts.file.startswith("raetsch") else 1)
     assert len(parts) == expected
     for part in parts:
+        assert not part.note
         assert (len(part.X), len(part.y), len(part.X_test)) == (facts.n_train, facts.n_train, facts.n_test)
         if facts.n_classes:
             assert len(np.unique(part.y)) == facts.n_classes
@@ -104,10 +111,17 @@ def test_random_partitions_are_seeded_and_differ(tmp_path: Path) -> None:
     assert not np.array_equal(first[0].X, first[1].X)
 
 
-def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
+def test_a_file_of_another_size_has_a_note(tmp_path: Path) -> None:
     rows = np.zeros((5, 2))
     save(tmp_path, RIPLEY, X_train=rows, y_train=rows[:, 0], X_test=rows, y_test=rows[:, 0])
-    with pytest.raises(DataError, match="5 training and 5 test rows, the published split 250 and 1000"):
+    (part,) = partitions(RIPLEY, tmp_path)
+    assert "5 training and 5 test rows; the published split has 250 and 1000" in part.note
+
+
+def test_rows_without_targets_are_refused(tmp_path: Path) -> None:
+    rows = np.zeros((5, 2))
+    save(tmp_path, RIPLEY, X_train=rows, y_train=rows[:4, 0], X_test=rows, y_test=rows[:, 0])
+    with pytest.raises(DataError, match="5 and 5 rows of features in a split, and 4 and 5 targets"):
         list(partitions(RIPLEY, tmp_path))
 
 
@@ -165,29 +179,33 @@ def test_sinc_draws() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ours", "published", "margin", "verdict"),
+    ("ours", "published", "error", "published_error", "verdict"),
     [
-        (1.0, 2.0, 0.1, Verdict.BETTER),
-        (2.0, 2.0, None, Verdict.BETTER),
-        (2.1, 2.0, 0.1, Verdict.WITHIN),
-        (2.11, 2.0, 0.1, Verdict.WORSE),
-        (2.01, 2.0, None, Verdict.WORSE),
-        (2.0, None, 1.0, Verdict.NOT_COMPARED),
+        (1.0, 2.0, 0.3, 0.3, Verdict.BETTER),
+        (1.0, 2.0, 0.3, 0.4, Verdict.EQUAL),
+        (2.0, 2.0, 0.0, None, Verdict.EQUAL),
+        (2.19, 2.0, 0.1, None, Verdict.EQUAL),
+        (2.21, 2.0, 0.1, None, Verdict.WORSE),
+        (1.0, 2.0, None, 0.1, Verdict.ONE_PARTITION),
+        (2.0, None, 1.0, 1.0, Verdict.NOT_COMPARED),
     ],
 )
-def test_compare(ours: float, published: float | None, margin: float | None, verdict: Verdict) -> None:
-    assert compare(ours, published, margin) is verdict
+def test_compare(
+    ours: float, published: float | None, error: float | None, published_error: float | None, verdict: Verdict
+) -> None:
+    assert compare(ours, published, error, published_error) is verdict
 
 
 def test_rows_compare_themselves() -> None:
-    row = Row("set", "OROLS", "% wrong", published=2.0, margin=0.5)
+    row = Row("set", "OROLS", "% wrong", published=2.0, error=0.5)
     assert row.verdict is Verdict.ABSENT
     assert row.record()["as_good"] is None
-    assert Row("set", "OROLS", "%", published=2.0, ours=2.4, margin=0.5).record()["as_good"] is True
-    assert Row("set", "OROLS", "%", published=2.0, ours=2.6, margin=0.5).record()["verdict"] == "worse"
+    assert Row("set", "OROLS", "%", published=2.0, ours=2.9, error=0.5).record()["as_good"] is True
+    assert Row("set", "OROLS", "%", published=2.0, ours=3.1, error=0.5).record()["verdict"] == "worse"
+    assert Row("set", "OROLS", "%", published=2.0, ours=1.0, published_error=0.1).record()["as_good"] is None
     assert Row("set", "OROLS", "%", published=2.0, ours=9.0, comparable=False).verdict is Verdict.NOT_COMPARED
     assert Row("set", "MSE", "a", published=-2.0, ours=-2.5, equality=True).verdict is Verdict.WORSE
-    assert Row("set", "MSE", "a", published=-2.0, ours=-2.0 + 1e-12, equality=True).verdict is Verdict.BETTER
+    assert Row("set", "MSE", "a", published=-2.0, ours=-2.0 + 1e-12, equality=True).verdict is Verdict.EQUAL
 
 
 def test_binomial_error() -> None:

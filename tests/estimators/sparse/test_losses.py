@@ -29,7 +29,7 @@ def test_logistic_outputs_are_log_odds_and_need_no_calibration(n_classes: int, t
     X, y = classes(600, n_classes)
     names = np.array(["a", "b", "c"])[y]
     model = dk.OROLSClassifier(loss="logistic", max_centers=30).fit(X[:300], names[:300])
-    squares = dk.OROLSClassifier(max_centers=30).fit(X[:300], names[:300])
+    squares = dk.OROLSClassifier(max_centers=30, sigma="median").fit(X[:300], names[:300])
     scores, chances = model.decision_function(X[300:]), model.predict_proba(X[300:])
     logits = np.column_stack([np.zeros(300), scores]) if n_classes == 2 else scores
     expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)

@@ -58,6 +58,11 @@ FINAL_ROUNDS = 2
 NEAR_LOWEST = 1.15
 """A round is repeated if its error is at most this times the lowest."""
 
+SMOOTH_GAIN = 0.04
+"""Least share of the error by which the Gaussian must be better than the other kernels of ``kernel="auto"``. Its
+columns nearly depend on each other, and the large weights that follow fit the rows held out but not rows far from all
+others, of which a few thousand rows hold none."""
+
 MORE_CENTERS = 1.5
 """Rounds are repeated only where the centres are at least this times more."""
 
@@ -239,6 +244,8 @@ class Rounds:
         No map is simpler than factors, and factors are simpler than a matrix; then fewer updates are simpler.
         The lowest of many errors is below its expectation, and most so where the rounds differ by noise alone.
         """
+        if self._auto:
+            among = _rough(among)
         lowest = min((made for *_, made in among), key=lambda made: made.error)
         as_good = [found for found in among if found[2].as_good_as(lowest)]
         return min(as_good, key=lambda found: (found[0] > 0, not found[2].map.diagonal, found[0], found[2].error))
@@ -342,6 +349,13 @@ class Rounds:
 def _error(chain: Chain) -> float:
     """Return the lowest error of a chain."""
     return chain.best.error
+
+
+def _rough(among: Sequence[Made]) -> Sequence[Made]:
+    """Return the rounds of kernels that are not smooth at zero, or all where the Gaussian is clearly better."""
+    rough = [found for found in among if found[1].kernel != "gaussian"]
+    lowest = min(made.error for *_, made in among)
+    return rough if any(made.error <= lowest / (1 - SMOOTH_GAIN) for *_, made in rough) else among
 
 
 def _hopeful(chains: list[Chain]) -> list[Chain]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -238,3 +239,21 @@ def test_the_blocks_do_not_matter(kernel: str) -> None:
     assert other.map is not None
     assert one.map.factors.tobytes() == other.map.factors.tobytes()
     assert one.kernel == other.kernel
+
+
+@pytest.mark.parametrize(
+    ("errors", "expected"),
+    [
+        ({"gaussian": 0.100, "laplacian": 0.104}, "laplacian"),
+        ({"gaussian": 0.100, "laplacian": 0.106}, "gaussian"),
+        ({"gaussian": 0.100, "laplacian": 0.106, "laplacian-l1": 0.103}, "laplacian-l1"),
+        ({"gaussian": 0.100}, "gaussian"),
+    ],
+)
+def test_the_gaussian_is_kept_where_it_is_clearly_better(errors: dict[str, float], expected: str) -> None:
+    def made(kernel: str, error: float) -> Any:
+        chain, result = mock.Mock(kernel=kernel), mock.Mock(error=error)
+        return 0, chain, result
+
+    among = learning._rough([made(kernel, error) for kernel, error in errors.items()])
+    assert min(among, key=lambda found: found[2].error)[1].kernel == expected

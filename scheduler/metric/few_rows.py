@@ -25,14 +25,14 @@ from distkern.selection.rkhs_refit import norm_fit_bytes
 from distkern.storage import RunDirectory
 from distkern.storage.arrays.source import BlockSource
 
-from ..planning.limits import WorkerFacts, default_limit
-from ..planning.plan import BASELINE, Memory, Plan
+from ..planning.limits import WorkerFacts
 from ..planning.workload import Workload
 from ..rows.data_checks import distance_norm
 from ..runtime.threads import available_cores, map_tiles, single_threaded_blas
 from ..search.search_record import driving
 from ..training.driver_loop import TrainingJob
 from ..training.run_identity import hash_of, identity_of, journal_note
+from .driver_room import DriverRoom
 from .sample import draw_sample
 
 FEW_ROWS = 600
@@ -43,9 +43,6 @@ COARSE = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0)
 
 FINE = (2.0**-0.5, 2.0**0.5)
 """Multiples of the best of them that are tried after that."""
-
-CHOICE_ADVICE = "use sigma='median'"
-"""Setting to change where the choice does not fit."""
 
 
 @dataclass(frozen=True)
@@ -185,30 +182,24 @@ def _restored(kept: Any) -> FewRowsChoice | None:
     return found if np.isfinite(numbers).all() and (numbers[[0, 1, 2]] >= 0.0).all() else None
 
 
-class FewRowsRoom:
+class FewRowsRoom(DriverRoom):
     """Memory and reads of the choice, and of the factors that follow the training.
 
     Parameters
     ----------
     job : TrainingJob
         Settings.
-    work : Workload
-        Shapes of the training that follows.
-    facts, memory_limit
-        As for `plan_job`.
-
-    Attributes
-    ----------
-    together : bool
-        Whether the driver's process holds the rows of the training, too.
+    work, facts, memory_limit
+        As for `DriverRoom`.
     """
+
+    advice = "use sigma='median'"
 
     def __init__(
         self, job: TrainingJob, work: Workload, facts: WorkerFacts | None, memory_limit: int | None = None
     ) -> None:
-        self._job, self._work = job, work
-        self._limit = memory_limit or default_limit(None)
-        self.together = facts is None or facts.in_process
+        super().__init__(work, facts, memory_limit)
+        self._job = job
 
     @property
     def terms(self) -> dict[str, int]:
@@ -220,35 +211,3 @@ class FewRowsRoom:
             "evidence_rows": n * (2 * work.row_bytes + 3 * 8 * work.n_features + 8 * (3 * work.n_targets + 4)),
             "evidence_matrices": matrices,
         }
-
-    @property
-    def memory(self) -> Memory:
-        """The choice as a process with the limit of the training."""
-        return Memory(self.terms, self._limit, CHOICE_ADVICE)
-
-    def require_fit(self) -> None:
-        """Refuse a choice that does not fit into a process with a limit; raises `BudgetError`."""
-        if self.together:
-            self.memory.require_fit()
-
-    @property
-    def peak(self) -> int:
-        """Peak of the driver's process during the choice."""
-        return BASELINE + sum(self.terms.values())
-
-    def before(self, plan: Plan) -> Plan:
-        """Return the plan of a training that begins with the choice."""
-        work = self._work
-        processes = (*plan.processes, self.memory) if self.together else plan.processes
-        course = plan.course
-        if course is not None:
-            read = work.n_rows * (work.row_bytes + 8 * work.target_columns)
-            course = replace(course, bytes_read=course.bytes_read + read)
-        return replace(
-            plan,
-            passes=plan.passes + 1,
-            processes=processes,
-            driver_peak=max(plan.driver_peak, self.peak),
-            course=course,
-            terms={**plan.terms, **self.terms},
-        )

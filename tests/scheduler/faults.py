@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from time import sleep
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from distkern.monitoring.events import BlocksReplayed, Event, EventBus, RoundDone, WorkerLost
 from distkern.scheduler.clusters.worker_queries import workers_of
@@ -31,6 +34,41 @@ def source() -> ArraySource:
 @cache
 def expected() -> TrainingResult:
     return train(JOB, source(), SerialExecutor(source()), EventBus())
+
+
+class KillsAWorker(ArraySource):
+    """Kills the worker that reads one of its blocks so many times, once.
+
+    Parameters
+    ----------
+    whole : ArraySource
+        The rows.
+    notes : Path
+        Directory that all processes see, for the reads so far.
+    at : int
+        Number of the read that kills.
+    """
+
+    inline = False
+
+    def __init__(self, whole: ArraySource, notes: Path, at: int) -> None:
+        super().__init__(whole.X, whole.y, whole.weights, boundaries=whole.boundaries)
+        self._notes, self._at = notes, at
+
+    @property
+    def killed(self) -> bool:
+        """Whether a worker was killed."""
+        return (self._notes / "dead").exists()
+
+    def read_features(self, block: int) -> NDArray[Any]:
+        if block == 5:
+            reads = self._notes / "reads"
+            with reads.open("a") as file:
+                file.write(".")
+            if reads.stat().st_size >= self._at and not self.killed:
+                (self._notes / "dead").touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+        return super().read_features(block)
 
 
 class Trouble(EventBus):

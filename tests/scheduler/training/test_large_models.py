@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -32,8 +30,9 @@ from distkern.storage import ArraySource, recorded
 from distkern.storage.arrays.source import BlockSource
 from tests.markers import variants
 from tests.references import dense_kernel_columns
+from tests.scheduler.faults import KillsAWorker
 from tests.scheduler.training import test_resume as resume
-from tests.scheduler.trainings import cut, make_classes, make_data, make_job, make_source, tile_threads
+from tests.scheduler.trainings import make_classes, make_data, make_job, make_source, tile_threads
 from tests.scheduler.worker_clusters import cluster
 
 Array = NDArray[Any]
@@ -289,23 +288,6 @@ def test_a_run_goes_on_after_any_exchange_and_with_more_centres(tmp_path: Path) 
     assert_same(run_training(more, source), run_training(more, source, run=run))
 
 
-class DiesInAnIteration(ArraySource):
-    """Kills the worker that reads one of its blocks for the sixth time, once."""
-
-    inline = False
-    notes: Path
-
-    def read_features(self, block: int) -> Array:
-        if block == 5:
-            reads, dead = self.notes / "reads", self.notes / "dead"
-            with reads.open("a") as file:
-                file.write(".")
-            if reads.stat().st_size >= 6 and not dead.exists():
-                dead.touch()
-                os.kill(os.getpid(), signal.SIGKILL)
-        return super().read_features(block)
-
-
 @pytest.mark.cluster
 @pytest.mark.parametrize("n_workers", [1, 2, 3])
 def test_processes_give_the_same_bits_also_where_one_dies(n_workers: int, tmp_path: Path) -> None:
@@ -313,8 +295,7 @@ def test_processes_give_the_same_bits_also_where_one_dies(n_workers: int, tmp_pa
     expected = fit(large_job(), whole)
     source: ArraySource = whole
     if n_workers > 1:
-        source = dying = DiesInAnIteration(whole.X, whole.y, whole.weights, boundaries=cut(240, 40))
-        dying.notes = tmp_path
+        source = KillsAWorker(whole, tmp_path, 6)
     events: list[Any] = []
     with cluster(n_workers, processes=True) as client:
         for nanny in client.cluster.workers.values():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -31,8 +29,9 @@ from distkern.storage import ArraySource, recorded
 from distkern.storage.arrays.source import BlockSource
 from tests.markers import variants
 from tests.references import dense_kernel_columns
+from tests.scheduler.faults import KillsAWorker
 from tests.scheduler.training import test_resume as resume
-from tests.scheduler.trainings import cut, make_classes, make_data, make_job, make_source, tile_threads
+from tests.scheduler.trainings import make_classes, make_data, make_job, make_source, tile_threads
 from tests.scheduler.worker_clusters import cluster
 
 Array = NDArray[Any]
@@ -262,29 +261,11 @@ def test_a_run_goes_on_after_any_exchange(tmp_path: Path) -> None:
             assert again.summary["exchanges"] == n
 
 
-class DiesInAPass(ArraySource):
-    """Kills the worker that reads one of its blocks for the fourth time, once."""
-
-    inline = False
-    notes: Path
-
-    def read_features(self, block: int) -> Array:
-        if block == 5:
-            reads, dead = self.notes / "reads", self.notes / "dead"
-            with reads.open("a") as file:
-                file.write(".")
-            if reads.stat().st_size >= 4 and not dead.exists():
-                dead.touch()
-                os.kill(os.getpid(), signal.SIGKILL)
-        return super().read_features(block)
-
-
 @pytest.mark.cluster
 def test_processes_give_the_same_bits_also_where_one_dies(tmp_path: Path) -> None:
     job, whole = CASES["softmax"]
     expected = fit(job, whole)
-    source = DiesInAPass(whole.X, whole.y, whole.weights, boundaries=cut(240, 40))
-    source.notes = tmp_path
+    source = KillsAWorker(whole, tmp_path, 4)
     events: list[Any] = []
     with cluster(2, processes=True) as client:
         for nanny in client.cluster.workers.values():

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import os
-import signal
 import tracemalloc
 from itertools import pairwise
 from pathlib import Path
@@ -46,6 +44,7 @@ from distkern.storage.arrays.source import BlockSource
 from tests.markers import variants
 from tests.references import dense_kernel_columns, lambda_step
 from tests.scheduler.blocks.test_block_state import make_begin, make_problems
+from tests.scheduler.faults import KillsAWorker
 from tests.scheduler.trainings import (
     assert_same_bits,
     check_each_round,
@@ -510,28 +509,11 @@ def test_sums_of_the_pass_are_gathered_by_tasks() -> None:
     assert result.summary["bytes_read"] == expected.summary["bytes_read"]
 
 
-class DiesInThePass(ArraySource):
-    """Kills the worker that reads one of its blocks a second time, once."""
-
-    inline = False
-    notes: Path
-
-    def read_features(self, block: int) -> Array:
-        if block == 5:
-            read, dead = self.notes / "read", self.notes / "dead"
-            if read.exists() and not dead.exists():
-                dead.touch()
-                os.kill(os.getpid(), signal.SIGKILL)
-            read.touch()
-        return super().read_features(block)
-
-
 @pytest.mark.cluster
 @pytest.mark.parametrize("factors", variants(["workers"], ["workers", "driver"]))
 def test_a_worker_that_dies_in_the_pass(tmp_path: Path, factors: str) -> None:
     whole = weighted_source()
-    source = DiesInThePass(whole.X, whole.y, whole.weights, boundaries=whole.boundaries)
-    source.notes = tmp_path
+    source = KillsAWorker(whole, tmp_path, 2)
     events: list[Any] = []
     with cluster(2, processes=True) as client:
         for nanny in client.cluster.workers.values():
@@ -541,7 +523,7 @@ def test_a_worker_that_dies_in_the_pass(tmp_path: Path, factors: str) -> None:
         result = train(FAULTY, source, backend, EventBus())
         executor.close()
     assert_same_bits(result, fit(FAULTY, whole))
-    assert (tmp_path / "dead").exists()
+    assert source.killed
     assert len([event for event in events if isinstance(event, WorkerLost)]) == 1
 
 

@@ -38,6 +38,9 @@ from .sample import draw_sample
 FEW_ROWS = 600
 """Most rows at which the width is chosen by the evidence: a kernel matrix of all rows takes a fraction of a second."""
 
+FEW_ROWS_FEATURES = 2000
+"""Most features of such rows: they are dense in the driver, in several copies."""
+
 COARSE = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0)
 """Tried widths, in multiples of the median distance."""
 
@@ -71,7 +74,7 @@ class FewRowsChoice:
         return replace(job, sigma=self.sigma, stop=None) if self.sigma else job
 
 
-def may_choose(job: TrainingJob, n_rows: int) -> bool:
+def may_choose(job: TrainingJob, n_rows: int, n_features: int) -> bool:
     """Return whether a job leaves the choice to the evidence: few rows, and default settings of all that it decides.
 
     Parameters
@@ -80,9 +83,12 @@ def may_choose(job: TrainingJob, n_rows: int) -> bool:
         Settings, with the width "median".
     n_rows : int
         Rows of any weight, so that a plan needs no read.
+    n_features : int
+        Features; wide rows, as sparse ones, keep the median distance.
     """
     return (
         n_rows <= FEW_ROWS
+        and n_features <= FEW_ROWS_FEATURES
         and isinstance(job.kernel, str)
         and job.kernel in WITH_SIGMA
         and job.sigma == "median"

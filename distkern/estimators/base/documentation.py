@@ -206,9 +206,10 @@ _CHOSEN = {
             2.8; the attribute `cv_results_` then has arrays with an entry for each width: sigma, mean_error and
             std_error over the folds, n_centers. With several widths a centre is a row with one of them, and a row may
             become a centre with more than one; not with ``criterion="residual"`` or ``refit="rkhs"``. "auto" is
-            "median", except for at most 600 rows with the defaults of `regularization`, `stop`, `epsilon`, `refit`,
-            `criterion`, `dtype`, `multiclass` and `metric`: there width and regularisation have the largest evidence
-            with every row as a centre, and selection ends within 1 % of that fit; `chosen_` then has the values.""",
+            "median", except for at most 600 rows of at most 2000 features, with the defaults of `regularization`,
+            `stop`, `epsilon`, `refit`, `criterion`, `dtype`, `multiclass` and `metric`: there width and regularisation
+            have nearly the largest evidence with every row as a centre, and selection ends within 1 % of that fit;
+            `chosen_` then has the values.""",
 }
 """Text of the width of estimators that choose it by the evidence of few rows."""
 

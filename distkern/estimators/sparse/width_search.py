@@ -62,15 +62,15 @@ class WidthChoice:
     _memory_bytes: int | None
     chosen_: dict[str, Any]
 
-    def _chooses(self, job: TrainingJob, n_rows: int) -> bool:
+    def _chooses(self, job: TrainingJob, n_rows: int, n_features: int) -> bool:
         """Return whether width and regularisation are chosen by the evidence of the rows."""
         automatic = isinstance(self.sigma, str) and self.sigma == AUTO
         # With a learnt metric the rounds choose.
-        return automatic and getattr(self, "metric", "isotropic") == "isotropic" and may_choose(job, n_rows)
+        return automatic and getattr(self, "metric", "isotropic") == "isotropic" and may_choose(job, n_rows, n_features)
 
     def _plan_choice(self, planned: Plan, job: TrainingJob, work: Workload, facts: WorkerFacts | None) -> Plan:
         """Return a plan with the choice, if there is one, before the training."""
-        if not self._chooses(job, work.n_rows):
+        if not self._chooses(job, work.n_rows, work.n_features):
             return planned
         return FewRowsRoom(job, work, facts, self._memory_bytes).before(planned)
 
@@ -78,7 +78,7 @@ class WidthChoice:
         self, job: TrainingJob, source: BlockSource, run: RunDirectory | None, client: Any
     ) -> tuple[FewRowsChoice, FewRowsRoom] | None:
         """Choose, if there is anything to choose; return the choice and its plan."""
-        if not self._chooses(job, source.n_rows):
+        if not self._chooses(job, source.n_rows, source.n_features):
             return None
         facts = None if client is None else worker_facts(client)
         room = FewRowsRoom(job, workload(job, source), facts, self._memory_bytes)

@@ -129,6 +129,13 @@ def test_a_setting_that_is_given_is_not_overridden(given: dict[str, Any]) -> Non
     assert automatic.chosen_ == {}
 
 
+def test_wide_rows_keep_the_median() -> None:
+    X = np.random.default_rng(0).normal(size=(20, few_rows.FEW_ROWS_FEATURES + 1))
+    model = dk.OROLSRegressor(max_centers=5).fit(X, X[:, 0])
+    assert model.chosen_ == {}
+    assert "evidence_rows" not in model.plan_
+
+
 def test_noise_has_a_small_model() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(200, 3)), rng.normal(size=200)

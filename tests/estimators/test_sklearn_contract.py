@@ -66,9 +66,6 @@ def failures_by_nature(estimator: Any) -> dict[str, str]:
     if isinstance(estimator, dk.WidrowHoffClassifier):
         return {names[0]: "the check shuffles the repeated rows, and steps depend on the order of the rows"}
     failed = {}
-    if isinstance(estimator, dk.NPDClassifier):
-        # Without lambda a path of many centres runs through rows of any weight; that of OROLS does not.
-        failed["check_class_weight_classifiers"] = "weights count as rows, so that no stop rule ends the path early"
     if getattr(estimator, "epsilon", 0) or getattr(estimator, "criterion", None) == "residual":
         reason = "a weight equals repeated rows up to epsilon at a row's own place and to ties of residuals"
         # The second check is for the methods that take sparse rows.

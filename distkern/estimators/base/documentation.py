@@ -114,8 +114,7 @@ PARAMETERS = {
     "class_weight": """
         {"balanced"}, dict or None
             Factors on the row weights: of each label in a dict, one for others; or "balanced", so that every class has
-            the same weight. Probabilities and shares of the classes are those of the weighted rows. Without
-            lambda (NPD) a path of many centres fits rows of any weight: limit `max_centers`.""",
+            the same weight. Probabilities and shares of the classes are those of the weighted rows.""",
     "probabilities": """
         {"logistic", "gaussian"}
             How outputs become probabilities: by log odds that are linear in leave-one-out outputs, or, as in the thesis

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ..base.documentation import documented
 from ..base.regressor_classifier import BlockClassifier, BlockRegressor
@@ -36,5 +34,4 @@ class NPDClassifier(BlockClassifier, PoolParameters, KernelLeastSquares):
     """
 
     multiclass: str = "shared"
-    class_weight: str | Mapping[Any, float] | None = None
     probabilities: str = "logistic"

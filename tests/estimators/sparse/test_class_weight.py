@@ -50,10 +50,10 @@ def test_factors_are_row_weights(scheme: str, weighted: bool) -> None:
 
 def test_balanced_is_that_of_sklearn_and_gives_equal_shares() -> None:
     X, y = data()
-    model = dk.NPDClassifier(sigma=1.0, max_centers=10, class_weight="balanced").fit(X, y)
+    model = dk.OROLSClassifier(sigma=1.0, max_centers=10, class_weight="balanced").fit(X, y)
     np.testing.assert_allclose(model.class_weight_, compute_class_weight("balanced", classes=NAMES, y=y))
     np.testing.assert_allclose(model.class_prior_, 1 / 3)
-    plain = dk.NPDClassifier(sigma=1.0, max_centers=10).fit(X, y)
+    plain = dk.OROLSClassifier(sigma=1.0, max_centers=10).fit(X, y)
     rare = y == "ant"
     assert (model.predict(X[rare]) == "ant").mean() >= (plain.predict(X[rare]) == "ant").mean()
 

@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import distkern as dk
 from distkern.estimators.dense import kernel_fisher, kernel_mse, lssvm
 from distkern.estimators.linear import fisher, ho_kashyap, mse, widrow_hoff
+from distkern.estimators.sparse import kernel_least_squares
 from distkern.scheduler.passes import krls
 from distkern.scheduler.training import run
 from tests.estimators.fits import data_for
@@ -29,6 +30,7 @@ SOLUTIONS: dict[str, tuple[Any, str, Any]] = {
     "LMS": (widrow_hoff, "run_lms", dk.WidrowHoffClassifier()),
     "Ho-Kashyap": (ho_kashyap, "run_ho_kashyap", dk.HoKashyapClassifier(max_iter=5)),
     "OROLS": (run, "train", dk.OROLSRegressor(max_centers=5)),
+    "weights of OROLS": (kernel_least_squares, "path_weights", dk.OROLSRegressor(max_centers=5)),
 }
 
 
@@ -64,11 +66,14 @@ X, y = classes(800, 3)
 models = [dk.LSSVMClassifier(), dk.LSSVMClassifier(solver="cg"), dk.KernelFisherDiscriminant()]
 models += [dk.KernelMSEClassifier(), dk.KernelMSEClassifier(max_centers=200)]
 models += [dk.OROLSClassifier(max_centers=150, refit="rkhs", stop=None)]
+models += [dk.OROLSClassifier(max_centers=400, stop=None)]
 for model in models:
     model.fit(X, y)
     digest = hashlib.sha256()
     for part in (model.coef_, model.intercept_, model.decision_function(X), model.predict_proba(X)):
         digest.update(np.ascontiguousarray(part).tobytes())
+    if hasattr(model, "transform"):
+        digest.update(model.transform(X).tobytes())
     print(model, digest.hexdigest())
 """
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distkern.scheduler.protocol.path import Path
+from distkern.scheduler.runtime.threads import single_threaded_blas
 
 from ...arrays import Array
 from ...errors import JobError
@@ -92,7 +93,8 @@ def assemble(
                 features.append(path.features[position])
     coef = np.zeros((len(order), len(target_means)))
     intercept = target_means.astype(np.float64).copy()
-    parts = [weigh(path, count) for path, count in zip(paths, n_centers, strict=True)]
+    with single_threaded_blas():  # a solution by several threads has other last bits
+        parts = [weigh(path, count) for path, count in zip(paths, n_centers, strict=True)]
     for path, columns, count, part in zip(paths, outputs, n_centers, parts, strict=True):
         where = [order[_identity(path, position)] for position in range(count)]
         coef[np.ix_(where, list(columns))] = part.weights[1:]

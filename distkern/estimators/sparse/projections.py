@@ -17,6 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from distkern.scheduler.planning.large_plan import CONJUGATE_GRADIENTS
+from distkern.scheduler.runtime.threads import single_threaded_blas
 
 from ...arrays import Array
 from ...errors import JobError
@@ -41,7 +42,8 @@ def projection_weights(u: Array, s: Array) -> Array:
     array, shape (m + 1, m)
         The first row is the intercept; upper triangular below it. The weights of fewer centres are a part of it.
     """
-    inverse = solve_triangular(u, np.eye(len(u)), unit_diagonal=True)
+    with single_threaded_blas():
+        inverse = solve_triangular(u, np.eye(len(u)), unit_diagonal=True)
     return np.asarray(inverse[:, 1:] * np.sqrt(s[0] / s[1:]))
 
 

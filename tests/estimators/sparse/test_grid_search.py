@@ -26,7 +26,7 @@ def ring(n: int = 300, seed: int = 0) -> tuple[Any, Any]:
 def test_the_width_is_the_best_of_ten_multiples_of_the_median_distance() -> None:
     X, y = ring()
     model = dk.OROLSClassifier(sigma="cv", max_centers=25, folds=4).fit(X, y)
-    median = dk.OROLSClassifier(max_centers=2).fit(X, y).kernel_.sigma
+    median = dk.OROLSClassifier(sigma="median", max_centers=2).fit(X, y).kernel_.sigma
     found = model.cv_results_
     np.testing.assert_allclose(found["sigma"], median * SIGMA_FACTORS)
     assert found["errors"].shape == (10, 4)

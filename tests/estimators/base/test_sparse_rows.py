@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 import distkern as dk
 from distkern.storage import ArraySource, source_in_memory
@@ -55,9 +56,12 @@ def test_everything_a_model_does_takes_them(dtype: str) -> None:
     parts = [values for _, values, _ in given.iter_predictions(X)]
     np.testing.assert_array_equal(np.concatenate(parts), dense.predict(D))
     assert given.append(X[:40], y[:40]) == dense.append(D[:40], y[:40])
-    kinds = {"max_centers": 10, "class_weight": "balanced", "fit_intercept": False}
-    given, dense = (dk.NPDClassifier(**kinds).fit(rows, labels) for rows in (X, D))
-    np.testing.assert_array_equal(given.predict_proba(X), dense.predict_proba(D))
+    for model in (
+        dk.NPDClassifier(max_centers=10, fit_intercept=False),
+        dk.OROLSClassifier(max_centers=10, class_weight="balanced"),
+    ):
+        given, dense = (clone(model).fit(rows, labels) for rows in (X, D))
+        np.testing.assert_array_equal(given.predict_proba(X), dense.predict_proba(D))
     found = dk.GridSearch(dk.OROLSRegressor(max_centers=5), {"sigma": [1.0, 2.0]}, folds=3).fit(X, y)
     np.testing.assert_array_equal(found.predict(X), found.predict(D))
 

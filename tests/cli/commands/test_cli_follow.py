@@ -301,7 +301,7 @@ def test_a_run_of_another_process_is_followed_through_kill_and_resume(here: Path
     write_dataset(here / "waves.zarr", X, np.sin(3 * X[:, 0]) * X[:, 1], chunk_rows=4096, task="regression")
     sections = {
         "data": {"train": "waves.zarr"},
-        "model": {"sigma": 1.0, "max_centers": 2900, "stop": "none", "selection_rows": "none"},
+        "model": {"sigma": 1.0, "max_centers": 1500, "stop": "none", "selection_rows": "none"},
         "output": {"run": "waves.run"},
     }
     (here / "job.toml").write_text(job_text(**sections))
@@ -314,6 +314,8 @@ def test_a_run_of_another_process_is_followed_through_kill_and_resume(here: Path
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            # A shell's background jobs ignore the signal of Ctrl-C, and so would their children.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     with command("train", "job.toml", "-q") as train:

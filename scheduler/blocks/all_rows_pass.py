@@ -163,6 +163,21 @@ def columns_not_zero(columns: NDArray[Any], kernel: Kernel) -> NDArray[np.intp] 
     return near if len(near) <= MOST_NEAR * len(columns) else None
 
 
+def prepare_centers(
+    rows: NDArray[np.int64], features: NDArray[Any], begin: Begin, problem: Problem, n_rows: int
+) -> Candidates:
+    """Return the centres of a pass in kernel space: numbers (m,), raw features (m, d), of data of `n_rows` rows."""
+    return Candidates.prepare(
+        rows,
+        features,
+        n_rows=n_rows,
+        scaling=begin.scaling,
+        kernel=problem.kernel,
+        dtype=np.dtype(begin.dtype),
+        width=max(len(rows), 2),  # numpy rounds products of one column differently
+    )
+
+
 class CenterColumns:
     """Columns [1 K] of given centres, or [1 K] inv(P), on the tiles of a block.
 
@@ -193,15 +208,7 @@ class CenterColumns:
     ) -> None:
         self._begin, self._m = begin, len(rows)
         self._preconditioner = None if preconditioner is None else Preconditioner(preconditioner)
-        self._centers = Candidates.prepare(
-            rows,
-            features,
-            n_rows=n_rows,
-            scaling=begin.scaling,
-            kernel=problem.kernel,
-            dtype=np.dtype(begin.dtype),
-            width=max(len(rows), 2),  # numpy rounds products of one column differently
-        )
+        self._centers = prepare_centers(rows, features, begin, problem, n_rows)
 
     def of(self, raw: NDArray[Any], rows: NDArray[np.int64], roots: Array | None) -> Array:
         """Return the columns of one tile times its root weights, (m + 1, n), in a buffer of this thread."""

@@ -17,7 +17,7 @@ from distkern.arrays import Array
 from distkern.numerics.row_draws import Shortlist, draw_keys, uniforms_for_rows
 
 from ..protocol.answers import Answer, Drawn, ProblemAnswer
-from ..protocol.candidates import Candidates, rows_and_widths
+from ..protocol.candidates import rows_and_widths
 from ..protocol.large_models import CenterDraw, CenterProducts, DrawCenters, Multiply
 from ..protocol.messages import Begin
 from ..protocol.problems import Problem
@@ -25,7 +25,7 @@ from ..rows.block_reading import HOLDOUT_STREAM, BlockRows
 from ..rows.tiles import positions
 from ..runtime.threads import workspace
 from . import pool_tiles as tiles
-from .all_rows_pass import columns_not_zero, pass_over
+from .all_rows_pass import columns_not_zero, pass_over, prepare_centers
 from .block import Block
 
 CENTER_STREAM = HOLDOUT_STREAM + 7
@@ -89,15 +89,7 @@ class _Columns:
         self, rows: NDArray[np.int64], features: NDArray[Any], vectors: Array, begin: Begin, problem: Problem, n: int
     ) -> None:
         self._begin = begin
-        self._candidates = Candidates.prepare(
-            rows,
-            features,
-            n_rows=n,
-            scaling=begin.scaling,
-            kernel=problem.kernel,
-            dtype=np.dtype(begin.dtype),
-            width=max(len(rows), 2),  # numpy rounds products of one column differently
-        )
+        self._candidates = prepare_centers(rows, features, begin, problem, n)
         width, k = len(self._candidates.features), vectors.shape[1]
         self._vectors = np.zeros((width, max(k, 2)))
         self._vectors[: len(rows), :k] = vectors

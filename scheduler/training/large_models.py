@@ -24,17 +24,15 @@ from distkern.arrays import Array, Rows
 from distkern.kernels import kernel_of_centers
 from distkern.selection.penalised_fit import PenalisedFit, PenalisedSystem, RightSums, fit_weights
 from distkern.selection.stopping import StopReason
-from distkern.storage import ReadReport
 
 from ..blocks.center_products import CENTER_STREAM, PRECONDITIONER_STREAM
 from ..execution.executor import Executor
-from ..protocol.answers import Answer, ProblemAnswer
 from ..protocol.large_models import CenterDraw, CenterProducts, DrawCenters, Multiply, ResidualModel, RightSides
 from ..protocol.messages import Begin
 from ..protocol.path import Path
 from ..protocol.problems import Problem
 from ..runtime.threads import map_tiles
-from .refit import Refitted, require_finite
+from .refit import ProblemPasses, Refitted, require_finite
 from .solver import MOST_ITERATIONS, lambdas_of, probes_of
 from .time_limit import TimeLimit
 
@@ -77,11 +75,10 @@ class LargeFits:
         limit: TimeLimit,
         live: Callable[[], bool],
     ) -> None:
-        self._executor, self._begin = executor, begin
+        self._begin = begin
         self._regularization, self._selected, self._max_centers = regularization, selected, max_centers
         self._n_rows, self._seed, self._limit, self._live = n_rows, seed, limit, live
-        self._passes = self._bytes_read = 0
-        self._report = ReadReport()
+        self._passes = ProblemPasses(executor, len(begin.problems))
 
     def fit(self, paths: Sequence[Path], histories: Sequence[NDArray[Any]], problems: Sequence[Problem]) -> Refitted:
         """Extend every path and fit its weights to all rows.
@@ -106,16 +103,7 @@ class LargeFits:
                 path, history = self._fit(i, path, history, problems[i])
             fitted.append(path)
             rewritten.append(history)
-        return Refitted(fitted, rewritten, self._passes, self._bytes_read, self._report)
-
-    def _exchange(self, message: DrawCenters | Multiply, i: int) -> ProblemAnswer:
-        answer: Answer = self._executor.exchange(message)
-        self._passes, self._bytes_read = self._passes + 1, self._bytes_read + answer.bytes_read
-        self._report = self._report.merge(answer.report)
-        return answer.problems[i]
-
-    def _only(self, i: int, part: Any) -> tuple[Any, ...]:
-        return tuple(part if j == i else None for j in range(len(self._begin.problems)))
+        return self._passes.refitted(fitted, rewritten)
 
     def _fit(self, i: int, path: Path, history: NDArray[Any], problem: Problem) -> tuple[Path, NDArray[Any]]:
         # A rule that has not ended the path has found no minimum, whatever the lowest score so far was.
@@ -159,7 +147,7 @@ class LargeFits:
 
     def _draw(self, i: int, draw: CenterDraw) -> tuple[Rows, NDArray[Any]]:
         """Return the rows of a draw in the order in which they were drawn, and their raw features."""
-        drawn = self._exchange(DrawCenters(self._only(i, draw)), i).drawn
+        drawn = self._passes.exchange(DrawCenters(self._passes.only(i, draw)), i).drawn
         assert drawn is not None
         assert drawn.features is not None
         rows = drawn.race.rows
@@ -183,7 +171,7 @@ class LargeFits:
         numbers = widths * self._n_rows + rows
         sides = RightSides(problem.target_means, probes_of(self._regularization), self._seed)
         sums = require_finite(
-            self._exchange(Multiply(self._only(i, CenterProducts(numbers, features, start, sides)), 0), i)
+            self._passes.exchange(Multiply(self._passes.only(i, CenterProducts(numbers, features, start, sides)), 0), i)
         )
         # Made after the first pass: workers that are lost do not wait for it, and a record that ends here costs little.
         system = PenalisedSystem(
@@ -202,8 +190,8 @@ class LargeFits:
             nonlocal iteration
             iteration += 1
             # A copy: the log keeps the message, and the iterations change P in place.
-            message = Multiply(self._only(i, CenterProducts(numbers, features, P.copy())), iteration)
-            return require_finite(self._exchange(message, i))["products"]
+            message = Multiply(self._passes.only(i, CenterProducts(numbers, features, P.copy())), iteration)
+            return require_finite(self._passes.exchange(message, i))["products"]
 
         def watch(number: int, excess: float) -> bool:
             nonlocal began

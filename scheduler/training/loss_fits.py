@@ -37,19 +37,18 @@ from distkern.selection.loss_fit import (
 )
 from distkern.selection.losses import LOGISTIC, Loss, LossChoice
 from distkern.selection.stopping import StopReason
-from distkern.storage import ReadReport
 
 from ..blocks.loss_sums import LOSS_STREAM
 from ..execution.executor import Executor
 from ..planning.loss_plan import MOST_PASSES, sample_size
-from ..protocol.answers import CandidateRows, ProblemAnswer
+from ..protocol.answers import CandidateRows
 from ..protocol.losses import LossModel, RowSample, SampleRows, SumLoss
 from ..protocol.messages import Begin
 from ..protocol.path import Path
 from ..protocol.problems import Problem
 from ..rows.tiles import positions
 from ..runtime.threads import map_tiles
-from .refit import Refitted, require_finite
+from .refit import ProblemPasses, Refitted, require_finite
 from .time_limit import TimeLimit
 
 logger = logging.getLogger(__name__)
@@ -96,15 +95,14 @@ class LossFits:
         limit: TimeLimit,
         live: Callable[[], bool],
     ) -> None:
-        self._choice, self._executor, self._begin = choice, executor, begin
+        self._choice, self._begin = choice, begin
         self._lambdas: tuple[float, ...] = LOSS_LAMBDAS
         if regularization == "none":
             self._lambdas = (0.0,)
         elif not isinstance(regularization, str):
             self._lambdas = (float(regularization),)
         self._n_rows, self._seed, self._limit, self._live = n_rows, seed, limit, live
-        self._passes = self._bytes_read = 0
-        self._report = ReadReport()
+        self._passes = ProblemPasses(executor, len(begin.problems))
 
     def fit(self, paths: Sequence[Path], histories: Sequence[NDArray[Any]], problems: Sequence[Problem]) -> Refitted:
         """Fit the weights of every path's centres to all rows.
@@ -127,7 +125,7 @@ class LossFits:
         """
         fitted = [self._fit(i, path, problems[i]) for i, path in enumerate(paths)]
         histories = [history[: path.n_centers] for history, path in zip(histories, paths, strict=True)]
-        return Refitted(fitted, histories, self._passes, self._bytes_read, self._report)
+        return self._passes.refitted(fitted, histories)
 
     def _fit(self, i: int, path: Path, problem: Problem) -> Path:
         m = path.n_centers
@@ -161,7 +159,7 @@ class LossFits:
             m,
             chosen.lam,
             chosen.tried.tolist(),
-            self._passes,
+            self._passes.count,
         )
         return replace(
             path,
@@ -177,15 +175,6 @@ class LossFits:
             solved=weights,
         )
 
-    def _exchange(self, message: SampleRows | SumLoss, i: int) -> ProblemAnswer:
-        answer = self._executor.exchange(message)
-        self._passes, self._bytes_read = self._passes + 1, self._bytes_read + answer.bytes_read
-        self._report = self._report.merge(answer.report)
-        return answer.problems[i]
-
-    def _only(self, i: int, part: Any) -> tuple[Any, ...]:
-        return tuple(part if j == i else None for j in range(len(self._begin.problems)))
-
     def _sample(
         self,
         i: int,
@@ -199,7 +188,7 @@ class LossFits:
         m, T = path.n_centers, len(problem.columns)
         wanted = sample_size(m, path.features.shape[1], T)
         asked = RowSample(min(wanted / self._n_rows, 1.0), self._seed)
-        drawn = self._exchange(SampleRows(self._only(i, asked)), i).candidates
+        drawn = self._passes.exchange(SampleRows(self._passes.only(i, asked)), i).candidates
         assert isinstance(drawn, CandidateRows)
         weights, targets, features = np.split(drawn.values, [1, 1 + T], axis=1)
         columns = np.empty((len(drawn.rows), m + 1))
@@ -236,7 +225,7 @@ class LossFits:
                 raise StopIteration
             weights = np.asarray(solve_triangular(relation, basis.orthogonal(coordinates), unit_diagonal=True))
             asked = replace(model, weights=np.ascontiguousarray(weights))
-            sums = require_finite(self._exchange(SumLoss(self._only(i, asked), evaluations), i))
+            sums = require_finite(self._passes.exchange(SumLoss(self._passes.only(i, asked), evaluations), i))
             slopes = np.asarray(solve_triangular(relation, sums["slope"], trans="T", unit_diagonal=True))
             evaluations, seconds, began = evaluations + 1, perf_counter() - began, perf_counter()
             ended = self._live() and self._limit.over(seconds)

@@ -24,7 +24,7 @@ from distkern.storage import ReadReport
 
 from ..execution.executor import Executor
 from ..protocol.answers import LoadAnswer, ProblemAnswer
-from ..protocol.messages import Accumulate, Centers
+from ..protocol.messages import Accumulate, Centers, Message
 from ..protocol.selection_settings import SelectionSettings
 
 if TYPE_CHECKING:
@@ -46,6 +46,38 @@ class Refitted:
     """Bytes read."""
     report: ReadReport
     """Retries of the reads."""
+
+
+class ProblemPasses:
+    """Passes over all rows for one problem after another, and what they read.
+
+    Parameters
+    ----------
+    executor : Executor
+        Executor after the selection.
+    n_problems : int
+        Problems of the training.
+    """
+
+    def __init__(self, executor: Executor, n_problems: int) -> None:
+        self._executor, self._n_problems = executor, n_problems
+        self.count = self._bytes_read = 0
+        self._report = ReadReport()
+
+    def exchange(self, message: Message, i: int) -> ProblemAnswer:
+        """Send a message of which only problem `i` has a part; return its answer."""
+        answer = self._executor.exchange(message)
+        self.count, self._bytes_read = self.count + 1, self._bytes_read + answer.bytes_read
+        self._report = self._report.merge(answer.report)
+        return answer.problems[i]
+
+    def only(self, i: int, part: Any) -> tuple[Any, ...]:
+        """Return the parts of a message for problem `i` alone."""
+        return tuple(part if j == i else None for j in range(self._n_problems))
+
+    def refitted(self, paths: list[Path], histories: list[NDArray[Any]]) -> Refitted:
+        """Return the paths with the reads so far."""
+        return Refitted(paths, histories, self.count, self._bytes_read, self._report)
 
 
 def check_sample(sample: LoadAnswer, selection_rows: int) -> None:

@@ -313,6 +313,18 @@ def assert_same_bits(ours: TrainingResult, theirs: TrainingResult) -> None:
     assert ours.outputs == theirs.outputs
 
 
+def assert_same_solutions(a: TrainingResult, b: TrainingResult) -> None:
+    """Compare two trainings whose weights come from passes over all rows, bit for bit."""
+    for p, q in zip(a.paths, b.paths, strict=True):
+        assert (p.n_centers, p.reason) == (q.n_centers, q.reason)
+        assert p.solved is not None
+        assert q.solved is not None
+        for name in ("rows", "features", "solved", "lambdas", "gcv"):
+            assert getattr(p, name).tobytes() == getattr(q, name).tobytes(), name
+    assert a.history.tobytes() == b.history.tobytes()
+    assert a.summary["passes"] == b.summary["passes"]
+
+
 @contextmanager
 def tile_threads(width: int) -> Iterator[None]:
     """Run with a tile pool of exactly `width` threads."""

@@ -32,7 +32,14 @@ from tests.markers import variants
 from tests.references import dense_kernel_columns
 from tests.scheduler.faults import KillsAWorker
 from tests.scheduler.training import test_resume as resume
-from tests.scheduler.trainings import make_classes, make_data, make_job, make_source, tile_threads
+from tests.scheduler.trainings import (
+    assert_same_solutions,
+    make_classes,
+    make_data,
+    make_job,
+    make_source,
+    tile_threads,
+)
 from tests.scheduler.worker_clusters import cluster
 
 Array = NDArray[Any]
@@ -68,17 +75,6 @@ def weighted(n: int = 240, n_targets: int = 2) -> ArraySource:
     X, y = make_data(n, n_targets=n_targets)
     X[5::40] = X[4]  # rows that are equal
     return make_source(X, y, np.random.default_rng(1).integers(0, 3, n) / 1.0, rows=40)
-
-
-def assert_same(a: TrainingResult, b: TrainingResult) -> None:
-    for p, q in zip(a.paths, b.paths, strict=True):
-        assert (p.n_centers, p.reason) == (q.n_centers, q.reason)
-        assert p.solved is not None
-        assert q.solved is not None
-        for name in ("rows", "features", "solved", "lambdas", "gcv"):
-            assert getattr(p, name).tobytes() == getattr(q, name).tobytes(), name
-    assert a.history.tobytes() == b.history.tobytes()
-    assert a.summary["passes"] == b.summary["passes"]
 
 
 # ---- The weights and the draw
@@ -269,8 +265,8 @@ def test_workers_give_the_same_bits(name: str, factors: str, in_process_client: 
     job = large_job(**changes, dtype="float32")
     with tile_threads(1):
         whole = run_training(job, source)
-    assert_same(whole, run_training(job, source))
-    assert_same(whole, run_training(job, source, client=in_process_client, factors=factors))
+    assert_same_solutions(whole, run_training(job, source))
+    assert_same_solutions(whole, run_training(job, source, client=in_process_client, factors=factors))
 
 
 def test_a_run_goes_on_after_any_exchange_and_with_more_centres(tmp_path: Path) -> None:
@@ -282,10 +278,10 @@ def test_a_run_goes_on_after_any_exchange_and_with_more_centres(tmp_path: Path) 
     assert n == whole.summary["exchanges"]
     for k in sorted({1, n // 2, *range(n - 6, n + 1)}):
         again = run_training(job, source, run=resume.cut(run, k, tmp_path / f"cut-{k}"))
-        assert_same(whole, again)
+        assert_same_solutions(whole, again)
         assert again.summary["exchanges"] == n
     more = large_job(**changes, max_centers=CENTERS + 20)
-    assert_same(run_training(more, source), run_training(more, source, run=run))
+    assert_same_solutions(run_training(more, source), run_training(more, source, run=run))
 
 
 @pytest.mark.cluster
@@ -303,5 +299,5 @@ def test_processes_give_the_same_bits_also_where_one_dies(n_workers: int, tmp_pa
         executor = DaskExecutor(client, source, EventBus([events.append]))
         result = train(large_job(), source, executor, EventBus())
         executor.close()
-    assert_same(result, expected)
+    assert_same_solutions(result, expected)
     assert len([event for event in events if isinstance(event, WorkerLost)]) == (n_workers > 1)

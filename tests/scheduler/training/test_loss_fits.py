@@ -31,7 +31,14 @@ from tests.markers import variants
 from tests.references import dense_kernel_columns
 from tests.scheduler.faults import KillsAWorker
 from tests.scheduler.training import test_resume as resume
-from tests.scheduler.trainings import make_classes, make_data, make_job, make_source, tile_threads
+from tests.scheduler.trainings import (
+    assert_same_solutions,
+    make_classes,
+    make_data,
+    make_job,
+    make_source,
+    tile_threads,
+)
 from tests.scheduler.worker_clusters import cluster
 
 Array = NDArray[Any]
@@ -55,17 +62,6 @@ def weighted(n: int = 240, n_targets: int = 2) -> ArraySource:
 def labelled(n_classes: int, n: int = 240) -> ArraySource:
     X, y = make_classes(n, n_classes)
     return make_source(X, y, np.random.default_rng(1).integers(0, 3, n) / 1.0, rows=40)
-
-
-def assert_same(a: TrainingResult, b: TrainingResult) -> None:
-    for p, q in zip(a.paths, b.paths, strict=True):
-        assert (p.n_centers, p.reason) == (q.n_centers, q.reason)
-        assert p.solved is not None
-        assert q.solved is not None
-        for name in ("rows", "features", "solved", "lambdas", "gcv"):
-            assert getattr(p, name).tobytes() == getattr(q, name).tobytes(), name
-    assert a.history.tobytes() == b.history.tobytes()
-    assert a.summary["passes"] == b.summary["passes"]
 
 
 # ---- The minimum over all rows
@@ -244,8 +240,8 @@ def test_workers_give_the_same_bits(name: str, factors: str, in_process_client: 
         with tile_threads(1):
             whole = run_training(job, source)
         assert whole.summary["passes"] > 4
-        assert_same(whole, run_training(job, source))
-        assert_same(whole, run_training(job, source, client=in_process_client, factors=factors))
+        assert_same_solutions(whole, run_training(job, source))
+        assert_same_solutions(whole, run_training(job, source, client=in_process_client, factors=factors))
 
 
 def test_a_run_goes_on_after_any_exchange(tmp_path: Path) -> None:
@@ -257,7 +253,7 @@ def test_a_run_goes_on_after_any_exchange(tmp_path: Path) -> None:
         assert n == whole.summary["exchanges"]
         for k in sorted({1, n // 2, *range(n - 6, n + 1)}):
             again = run_training(job, source, run=resume.cut(run, k, tmp_path / f"cut-{k}"))
-            assert_same(whole, again)
+            assert_same_solutions(whole, again)
             assert again.summary["exchanges"] == n
 
 
@@ -273,5 +269,5 @@ def test_processes_give_the_same_bits_also_where_one_dies(tmp_path: Path) -> Non
         executor = DaskExecutor(client, source, EventBus([events.append]))
         result = train(job, source, executor, EventBus())
         executor.close()
-    assert_same(result, expected)
+    assert_same_solutions(result, expected)
     assert len([event for event in events if isinstance(event, WorkerLost)]) == 1

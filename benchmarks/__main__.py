@@ -29,6 +29,7 @@ from benchmarks import (
     record_cost,
     reference_loop,
     scaling,
+    single_widths,
     speech_size,
     stop_rule,
     tables,
@@ -311,6 +312,15 @@ def peers_command(
     names: tuple[str, ...], path: Path | None, chosen: tuple[str, ...], sizes: tuple[int, ...], seeds: int
 ) -> None:
     tables.report(peers.run(names, chosen, sizes, seeds), path)
+
+
+@main.command("single-widths", help="A learnt metric with a kernel of its own beside the best single width of each.")
+@_sets
+@_json
+@_number("--centers", 1500)
+@_number("--seeds", 3, "Trainings of each kind.")
+def single_widths_command(names: tuple[str, ...], path: Path | None, centers: int, seeds: int) -> None:
+    tables.report(single_widths.run(datasets.present(names), centers, seeds), path)
 
 
 @main.command("profile", help="Time of each phase of one training in this process.")

@@ -114,6 +114,12 @@ class LearntMetric:
             return replace(job, scaling=self.scaling)
         return replace(job, scaling=self.scaling, kernel=self.kernel, sigma=1.0)
 
+    def without_map(self, kernel: Kernel) -> LearntMetric:
+        """Return the result with the standardised features and a kernel that was chosen after the rounds."""
+        own = [row for row in self.rounds if row["round"] == 0 and row["kernel"] == kernel.name]
+        best = min(own, key=lambda row: row["error"], default=None)
+        return replace(self, map=None, kernel=kernel, rounds=[{**row, "kept": row is best} for row in self.rounds])
+
 
 @dataclass
 class Chain:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from numpy.typing import NDArray
 
 from benchmarks import (
     accuracy_time,
@@ -30,6 +31,7 @@ from benchmarks import (
     profiling,
     reference_loop,
     scaling,
+    single_widths,
     speech_size,
     stop_rule,
     tables,
@@ -464,6 +466,30 @@ def test_methods_are_measured_on_the_same_rows(classification: bool) -> None:
     assert ("Fisher" in {row["method"] for row in rows}) == classification
     assert all(0 <= row["error"] < 1.5 for row in rows)
     assert len(methods.pivoted(rows)) == len(rows)
+
+
+# --- single widths ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classification", [True, False])
+def test_a_learnt_metric_is_compared_with_the_best_single_width(classification: bool) -> None:
+    row = single_widths.compare(split_of(classification=classification, n=200), 20, 1)
+    best = min(row[kernel] for kernel in single_widths.KERNELS)
+    assert row["above best"] == pytest.approx(row["auto"] / best - 1)
+    assert row["holds"] == (row["above best"] <= max(single_widths.TOLERATED, row["standard error"]))
+    assert row["CPU/one width"] > 0
+
+
+def test_the_standard_error_is_that_of_the_difference_of_the_errors() -> None:
+    rng = np.random.default_rng(0)
+    split = split_of(classification=False, n=200)
+    learnt, best = rng.random((2, 3, 400))
+
+    def errors(rows: NDArray[np.intp]) -> float:
+        return single_widths._error(split, list(learnt[:, rows])) - single_widths._error(split, list(best[:, rows]))
+
+    found = np.std([errors(rng.integers(0, 400, 400)) for _ in range(2000)])
+    assert single_widths._standard_error(split, list(learnt), list(best)) == pytest.approx(found, rel=0.15)
 
 
 # --- peers -----------------------------------------------------------------------------------------------------------

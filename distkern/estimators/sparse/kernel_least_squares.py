@@ -239,7 +239,8 @@ class KernelLeastSquares(Projections, MetricLearning, WidthChoice, SparseParamet
         choice = None
         try:
             reading = {"client": client, "subscribers": subscribers, "limit": limit}
-            job, learnt = self._learn(self.training_job(), source, run, with_width=not self._searches, **reading)
+            given = self.training_job()
+            job, learnt = self._learn(given, source, run, with_width=not self._searches, **reading)
             if self._searches:
                 tried = width_jobs(job)
                 finishes = [self._finish()] * len(tried)
@@ -247,7 +248,10 @@ class KernelLeastSquares(Projections, MetricLearning, WidthChoice, SparseParamet
                 self.cv_results_ = sigma_results(found)
                 job = tried[found.best]
                 searched = {"planned_peak_bytes": found.planned_peak, "planned_peak_driver": found.planned_driver_peak}
-            elif (choice := self._choose(job, source, run, client)) is not None:
+            elif (choice := self._choose(given, source, run, client, learnt and learnt[0])) is not None:
+                if learnt is not None:
+                    learnt = choice[0].kept(learnt[0]), learnt[1]
+                    job = learnt[0].applied(job)
                 job = choice[0].applied(job)
             result = run_training(job, source, run=run, **where)
             if choice is not None and choice[0].sigma:

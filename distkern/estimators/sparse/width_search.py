@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from distkern.scheduler import (
     FewRowsChoice,
     FewRowsRoom,
+    LearntMetric,
     Plan,
     SearchResult,
     TrainingJob,
@@ -65,8 +66,9 @@ class WidthChoice:
     def _chooses(self, job: TrainingJob, n_rows: int, n_features: int) -> bool:
         """Return whether width and regularisation are chosen by the evidence of the rows."""
         automatic = isinstance(self.sigma, str) and self.sigma == AUTO
-        # With a learnt metric the rounds choose.
-        return automatic and getattr(self, "metric", "isotropic") == "isotropic" and may_choose(job, n_rows, n_features)
+        # With a metric that is asked for the rounds choose, unless they leave the kernel open.
+        open_ = job.kernel == AUTO or getattr(self, "metric", "isotropic") in ("isotropic", AUTO)
+        return automatic and open_ and may_choose(job, n_rows, n_features)
 
     def _plan_choice(self, planned: Plan, job: TrainingJob, work: Workload, facts: WorkerFacts | None) -> Plan:
         """Return a plan with the choice, if there is one, before the training."""
@@ -75,15 +77,20 @@ class WidthChoice:
         return FewRowsRoom(job, work, facts, self._memory_bytes).before(planned)
 
     def _choose(
-        self, job: TrainingJob, source: BlockSource, run: RunDirectory | None, client: Any
+        self,
+        job: TrainingJob,
+        source: BlockSource,
+        run: RunDirectory | None,
+        client: Any,
+        learnt: LearntMetric | None = None,
     ) -> tuple[FewRowsChoice, FewRowsRoom] | None:
-        """Choose, if there is anything to choose; return the choice and its plan."""
+        """Choose after the rounds, if there is anything to choose; return the choice and its plan."""
         if not self._chooses(job, source.n_rows, source.n_features):
             return None
         facts = None if client is None else worker_facts(client)
         room = FewRowsRoom(job, workload(job, source), facts, self._memory_bytes)
         room.require_fit()
-        return choose_once(run, job, source, client), room
+        return choose_once(run, job, source, client, learnt), room
 
     def _note_choice(self, chosen: tuple[FewRowsChoice, FewRowsRoom] | None, summary: dict[str, Any]) -> None:
         """Add the values and the costs of a choice to the summary of a training."""

@@ -14,7 +14,7 @@ from tests.cli.command_line import Call, job_text
 
 JOB: dict[str, dict[str, object]] = {
     "data": {"train": "train.zarr", "test": "test.zarr"},
-    "model": {"metric": "diagonal", "kernel": "auto", "metric_rounds": 1, "max_centers": 20},
+    "model": {"metric": "diagonal", "kernel": "auto", "sigma": "median", "metric_rounds": 1, "max_centers": 20},
     "output": {"model": "it.model", "run": "it.run"},
 }
 

@@ -188,6 +188,54 @@ def test_a_run_that_goes_on_does_not_choose_again(tmp_path: Path, monkeypatch: p
     assert resumed.chosen_ == whole.chosen_
 
 
+def steps(n: int) -> tuple[Array, Array]:
+    """Rows of a target with steps along single columns."""
+    X = np.random.default_rng(0).normal(size=(n, 3))
+    return X, np.sign(X[:, 0]) + np.sign(X[:, 1] - 0.3)
+
+
+@pytest.mark.parametrize(("rows", "name", "norm"), [(regression, "gaussian", None), (steps, "laplacian", "l1")])
+def test_the_kernel_is_that_of_the_largest_evidence(rows: Any, name: str, norm: str | None) -> None:
+    X, y = rows(200)
+    model = dk.OROLSRegressor(kernel="auto").fit(X, y)
+    assert model.kernel_.name.startswith(name)
+    assert model.kernel_.parameters().get("norm") == norm
+    own = dk.OROLSRegressor(kernel="laplacian-l1" if norm else "gaussian").fit(X, y)
+    assert model.chosen_ == own.chosen_
+    np.testing.assert_allclose(model.predict(X), own.predict(X), atol=1e-6)
+    evidence = [dk.OROLSRegressor(kernel=other).fit(X, y).chosen_["log_evidence"] for other in few_rows.FAMILIES]
+    assert model.chosen_["log_evidence"] >= max(evidence) - few_rows.STRONG
+
+
+def test_a_map_is_kept_where_the_evidence_pays_for_its_numbers() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 8))
+    few = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * rng.normal(size=300)
+    learnt = dk.OROLSRegressor(metric="auto", kernel="auto").fit(X, few)
+    plain = dk.OROLSRegressor().fit(X, few)
+    lengths = learnt.metric_ if learnt.metric_.ndim == 1 else np.diag(learnt.metric_)
+    assert set(np.argsort(lengths)[-3:]) == {0, 1, 2}
+    assert learnt.chosen_["log_evidence"] > plain.chosen_["log_evidence"] + 100
+    noise = dk.OROLSRegressor(metric="auto", kernel="auto").fit(X, rng.normal(size=300))
+    np.testing.assert_array_equal(noise.metric_, np.ones(8))
+    assert [made["round"] for made in noise.metric_rounds_ if made["kept"]] == [0]
+
+
+def test_a_resumed_run_with_rounds_has_the_same_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = regression(150)
+    model = dk.OROLSRegressor(metric="auto", kernel="auto", run_dir=tmp_path / "run").fit(X, y)
+    monkeypatch.setattr(few_rows, "choose", lambda *_: pytest.fail("the rows were decomposed again"))
+    again = dk.OROLSRegressor(metric="auto", kernel="auto", run_dir=tmp_path / "run").fit(X, y)
+    assert_equal_models(model, again)
+    assert again.chosen_ == model.chosen_ != {}
+    np.testing.assert_array_equal(again.metric_, model.metric_)
+
+
+def test_a_metric_that_is_asked_for_is_that_of_the_rounds() -> None:
+    X, y = regression(150)
+    assert dk.OROLSRegressor(metric="diagonal").fit(X, y).chosen_ == {}
+
+
 def test_a_damaged_record_is_made_again(tmp_path: Path) -> None:
     X, y = regression(100)
     first = dk.OROLSRegressor(run_dir=tmp_path / "run").fit(X, y)

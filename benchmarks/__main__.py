@@ -13,8 +13,6 @@ from benchmarks import (
     accuracy_time,
     compact_support,
     datasets,
-    driver_time,
-    faults,
     gemm_share,
     generated,
     large_model,
@@ -35,6 +33,9 @@ from benchmarks import (
     tables,
     wide_table,
 )
+from benchmarks.cluster import many_workers, simulated
+from benchmarks.faults import campaign as faults
+from benchmarks.faults import soak
 from benchmarks.faults_in_code import campaign
 from benchmarks.faults_in_code.faults import load
 from benchmarks.faults_in_code.selection import Coverage
@@ -384,12 +385,27 @@ def speech_size_command(
     tables.report(rows_of_table, path)
 
 
-@main.command("driver-time", help="The driver's own time a panel with the answers of many simulated workers.")
+@main.command("driver-time", help="The driver's own time and memory a round with many simulated workers.")
 @_json
-@_number("--workers", 256)
-@_number("--centers", 1000)
-def driver_time_command(path: Path | None, workers: int, centers: int) -> None:
-    tables.report(driver_time.run(workers, centers), path)
+@_number("--workers", 1000)
+@_number("--rows", 10**9)
+@_number("--features", 20)
+@_number("--centers", 500)
+def driver_time_command(path: Path | None, workers: int, rows: int, features: int, centers: int) -> None:
+    tables.report(simulated.run(workers, rows, features, centers), path)
+
+
+@main.command("cluster", help="Dozens of small workers in network namespaces of this machine (needs root).")
+@_json
+@_numbers("--workers", "workers", (8, 16, 32, 48))
+@_number("--rows", 38_400)
+@_number("--centers", 128)
+@click.option("--delay", default=1.0, show_default=True, help="Milliseconds that the network takes to a worker.")
+@click.option("--rate", help="Bandwidth of what a worker sends, such as 200mbit; no limit by default.")
+def cluster_command(
+    path: Path | None, workers: tuple[int, ...], rows: int, centers: int, delay: float, rate: str | None
+) -> None:
+    tables.report(many_workers.run(workers, rows, centers, delay, rate), path)
 
 
 @main.command("record-cost", help="Training with and without a run directory.")
@@ -405,15 +421,20 @@ def record_cost_command(
     tables.report(record_cost.run(rows, features, centers, repeats, folder), path)
 
 
-@main.command("faults", help="Trainings with failures of workers, drivers and reads, compared with an undisturbed one.")
+@main.command("faults", help="Runs with failures of all kinds, compared with undisturbed ones; or trainings for long.")
 @_json
-@_number("--runs", 40, "Trainings.")
+@_number("--runs", 200, "Runs.")
 @_number("--seed", 0, "Seed of the first one; the others follow.")
-@_number("--rows", 40_000)
-@_number("--features", 8)
-@_number("--centers", 400)
-def faults_command(path: Path | None, runs: int, seed: int, rows: int, features: int, centers: int) -> None:
-    tables.report(faults.campaign(runs, seed, rows, features, centers), path)
+@click.option(
+    "--soak", "minutes", type=click.FloatRange(min=0), help="Trainings without faults for so long: memory of processes."
+)
+def faults_command(path: Path | None, runs: int, seed: int, minutes: float | None) -> None:
+    if minutes is not None:
+        tables.report(soak.run(minutes), path)
+        return
+    rows: list[dict[str, Any]] = []
+    tables.report(methods.noted(faults.campaign(runs, seed), rows), path)
+    click.echo("\n" + tables.markdown(faults.totals(rows)))
 
 
 _file = click.Path(path_type=Path, exists=True, dir_okay=False)

@@ -1,4 +1,4 @@
-"""Tasks of a dask client: submission under unique keys, and waiting while there are workers.
+"""Tasks of a dask client: submission under unique keys, alone or as a graph, and waiting while there are workers.
 
 Covers single tasks; a bounded number in flight is kept by `..runtime.submission_window`.
 """
@@ -9,9 +9,14 @@ import threading
 import uuid
 from collections.abc import Callable
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from distkern.errors import ClusterError
+
+from .worker_queries import workers_of
+
+if TYPE_CHECKING:
+    from dask.task_spec import Task, TaskRef
 
 POLL_SECONDS = 1.0
 """Time between two looks at the list of workers during a wait for a result."""
@@ -41,9 +46,62 @@ def submit(
         return client.submit(function, *arguments, key=key, pure=False, **pinned)
 
 
+class TaskGraph:
+    """Tasks that are submitted together, each for one worker; a task may use the results of others.
+
+    One graph of n tasks costs the driver much less than n submissions, and only results that it wants have futures.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, Task] = {}
+        self._workers: dict[str, str] = {}
+
+    def add(self, name: str, worker: str, function: Callable[..., Any], *arguments: Any) -> str:
+        """Add a task that the dashboard shows as `name`; return its key.
+
+        Parameters
+        ----------
+        name : str
+            Beginning of the key.
+        worker : str
+            Address of the only worker that may run it.
+        function : callable
+            The task.
+        *arguments
+            Its arguments; those made by `result` are replaced by results of other tasks, all others are sent as they
+            are.
+        """
+        from dask.task_spec import Task
+
+        key = f"{name}-{uuid.uuid4().hex}"
+        self._tasks[key] = Task(key, function, *arguments)
+        self._workers[key] = worker
+        return key
+
+    @staticmethod
+    def result(key: str) -> TaskRef:
+        """Return an argument that stands for the result of a task of this graph."""
+        from dask.task_spec import TaskRef
+
+        return TaskRef(key)
+
+    def submit(self, client: Any, keys: list[str]) -> list[Any]:
+        """Submit the graph; return futures of some tasks, and let dask drop all other results once they are used."""
+        import dask
+        from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+
+        workers = {key: [worker] for key, worker in self._workers.items()}
+        # dask would hash the arguments of a graph without layers.
+        layer = MaterializedLayer(self._tasks, annotations={"workers": workers.__getitem__})
+        graph = HighLevelGraph({"tasks": layer}, {"tasks": set()})
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
+            futures: list[Any] = client.get(graph, keys, sync=False, fifo_timeout="100 ms")
+        return futures
+
+
 def most_in_flight(client: Any) -> int:
     """Return the most tasks to have in flight on a cluster."""
-    threads: int = sum(client.nthreads().values())
+    threads = sum(int(facts["nthreads"]) for facts in workers_of(client).values())
     return IN_FLIGHT_PER_THREAD * max(1, threads)
 
 
@@ -62,13 +120,13 @@ def wait_for(client: Any, future: Any, worker_wait: float) -> None:
     Raises
     ------
     ClusterError
-        ``no-workers``: no worker joined in time.
+        ``no-workers``: no worker joined in time. ``no-scheduler``: the scheduler does not answer.
     """
     done = threading.Event()
     future.add_done_callback(lambda _: done.set())
     deadline = monotonic() + worker_wait
     while not done.wait(POLL_SECONDS):
-        if client.nthreads():
+        if workers_of(client):
             deadline = monotonic() + worker_wait
         elif monotonic() > deadline:
             raise _deserted(worker_wait)
@@ -96,7 +154,7 @@ def fetch(client: Any, future: Any, worker_wait: float, what: str) -> Any:
         except TimeoutError:
             if future.status == "error":  # the task's own
                 raise
-            if not client.nthreads():
+            if not workers_of(client):
                 raise _deserted(worker_wait) from None
         except Exception as error:
             # An error of dask is one of the cluster; an error of the task itself is raised as it is.

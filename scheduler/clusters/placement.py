@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from heapq import heapify, heapreplace
 
 
 def place(n_blocks: int, workers: Sequence[str], before: Mapping[int, str] | None = None) -> dict[int, str]:
@@ -39,11 +41,14 @@ def reassign(owners: Mapping[int, str], lost: str, workers: Sequence[str]) -> di
     """
     orphans = sorted(block for block, worker in owners.items() if worker == lost)
     kept = {block: worker for block, worker in owners.items() if worker != lost}
-    load = {worker: sum(owner == worker for owner in kept.values()) for worker in workers}
+    load = Counter(kept.values())
     shares = dict.fromkeys(workers, 0)
+    fewest = [(load[worker], worker) for worker in workers]
+    heapify(fewest)
     for _ in orphans:
-        least = min(workers, key=lambda worker: (load[worker] + shares[worker], worker))
-        shares[least] += 1
+        blocks, worker = fewest[0]
+        shares[worker] += 1
+        heapreplace(fewest, (blocks + 1, worker))
     start = 0
     for worker in sorted(workers):
         for block in orphans[start : start + shares[worker]]:
@@ -52,6 +57,9 @@ def reassign(owners: Mapping[int, str], lost: str, workers: Sequence[str]) -> di
     return kept
 
 
-def blocks_of(owners: Mapping[int, str], worker: str) -> tuple[int, ...]:
-    """Return the blocks of `worker`, ascending."""
-    return tuple(sorted(block for block, owner in owners.items() if owner == worker))
+def owned(owners: Mapping[int, str]) -> dict[str, tuple[int, ...]]:
+    """Return the blocks of each worker, ascending; workers in the order of their first blocks."""
+    blocks: dict[str, list[int]] = {}
+    for block, worker in sorted(owners.items()):
+        blocks.setdefault(worker, []).append(block)
+    return {worker: tuple(numbers) for worker, numbers in blocks.items()}

@@ -1,86 +1,37 @@
-"""Exchanges with many workers: a message is sent once, and tasks sum the answers, group by group.
+"""Exchanges as one graph of tasks, and with many workers as trees of them.
 
 With a few workers the driver sends the message to each and fetches every answer. With hundreds this would send hundreds
-of megabytes in each exchange through one process. So the driver puts a message on the cluster once, and workers pass it
-on. Answers stay with the workers until those of a group are complete. Then one task of the group sums them in the fixed
-tree, and the driver fetches the sums. The answers of a failed worker are lost, and their tasks run again. Covers the
-data of a round; `dask_executor` runs the tasks.
+of megabytes in each exchange through one process, and take a future for each worker. So there the message goes down a
+tree of workers and the sums of the answers come up the same tree: each node has up to `FAN_IN` children, and is on the
+first of its workers. The driver has a future for each of the up to `FAN_IN` trees. A tree uses no other workers than
+those that it asks, so the failure of a worker concerns one tree. Covers the data of a round; `dask_executor` runs the
+tasks.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..blocks.block_registry import Refusal
+from ..clusters.futures import TaskGraph
 from ..protocol.answers import Answer
 from ..runtime.tree_reducer import Node, TreeReducer
 
-CARRY_SECONDS = 2.0
-"""Most time to put a message on a worker."""
-
-
-class Carried:
-    """A message that is on the cluster once, from where tasks fetch it.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        The cluster.
-    message : Message
-        The message.
-    workers : callable
-        Returns the workers that may hold it.
-    """
-
-    def __init__(self, client: Any, message: Any, workers: Callable[[], list[str]]) -> None:
-        self._client = client
-        self._message = message
-        self._workers = workers
-        self._future: Any = None
-        self._alone = False
-
-    @property
-    def argument(self) -> Any:
-        """The message as a dask future, put on the cluster again if its worker failed."""
-        if self._alone:
-            return self._message
-        if self._future is None or self._future.status != "finished":
-            transfer = asyncio.run_coroutine_threadsafe(self._put(), self._client.loop.asyncio_loop)
-            try:
-                self._future = transfer.result(CARRY_SECONDS)
-            except OSError:  # the worker is leaving or does not answer: the message is sent with each task
-                transfer.cancel()
-                self._alone = True
-                return self._message
-        return self._future
-
-    def forget(self) -> None:
-        """Put the message on the cluster again at the next use."""
-        self._future, self._alone = None, False
-
-    async def _put(self) -> Any:
-        return await self._client.scatter(self._message, workers=self._workers()[:1], hash=False, asynchronous=True)
-
 
 @dataclass
-class TaskChain:
-    """Blocks of one worker, and their tasks (place, replay, message) one after another."""
+class CatchUp:
+    """Blocks of one worker, and the tasks (place, replay) that bring them up to date, one after another."""
 
     worker: str
     blocks: tuple[int, ...]
     steps: Iterator[tuple[str, tuple[Any, ...]]] = field(default_factory=lambda: iter(()))
     """Name and call of each further task."""
     replayed: int = 0
-    """Number of messages of the log that were replayed."""
+    """Number of messages of the log that are replayed."""
     began: float = 0.0
-    """Time at which the first task of the catch-up was submitted."""
-    caught_up: float = 0.0
-    """Time at which the last of them finished."""
-    last: bool = True
-    """Whether the current task is the last one, whose result is the answer."""
+    """Time at which the first task was submitted."""
 
     @property
     def workers(self) -> set[str]:
@@ -88,95 +39,133 @@ class TaskChain:
         return {self.worker}
 
 
-@dataclass
-class SumTask:
-    """A task that sums the answers of other tasks, which are results on the workers."""
+@dataclass(frozen=True)
+class Asked:
+    """Workers whose answers come by one future: a single one, or those of a tree."""
 
-    worker: str
-    parts: list[tuple[Any, TaskChain]]
-    """Future and task of each answer."""
-    last: bool = False
+    members: tuple[tuple[str, tuple[int, ...]], ...]
+    """Address and blocks of each."""
+
+    @property
+    def summed(self) -> bool:
+        """Whether the result is `Summed`."""
+        return len(self.members) > 1
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """Blocks whose answers are summed."""
-        return tuple(block for _, task in self.parts for block in task.blocks)
+        """Blocks that answer."""
+        return tuple(block for _, blocks in self.members for block in blocks)
 
     @property
     def workers(self) -> set[str]:
-        """Workers that the task needs."""
-        return {self.worker, *(task.worker for _, task in self.parts)}
+        """Workers that the tasks need."""
+        return {worker for worker, _ in self.members}
 
 
-@dataclass
-class Gatherer:
-    """Answers of one round that stay on their workers until those of a group are complete.
+@dataclass(frozen=True)
+class Summed:
+    """Answers of several workers, summed as far as the fixed tree of the blocks allows."""
+
+    nodes: dict[Node, Answer]
+    refusals: dict[int, Refusal]
+    """Position of a worker in `Asked` to its refusal."""
+
+
+def trees(workers: Sequence[str], fan_in: int) -> list[Sequence[str]]:
+    """Split workers, in the order of their blocks, into those of each tree: `fan_in` trees at most.
+
+    Neighbours are in one tree, since their sums merge most.
+    """
+    size = 1
+    while -(-len(workers) // size) > fan_in:
+        # With a fan-in of 1 there is one tree, of pairs.
+        size = size * fan_in if fan_in > 1 else len(workers)
+    return [workers[start : start + size] for start in range(0, len(workers), size)]
+
+
+class MessageGraph:
+    """The tasks of one message for some workers, and their futures.
 
     Parameters
     ----------
-    owners : mapping
-        Block to worker.
+    name : str
+        Name of the message's tasks.
+    message : Message or Query
+        What is sent.
+    n_blocks : int
+        Blocks of the run.
     fan_in : int
-        Most workers of a group.
+        Most children of a node of a tree.
+    call : callable
+        Returns function and arguments of a worker's task without the message, which is the last argument.
     """
 
-    owners: Mapping[int, str]
-    fan_in: int
-    waiting: list[tuple[Any, TaskChain]] = field(default_factory=list)
+    def __init__(
+        self, name: str, message: Any, n_blocks: int, fan_in: int, call: Callable[[str, tuple[int, ...]], Any]
+    ) -> None:
+        self._name = name
+        self._message = message
+        self._n_blocks = n_blocks
+        self._fan_in = max(fan_in, 2)
+        self._call = call
+        self._graph = TaskGraph()
+        self._asked: dict[str, Asked] = {}
 
-    @property
-    def active(self) -> bool:
-        """Whether there are more workers than the driver itself fetches from."""
-        return len(set(self.owners.values())) > self.fan_in
+    def ask(self, members: Sequence[tuple[str, tuple[int, ...]]]) -> None:
+        """Add a tree of workers, or a single one."""
+        asked = Asked(tuple(members))
+        self._asked[self._node(asked.members, 0, self._message)] = asked
 
-    @property
-    def blocks(self) -> set[int]:
-        """Blocks whose answers wait."""
-        return {block for _, task in self.waiting for block in task.blocks}
+    def submit(self, client: Any) -> dict[Any, Asked]:
+        """Submit the tasks; return the futures of all trees."""
+        keys = list(self._asked)
+        return dict(zip(self._graph.submit(client, keys), self._asked.values(), strict=True)) if keys else {}
 
-    def hold(self, future: Any, task: TaskChain) -> None:
-        """Keep a finished answer on its worker."""
-        self.waiting.append((future, task))
-
-    def forget(self, worker: str) -> None:
-        """Drop the answers of a failed worker."""
-        self.waiting = [(future, task) for future, task in self.waiting if task.worker != worker]
-
-    def complete(self, pending: Iterable[TaskChain]) -> list[SumTask]:
-        """Remove and return the groups without pending tasks."""
-        group = self._groups()
-        open_groups = {group.get(task.worker) for task in pending}
-        ready: dict[int | None, list[tuple[Any, TaskChain]]] = {}
-        kept = []
-        for future, task in sorted(self.waiting, key=lambda part: part[1].blocks):
-            number = group.get(task.worker)
-            if number in open_groups:
-                kept.append((future, task))
-            else:
-                ready.setdefault(number, []).append((future, task))
-        self.waiting = kept
-        return [SumTask(parts[0][1].worker, parts) for parts in ready.values()]
-
-    def _groups(self) -> dict[str, int]:
-        """Return the number of each worker's group: neighbours in the order of their blocks, whose sums merge most."""
-        order: dict[str, None] = {}
-        for _, worker in sorted(self.owners.items()):
-            order.setdefault(worker)
-        return {worker: number // self.fan_in for number, worker in enumerate(order)}
+    def _node(self, members: tuple[tuple[str, tuple[int, ...]], ...], first: int, message: Any) -> str:
+        """Add the tasks of a subtree, whose first worker has position `first`; return the key of its answer."""
+        worker, blocks = members[0]
+        if len(members) == 1:
+            function, *arguments = self._call(worker, blocks)
+            return self._graph.add(self._name, worker, function, *arguments, message)
+        size = 1
+        while size * self._fan_in < len(members):
+            size *= self._fan_in
+        passed = TaskGraph.result(self._graph.add("pass-message-on", worker, pass_on, message))
+        starts = range(0, len(members), size)
+        parts = [self._node(members[s : s + size], first + s, passed) for s in starts]
+        positions = tuple(first + s for s in starts)
+        return self._graph.add(
+            "sum-answers", worker, sum_answers, self._n_blocks, positions, *map(TaskGraph.result, parts)
+        )
 
 
-def sum_answers(
-    n_blocks: int, parts: Sequence[dict[Node, Answer] | Refusal]
-) -> tuple[dict[Node, Answer], dict[int, Refusal]]:
-    """Sum the answers of several workers as far as the tree allows; return refusals by position.
+def pass_on(message: Any) -> Any:
+    """Return a message, from where workers of a tree fetch it."""
+    return message
+
+
+def sum_answers(n_blocks: int, positions: Sequence[int], *parts: Mapping[Node, Answer] | Refusal | Summed) -> Summed:
+    """Sum answers of workers, or sums of them, as far as the tree allows.
 
     The parts are results that dask keeps, so they are copied before they are added up.
+
+    Parameters
+    ----------
+    n_blocks : int
+        Blocks of the run.
+    positions : sequence of int
+        Position of the first worker of each part.
+    *parts
+        The answers.
     """
     reducer: TreeReducer[Answer] = TreeReducer(n_blocks, Answer.merge)
-    refusals = {}
-    for number, part in enumerate(parts):
+    refusals: dict[int, Refusal] = {}
+    for position, part in zip(positions, parts, strict=True):
         if isinstance(part, Refusal):
-            refusals[number] = part
-        else:
-            reducer.add_nodes({node: answer.copy() for node, answer in part.items()})
-    return reducer.nodes(), refusals
+            refusals[position] = part
+            continue
+        if isinstance(part, Summed):
+            refusals.update(part.refusals)
+        nodes = part.nodes if isinstance(part, Summed) else part
+        reducer.add_nodes({node: answer.copy() for node, answer in nodes.items()})
+    return Summed(reducer.nodes(), refusals)

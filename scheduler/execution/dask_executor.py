@@ -1,12 +1,12 @@
 """The dask executor: one task on each worker in an exchange, and recovery after the failure of a worker.
 
-A round is a set of task chains. A chain runs tasks (place, replay, message) for some blocks of one worker in order, all
-pinned to that worker. After a refusal it starts again from the state that the worker reports. When a worker fails, its
-chains are cancelled, its blocks are reassigned, the placement epoch rises and new chains start. Nothing here changes a
-number: a block that is rebuilt from the log has the same bits.
+A round sends a message to all blocks, as one graph of tasks that are pinned to their workers. Blocks that refuse it are
+brought up to date by chains of tasks (place, replay), and get the message again. When a worker fails, the tasks that
+need it are cancelled, its blocks are reassigned, the placement epoch rises and they get the message again. Nothing here
+changes a number: a block that is rebuilt from the log has the same bits.
 
-Covers neither the choice of workers and owners, see `worker_pool`, nor the state on workers, see
-`..blocks.block_registry`, nor the effects of messages, see `..blocks.block`.
+Covers neither the choice of workers and owners, see `worker_pool`, nor the trees of tasks, see `answer_gathering`, nor
+the state on workers, see `..blocks.block_registry`, nor the effects of messages, see `..blocks.block`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import CancelledError, wait
 from dataclasses import dataclass, field
-from itertools import chain
 from time import monotonic
 from typing import Any
 
@@ -32,7 +31,6 @@ from ..blocks import block_registry as memo
 from ..blocks.block_registry import Fence, Refusal
 from ..clusters.clients import default_worker_wait
 from ..clusters.futures import submit
-from ..clusters.placement import blocks_of
 from ..clusters.worker_queries import peak_of_workers
 from ..planning.limits import FAN_IN
 from ..protocol.answers import Answer
@@ -41,7 +39,7 @@ from ..protocol.run_log import SLICE_BYTES, RunLog
 from ..runtime.environment import AskFacts, process_facts
 from ..runtime.threads import tile_pool
 from ..runtime.tree_reducer import Node
-from .answer_gathering import Carried, Gatherer, SumTask, TaskChain, sum_answers
+from .answer_gathering import Asked, CatchUp, MessageGraph, Summed, trees
 from .executor import Executor, total
 from .shipping import shipments
 from .worker_pool import Workforce
@@ -60,35 +58,36 @@ ANSWER_SECONDS = 5.0
 
 logger = logging.getLogger(__name__)
 
-Make = Callable[[Fence, tuple[int, ...]], tuple[Any, ...]]
-"""Function and arguments of the last step's task, for some blocks."""
-
 
 @dataclass
 class _Round:
     """State of one round: the task to run for every block, and the blocks that have not answered."""
 
-    make: Make
+    function: Callable[..., Any]
+    """Called with fence, blocks, `version`, `at` and `message`."""
     name: str
+    message: Message | Query
     version: int
     """Number of messages that a block must have applied before."""
+    at: bytes
+    """Hash that names the state after them."""
     todo: set[int]
     """Blocks that have not answered."""
-    gatherer: Gatherer
     summed: bool
     """Whether answers may be summed by tasks before they are fetched."""
-    pending: dict[Any, TaskChain | SumTask] = field(default_factory=dict)
+    pending: dict[Any, CatchUp | Asked] = field(default_factory=dict)
     unassigned: bool = True
     """Whether some blocks may have no task."""
-    carried: Carried | None = None
-    """The message, where it is on the cluster once."""
     memory_errors: int = 0
     """Tasks that ran out of memory."""
 
     def idle(self) -> set[int]:
         """Return the blocks that have not answered and have no task."""
-        busy = {block for task in self.pending.values() for block in task.blocks}
-        return self.todo - busy - self.gatherer.blocks
+        return self.todo.difference(*(task.blocks for task in self.pending.values()))
+
+    def busy(self) -> set[str]:
+        """Return the workers that are catching up."""
+        return {task.worker for task in self.pending.values() if isinstance(task, CatchUp)}
 
 
 class DaskExecutor(Executor):
@@ -112,7 +111,7 @@ class DaskExecutor(Executor):
     read_ahead : int, optional
         Blocks that the reads of a worker run ahead; by default as many as the size of the blocks allows.
     fan_in : int
-        With more workers than this, tasks sum answers before the driver fetches them.
+        With more workers than this, messages and sums of answers pass through trees of workers.
     ask_facts : callable
         Returns the facts that driver and workers must share; the versions of a process by default.
     run_id : str, optional
@@ -195,15 +194,8 @@ class DaskExecutor(Executor):
         self._log.append(message)
 
         self._staff.rebalance()
-        carried = None
-        if self.n_workers > self._fan_in:
-            carried = Carried(self._client, message, self._staff.usable)
-
-        def make(fence: Fence, blocks: tuple[int, ...]) -> tuple[Any, ...]:
-            return memo.run_message, fence, blocks, version, previous, carried.argument if carried else message
-
         nodes: dict[Node, Answer] = {}
-        for part in self._round(make, message_name(message), version, summed=True, carried=carried):
+        for part in self._round(memo.run_message, message, version, previous, summed=True):
             nodes.update(canonical_answers(part))
         answer = total(nodes, self._n_blocks)
         if answer.load is not None:
@@ -224,14 +216,9 @@ class DaskExecutor(Executor):
         """Return the answers to a query, which changes no state."""
         self.exchanges += 1
         query = canonical(query)
-        version, at = len(self._log), self._log.hashes[-1]
-
-        def make(fence: Fence, blocks: tuple[int, ...]) -> tuple[Any, ...]:
-            return memo.answer_query, fence, blocks, version, at, query
-
         self._staff.rebalance()
         answer = Answer()
-        for part in self._round(make, message_name(query), version):
+        for part in self._round(memo.answer_query, query, len(self._log), self._log.hashes[-1]):
             answer.merge(part)
         return answer
 
@@ -269,17 +256,22 @@ class DaskExecutor(Executor):
                 future.cancel()
 
     def _round(
-        self, make: Make, name: str, version: int, *, summed: bool = False, carried: Carried | None = None
+        self,
+        function: Callable[..., Any],
+        message: Message | Query,
+        version: int,
+        at: bytes,
+        *,
+        summed: bool = False,
     ) -> Iterator[Any]:
-        """Run the task that `make` builds once for every block; yield the answers in any order."""
+        """Run the task of a message once for every block; yield the answers in any order."""
         self._refusals = 0
-        gatherer = Gatherer(self._staff.owners, self._fan_in)
-        round_ = _Round(
-            make, name, version, set(range(self._n_blocks)), gatherer, summed and gatherer.active, carried=carried
-        )
+        summed = summed and self.n_workers > self._fan_in
+        todo = set(range(self._n_blocks))
+        round_ = _Round(function, message_name(message), message, version, at, todo, summed)
         try:
-            self._start_chains(round_)
-            while round_.pending:
+            self._ask(round_)
+            while round_.pending or round_.unassigned:
                 kind, value = self._next_signal()
                 if kind == "done" and value in round_.pending:
                     yield from self._finished(value, round_)
@@ -289,9 +281,9 @@ class DaskExecutor(Executor):
                 elif kind == "poll":
                     self._reassign(self._staff.look(), round_)
                     self._polled = monotonic()
-                self._start_chains(round_)
                 if self._staff.signals.empty():
-                    self._sum_groups(round_)
+                    # Blocks of signals that arrived together share a graph.
+                    self._ask(round_)
         finally:
             for future in round_.pending:
                 future.cancel()
@@ -299,9 +291,6 @@ class DaskExecutor(Executor):
     def _finished(self, future: Any, round_: _Round) -> Iterator[Any]:
         """Process the result of a finished task; yield its answer."""
         task = round_.pending.pop(future)
-        if round_.summed and isinstance(task, TaskChain) and task.last and future.status == "finished":
-            round_.gatherer.hold(future, task)
-            return
         try:
             outcome = self._fetch(future, task)
         except MemoryError:
@@ -310,83 +299,75 @@ class DaskExecutor(Executor):
             round_.memory_errors += 1
             if round_.memory_errors > MAX_MEMORY_ERRORS:
                 raise
-            logger.warning("worker %s ran out of memory in %s; the task runs again", task.worker, round_.name)
+            names = ", ".join(sorted(task.workers))
+            logger.warning("worker %s ran out of memory in %s; the task runs again", names, round_.name)
             return
         if outcome is _LOST:
             self._staff.look()
             self._reassign(task.workers, round_)
-        elif isinstance(task, SumTask):
-            nodes, refusals = outcome
-            for number, (part, member) in enumerate(task.parts):
-                part.release()
-                if self._advance(member, refusals.get(number), round_):
-                    round_.todo -= set(member.blocks)
-            yield nodes
-        elif self._advance(task, outcome, round_):
-            round_.todo -= set(task.blocks)
-            yield outcome
+        elif isinstance(task, CatchUp):
+            if isinstance(outcome, Refusal):
+                self._refused(task.worker, task.blocks, outcome, round_)
+            else:
+                self._next_step(task, round_)
+        else:
+            refusals = outcome.refusals if isinstance(outcome, Summed) else {}
+            if isinstance(outcome, Refusal):
+                refusals = {0: outcome}
+            for position, (worker, blocks) in enumerate(task.members):
+                if position in refusals:
+                    self._refused(worker, blocks, refusals[position], round_)
+                else:
+                    round_.todo.difference_update(blocks)
+            if not isinstance(outcome, Refusal):
+                yield outcome.nodes if isinstance(outcome, Summed) else outcome
 
-    def _start_chains(self, round_: _Round) -> None:
+    def _ask(self, round_: _Round) -> None:
+        """Send the message to all blocks that have not answered and have no task."""
         if not round_.unassigned:
             return
         round_.unassigned = False
-        idle, owners = round_.idle(), self._staff.owners
-        for worker in sorted({owners[block] for block in idle}):
-            blocks = tuple(sorted(block for block in idle if owners[block] == worker))
-            self._submit(TaskChain(worker, blocks), round_.name, round_.make(self._fence(worker), blocks), round_)
+        idle, busy, owned = round_.idle(), round_.busy(), self._staff.owned
+        if not idle:
+            return
 
-    def _sum_groups(self, round_: _Round) -> None:
-        """Submit a task for each complete group that sums its answers on one of its workers."""
-        round_.gatherer.owners = self._staff.owners
-        chains = [task for task in round_.pending.values() if isinstance(task, TaskChain)]
-        for summing in round_.gatherer.complete(chains):
-            answers = [future for future, _ in summing.parts]
-            self._submit(summing, "sum-answers", (sum_answers, self._n_blocks, answers), round_)
+        def call(worker: str, blocks: tuple[int, ...]) -> tuple[Any, ...]:
+            return round_.function, self._fence(worker), blocks, round_.version, round_.at
 
-    def _advance(self, task: TaskChain, outcome: Any, round_: _Round) -> bool:
-        """Take the result of a task; return whether it was the answer."""
-        version = round_.version
-        if isinstance(outcome, Refusal):
-            self._refusals += 1
-            if self._refusals > MAX_REFUSALS * max(1, self.n_workers):
-                raise ClusterError(
-                    f"workers refused {self._refusals} tasks in one round, the last {task.blocks} on "
-                    f"{task.worker} ({outcome}); another driver may be using run {self._run_id}",
-                    kind="refused",
-                )
-            round_.unassigned = True
-            # Blocks in different states get separate chains; blocks at the right version get the next message task.
-            groups: dict[int, list[int]] = {}
-            for block in task.blocks:
-                state = outcome.versions.get(block, version if not outcome.stale else None)
-                if state is not None:
-                    groups.setdefault(state if state <= version else -1, []).append(block)
-            for state, blocks in groups.items():
-                part = TaskChain(task.worker, tuple(blocks))
-                message = (round_.name, round_.make(self._fence(part.worker), part.blocks))
-                part.steps = chain(self._catch_up(part, state, version), [message])
-                self._submit(part, *next(part.steps), round_)
-            return False
-        step = next(task.steps, None)
-        if step is not None:
-            if step[0] == round_.name:
-                task.caught_up = monotonic()
-            self._submit(task, *step, round_)
-            return False
-        if task.replayed:
-            self._events.emit(
-                BlocksReplayed(
-                    worker=task.worker,
-                    blocks=task.blocks,
-                    messages=task.replayed,
-                    seconds=task.caught_up - task.began,
-                )
+        graph = MessageGraph(round_.name, round_.message, self._n_blocks, self._fan_in, call)
+        for tree in trees(list(owned), self._fan_in) if round_.summed else [[worker] for worker in owned]:
+            # A tree waits for those of its workers that catch up.
+            if busy.isdisjoint(tree):
+                parts = [(worker, tuple(block for block in owned[worker] if block in idle)) for worker in tree]
+                members = [part for part in parts if part[1]]
+                if members:
+                    graph.ask(members)
+        for future, asked in graph.submit(self._client).items():
+            self._expect_result(future, asked, round_)
+
+    def _refused(self, worker: str, blocks: tuple[int, ...], refusal: Refusal, round_: _Round) -> None:
+        """Bring blocks up to date that refused a task; those that need nothing get the message again."""
+        round_.unassigned = True
+        self._refusals += 1
+        if self._refusals > MAX_REFUSALS * max(1, self.n_workers):
+            raise ClusterError(
+                f"workers refused {self._refusals} tasks in one round, the last {blocks} on {worker} ({refusal}); "
+                f"another driver may be using run {self._run_id}",
+                kind="refused",
             )
-        return True
+        # Blocks in different states get separate chains.
+        groups: dict[int, list[int]] = {}
+        for block in blocks:
+            state = refusal.versions.get(block)
+            if state is not None and state != round_.version:
+                groups.setdefault(state if state < round_.version else -1, []).append(block)
+        for state, behind in groups.items():
+            task = CatchUp(worker, tuple(behind), replayed=round_.version - max(state, 0), began=monotonic())
+            task.steps = self._catch_up(task, state, round_.version)
+            self._next_step(task, round_)
 
-    def _catch_up(self, task: TaskChain, state: int, version: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    def _catch_up(self, task: CatchUp, state: int, version: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """Yield the steps that bring blocks from `state` (-1: absent) to `version`."""
-        task.began = task.caught_up = monotonic()
         fence = self._fence(task.worker)
         if state < 0:
             for blocks, source in shipments(self._source, task.blocks, SLICE_BYTES):
@@ -394,7 +375,6 @@ class DaskExecutor(Executor):
                 call = (memo.place_blocks, fence, source, blocks, self._with_factors, *self._memory, known)
                 yield "place-blocks", call
             state = 0
-        task.replayed = version - state
         for first, last in self._log.slices(state, version):
             messages = tuple(self._log.messages[first:last])
             yield (
@@ -402,12 +382,28 @@ class DaskExecutor(Executor):
                 (memo.replay_messages, fence, task.blocks, first, self._log.hashes[first], messages),
             )
 
-    def _submit(self, task: TaskChain | SumTask, name: str, call: tuple[Any, ...], round_: _Round) -> None:
-        function, first, *arguments = call
+    def _next_step(self, task: CatchUp, round_: _Round) -> None:
+        """Submit the next task of a chain; blocks at its end get the message with the next graph."""
+        step = next(task.steps, None)
+        if step is None:
+            round_.unassigned = True
+            if task.replayed:
+                self._events.emit(
+                    BlocksReplayed(
+                        worker=task.worker,
+                        blocks=task.blocks,
+                        messages=task.replayed,
+                        seconds=monotonic() - task.began,
+                    )
+                )
+            return
+        name, (function, _, *arguments) = step
         # The epoch may have risen since the call was built.
-        first = self._fence(task.worker) if isinstance(first, Fence) else first
-        task.last = name == round_.name
-        future = submit(self._client, name, function, first, *arguments, worker=task.worker)
+        fence = self._fence(task.worker)
+        future = submit(self._client, name, function, fence, *arguments, worker=task.worker)
+        self._expect_result(future, task, round_)
+
+    def _expect_result(self, future: Any, task: CatchUp | Asked, round_: _Round) -> None:
         round_.pending[future] = task
         future.add_done_callback(lambda done: self._staff.signals.put(("done", done)))
 
@@ -416,11 +412,11 @@ class DaskExecutor(Executor):
             run_id=self._run_id,
             worker=worker,
             token=(self._incarnation, self._staff.epoch),
-            keep=blocks_of(self._staff.owners, worker),
+            keep=self._staff.owned.get(worker, ()),
             n_blocks=self._n_blocks,
         )
 
-    def _fetch(self, future: Any, task: TaskChain | SumTask) -> Any:
+    def _fetch(self, future: Any, task: CatchUp | Asked) -> Any:
         """Fetch the result of a finished task; `_LOST` if its worker fails meanwhile."""
         # A timeout of dask would cancel the transfer, and a large reply would never arrive.
         transfer = asyncio.run_coroutine_threadsafe(
@@ -451,16 +447,10 @@ class DaskExecutor(Executor):
         if not workers:
             return
         round_.unassigned = True
-        dropped = [future for future, task in round_.pending.items() if not task.workers.isdisjoint(workers)]
-        if round_.carried is not None:
-            # Any task may wait for the message from a worker that does not answer.
-            round_.carried.forget()
-            dropped = list(round_.pending)
-        for future in dropped:
+        for future in [future for future, task in round_.pending.items() if not task.workers.isdisjoint(workers)]:
             del round_.pending[future]
             future.cancel()
         for worker in workers:
-            round_.gatherer.forget(worker)
             self._staff.reassign(worker)
 
     def _next_signal(self) -> tuple[str, Any]:

@@ -22,7 +22,10 @@ from ..runtime.timings import Costs, ProcessMemory
 from .executor import Executor, SerialExecutor
 
 MEMORY_SECONDS = 2.0
-"""Least time between two events with the memory of workers."""
+"""Least time between two events with the memory of workers, up to `MEMORY_WORKERS`; longer in proportion with more."""
+
+MEMORY_WORKERS = 50
+"""So the records of events, and what the dashboard receives, do not grow with the number of workers."""
 
 
 class AnnouncingExecutor(Executor):
@@ -77,7 +80,8 @@ class AnnouncingExecutor(Executor):
         """Return the bytes of every worker, if `MEMORY_SECONDS` have passed since the last ones."""
         now = monotonic()
         self._seen.update(costs.memory)
-        if not self._seen or now - self._memory_sent < MEMORY_SECONDS:
+        pause = MEMORY_SECONDS * max(1.0, len(self._seen) / MEMORY_WORKERS)
+        if not self._seen or now - self._memory_sent < pause:
             return {}
         self._memory_sent = now
         seen, self._seen = self._seen, {}

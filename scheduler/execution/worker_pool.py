@@ -24,7 +24,7 @@ from ..blocks import block_registry as memo
 from ..clusters.clients import keep_local_workers
 from ..clusters.futures import submit
 from ..clusters.liveness import Liveness, ping_through
-from ..clusters.placement import blocks_of, place, reassign
+from ..clusters.placement import owned, place, reassign
 from ..clusters.worker_events import WorkerWatch
 from ..clusters.worker_queries import require_requested_workers, workers_of
 from ..runtime.environment import AskFacts, Difference, Facts, difference, process_facts
@@ -87,8 +87,9 @@ class Workforce:
     ) -> None:
         self.signals: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         """Workers that left, as ("remove-worker", address); the executor adds its own signals."""
-        self.owners: dict[int, str] = {}
-        """Block to the address of its owner."""
+        self._owners: dict[int, str] = {}
+        self.owned: dict[str, tuple[int, ...]] = {}
+        """Address to the blocks that a worker owns, in the order of the blocks."""
         self.epoch = 0
         """Number of the assignment; it rises whenever owners change."""
         self._client = client
@@ -115,9 +116,18 @@ class Workforce:
         self._looked = 0.0
 
     @property
+    def owners(self) -> dict[int, str]:
+        """Block to the address of its owner."""
+        return self._owners
+
+    @owners.setter
+    def owners(self, owners: dict[int, str]) -> None:
+        self._owners, self.owned = owners, owned(owners)
+
+    @property
     def busy(self) -> set[str]:
         """Workers that own blocks."""
-        return set(self.owners.values())
+        return set(self.owned)
 
     @property
     def n_threads(self) -> int:
@@ -197,7 +207,7 @@ class Workforce:
         self._departed.discard(worker)
         if reason is None:
             return
-        blocks = blocks_of(self.owners, worker)
+        blocks = self.owned.get(worker, ())
         self._leases.pop(worker, None)
         # The memory is in this process where workers are threads.
         memo.drop_run(worker, self._run_id, self._incarnation)

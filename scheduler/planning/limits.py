@@ -13,8 +13,8 @@ from .plan import BASELINE
 SHARE_OF_AVAILABLE = 0.7
 """Largest share of the available memory for a training without a given limit."""
 
-FAN_IN = 16
-"""Most workers whose answers one task sums, and most workers from which the driver itself fetches answers."""
+FAN_IN = 8
+"""Most workers whose answers one task sums, and most results that the driver fetches in an exchange."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,13 @@ class WorkerFacts:
     """dask's smallest memory limit of a worker in bytes, None where there is none."""
     in_process: bool
     """Whether all workers are threads of this process."""
+
+
+def results_fetched(n_workers: int) -> int:
+    """Return how many results the driver fetches in an exchange: of workers, or of trees that sum their answers."""
+    while n_workers > FAN_IN:
+        n_workers = -(-n_workers // FAN_IN)
+    return n_workers
 
 
 def default_limit(facts: WorkerFacts | None = None) -> int:

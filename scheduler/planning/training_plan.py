@@ -14,7 +14,7 @@ from ..protocol.selected_rows import part_count
 from ..protocol.selection_settings import SelectionSettings
 from ..runtime.threads import available_cores
 from .large_plan import CONJUGATE_GRADIENTS, FACTORS, LargeModel
-from .limits import FAN_IN, WorkerFacts
+from .limits import WorkerFacts, results_fetched
 from .loss_plan import LossPlan
 from .memory import answer_bytes, driver_bytes, plan_memory, refit_bytes, refit_driver_bytes, sample_bytes
 from .plan import BASELINE, Course, Memory, Plan
@@ -123,8 +123,9 @@ def plan_training(
     if features is not None:
         more_written, more_read = _scratch_traffic(features, path, senders)
         written, read = written + more_written, read + more_read
-    # The blocks of a worker are a few whole subtrees; their sums wait for those of the other workers.
-    waiting = min(senders, FAN_IN) * min(2 * work.n_blocks.bit_length(), -(-work.n_blocks // senders)) + 3
+    # The blocks of a worker or a tree are a few whole subtrees; their sums wait for those of the others.
+    fetched = results_fetched(senders)
+    waiting = fetched * min(2 * work.n_blocks.bit_length(), -(-work.n_blocks // fetched)) + 3
     driver = work.n_problems * driver_bytes(settings, work.row_bytes) + final_driver + collected
     apart = BASELINE + driver + answer_bytes(work, settings, rows, waiting) + work.lazy_results
     refitted = norm_refit * _norm_refit_bytes(settings, work)

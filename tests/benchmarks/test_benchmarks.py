@@ -18,7 +18,6 @@ from benchmarks import (
     baselines,
     command,
     compact_support,
-    driver_time,
     gemm_share,
     generated,
     large_model,
@@ -37,11 +36,17 @@ from benchmarks import (
     tables,
 )
 from benchmarks.__main__ import main
+from benchmarks.cluster import simulated
 from benchmarks.datasets import Recipe, Split
 from benchmarks.flops import FlopCounter, counted
 from benchmarks.generated import Mixture
 from distkern import OROLSRegressor
+from distkern.monitoring.events import EventBus
+from distkern.scheduler.execution.dask_executor import DaskExecutor
+from distkern.scheduler.execution.executor import SerialExecutor
+from distkern.scheduler.training.driver_loop import train
 from distkern.selection.stopping import StopReason
+from tests.scheduler.trainings import assert_same_bits
 
 pytestmark = pytest.mark.nightly
 
@@ -380,11 +385,28 @@ def test_tables_align_and_fill_gaps() -> None:
 
 
 def test_many_simulated_workers_select_as_one_process_does() -> None:
-    (row,) = driver_time.run(40, 30, rows_a_worker=16)
-    assert row["workers"] == 40
-    assert row["centers"] == 30
-    assert 0 < row["driver ms a panel, median"] <= row["driver ms a panel, largest"]
-    assert row["largest sums MB"] > 0
+    """With no more blocks than compute, nothing is repeated: the real driver, its graphs and trees give every bit."""
+    source = simulated.RepeatedRows(simulated.REAL_BLOCKS, 4)
+    job = OROLSRegressor(sigma=2.0, max_centers=20, stop=None, selection_rows=None).training_job()
+    client = simulated.SimulatedClient(40, source)
+    executor = DaskExecutor(client, source, EventBus())
+    try:
+        result = train(job, source, executor, EventBus())
+    finally:
+        executor.close()
+        client.close()
+    assert_same_bits(result, train(job, source, SerialExecutor(source), EventBus()))
+    assert client.tasks > 40 * executor.exchanges
+
+
+def test_the_driver_with_many_simulated_workers() -> None:
+    few, many = (simulated.run(workers, 10**6, 4, 20)[0] for workers in (8, 200))
+    assert many["workers"] == 200
+    assert many["centers"] == 20
+    assert many["blocks"] >= 200
+    assert 0 < many["driver ms a round, median"] <= many["largest"]
+    assert many["MB received"] < 2 * few["MB received"]
+    assert many["planned MiB"] > 0
 
 
 def test_a_benchmark_prints_its_table_and_saves_its_rows(tmp_path: Path) -> None:

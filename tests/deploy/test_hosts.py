@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from benchmarks.cluster.network_hosts import Host, network, not_permitted
 from distkern.errors import ClusterError
 from distkern.scheduler import TlsFiles, WorkerSize, ssh_client
 from tests.deploy.conftest import model_bits, write_job
-from tests.deploy.network_hosts import Host, network, not_permitted
 from tests.deploy.programs import distkern_command, environment, program, run
 from tests.deploy.slurm_cluster import free_port
 from tests.waiting import wait_until

@@ -6,7 +6,7 @@ from itertools import groupby
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from distkern.scheduler.clusters.placement import blocks_of, place, reassign
+from distkern.scheduler.clusters.placement import owned, place, reassign
 
 names = st.integers(0, 11).map("tcp://{}".format)
 workers = st.lists(names, min_size=1, max_size=8, unique=True)
@@ -85,9 +85,9 @@ def test_losing_all_but_one_worker(n: int, everyone: list[str]) -> None:
 
 
 @given(blocks, workers)
-def test_blocks_of(n: int, live: list[str]) -> None:
+def test_blocks_by_owner(n: int, live: list[str]) -> None:
     owners = place(n, live)
-    parts = [blocks_of(owners, worker) for worker in live]
-    assert sorted(block for part in parts for block in part) == list(range(n))
-    assert all(list(part) == sorted(part) for part in parts)
-    assert blocks_of(owners, "nobody") == ()
+    blocks = owned(owners)
+    assert {block: worker for worker, part in blocks.items() for block in part} == owners
+    assert all(list(part) == sorted(part) for part in blocks.values())
+    assert [part[0] for part in blocks.values()] == sorted(part[0] for part in blocks.values())

@@ -1,4 +1,4 @@
-"""Answers of many workers are summed by tasks: same bits, and a lost worker costs only a question."""
+"""Answers of many workers are summed by trees of tasks: same bits, and a lost worker concerns one tree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from distkern.scheduler.blocks import block_registry as memo
 from distkern.scheduler.blocks.block_registry import Refusal
-from distkern.scheduler.execution.answer_gathering import Gatherer, TaskChain, sum_answers
+from distkern.scheduler.execution.answer_gathering import MessageGraph, Summed, sum_answers, trees
+from distkern.scheduler.planning.limits import FAN_IN, results_fetched
 from tests.markers import variants
 from tests.scheduler.blocks.test_block_registry import Worker, answer_bits
 from tests.scheduler.faults import N_BLOCKS, Trouble, addresses, check_events, expected, run
@@ -76,37 +77,50 @@ def test_a_worker_of_a_group_freezes(number: int) -> None:
     assert_same_bits(result, expected())
 
 
-@given(st.lists(st.integers(0, 6), min_size=1, max_size=20), st.integers(1, 4), st.data())
-def test_a_group_is_summed_once_none_of_it_is_pending(owners: list[int], fan_in: int, data: st.DataObject) -> None:
-    where = {block: f"worker-{owner}" for block, owner in enumerate(owners)}
-    chains = [
-        TaskChain(worker, tuple(block for block, owner in where.items() if owner == worker))
-        for worker in sorted(set(where.values()))
+class Recorder:
+    """A client that notes the graphs of tasks, with the worker of each task."""
+
+    def get(self, graph: Any, keys: list[str], **_: Any) -> list[str]:
+        (layer,) = graph.layers.values()
+        self.tasks = dict(layer)
+        self.workers = {key: layer.annotations["workers"](key) for key in layer}
+        return keys
+
+
+@given(st.integers(1, 90), st.integers(2, 5))
+def test_trees_ask_every_worker_once(n_workers: int, fan_in: int) -> None:
+    members = [(f"w{number:03}", (number,)) for number in range(n_workers)]
+    split = trees([worker for worker, _ in members], fan_in)
+    assert len(split) <= fan_in
+    assert list(itertools.chain(*split)) == [worker for worker, _ in members]
+    client = Recorder()
+    graph = MessageGraph(
+        "step", "message", n_workers, fan_in, lambda worker, blocks: (memo.run_message, worker, blocks)
+    )
+    for tree in split:
+        graph.ask([member for member in members if member[0] in tree])
+    asked = graph.submit(client)
+    assert [workers.members for workers in asked.values()] == [
+        tuple(member for member in members if member[0] in tree) for tree in split
     ]
-    gatherer = Gatherer(where, fan_in)
-    assert gatherer.active == (len(chains) > fan_in)
-    order = data.draw(st.permutations(chains))
-    summed: list[list[str]] = []
-    for done, chain in enumerate(order):
-        gatherer.hold(object(), chain)
-        pending = order[done + 1 :]
-        for group in gatherer.complete(pending):
-            members = [member.worker for _, member in group.parts]
-            assert len(members) <= fan_in
-            assert group.workers == set(members)
-            assert not group.workers & {other.worker for other in pending}
-            summed.append(members)
-    assert sorted(itertools.chain(*summed)) == sorted(chain.worker for chain in chains)
-    assert gatherer.blocks == set()
+    for key, tree in asked.items():
+        if tree.summed:
+            assert key.startswith("sum-answers")
+    named = [key for key in client.tasks if key.startswith("step")]
+    assert sorted(client.workers[key] for key in named) == [[worker] for worker, _ in members]
+    # A tree uses no other workers than those that it asks, and no task has more inputs than the fan-in and a message.
+    for key, task in client.tasks.items():
+        assert len(task.dependencies) <= fan_in
+        above = next(tree for tree in asked.values() if client.workers[key][0] in tree.workers)
+        assert all(client.workers[needed][0] in above.workers for needed in task.dependencies)
+    for key in client.tasks:
+        users = [task for task in client.tasks.values() if key in task.dependencies]
+        assert len(users) <= fan_in
 
 
-def test_the_answers_of_a_lost_worker_are_dropped() -> None:
-    gatherer = Gatherer({0: "a", 1: "b", 2: "c"}, 2)
-    for block, worker in enumerate("abc"):
-        gatherer.hold(worker, TaskChain(worker, (block,)))
-    gatherer.forget("b")
-    assert gatherer.blocks == {0, 2}
-    assert [[future for future, _ in group.parts] for group in gatherer.complete([])] == [["a"], ["c"]]
+@pytest.mark.parametrize(("n_workers", "fetched"), [(1, 1), (8, 8), (9, 2), (48, 6), (64, 8), (65, 2), (1000, 2)])
+def test_the_driver_fetches_few_results(n_workers: int, fetched: int) -> None:
+    assert results_fetched(n_workers) == fetched == len(trees([str(n) for n in range(n_workers)], FAN_IN))
 
 
 def test_refusals_come_back_by_position_and_parts_are_not_changed() -> None:
@@ -115,9 +129,12 @@ def test_refusals_come_back_by_position_and_parts_are_not_changed() -> None:
     second.place()
     parts = [first.run(0), Refusal(versions={3: -1}), second.run(0)]
     before = [answer_bits(part) for part in parts]
-    nodes, refusals = sum_answers(N_BLOCKS, parts)
-    assert refusals == {1: parts[1]}
-    assert nodes
+    summed = sum_answers(N_BLOCKS, (0, 4, 5), *parts)
+    assert summed.refusals == {4: parts[1]}
+    assert summed.nodes
     assert [answer_bits(part) for part in parts] == before
+    above = sum_answers(N_BLOCKS, (0, 6), summed, Summed({}, {7: parts[1]}))
+    assert above.refusals == {4: parts[1], 7: parts[1]}
+    assert answer_bits(above.nodes) == answer_bits(summed.nodes)
     for worker in (first, second):
         memo.drop_run(worker.address, "sum")

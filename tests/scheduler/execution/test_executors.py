@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -410,21 +411,35 @@ def test_the_client_gets_its_topic_back(in_process_client: Any) -> None:
         in_process_client.unsubscribe_topic(TOPIC)
 
 
-def test_tasks_are_named_after_what_they_do(in_process_client: Any) -> None:
-    names: set[str] = set()
-    submit = in_process_client.submit
+@contextmanager
+def noted_tasks(client: Any) -> Iterator[list[str]]:
+    """Note the keys of all tasks that the client submits; each must be for one worker and no other."""
+    keys: list[str] = []
+    submit, get = client.submit, client.get
 
-    def listen(function: Any, *arguments: Any, key: str, **options: Any) -> Any:
-        names.add(key.rsplit("-", 1)[0])
+    def note_task(function: Any, *arguments: Any, key: str, **options: Any) -> Any:
+        keys.append(key)
         assert options["allow_other_workers"] is False
         assert len(options["workers"]) == 1
         return submit(function, *arguments, key=key, **options)
 
-    in_process_client.submit = listen
+    def note_graph(graph: Any, wanted: list[str], **options: Any) -> Any:
+        for layer in graph.layers.values():
+            keys.extend(layer)
+            assert all(len(layer.annotations["workers"](key)) == 1 for key in layer)
+        return get(graph, wanted, **options)
+
+    client.submit, client.get = note_task, note_graph
     try:
-        run_training(CASES["pool"][1], array_source("pool", Path()), client=in_process_client, factors="workers")
+        yield keys
     finally:
-        del in_process_client.submit
+        del client.submit, client.get
+
+
+def test_tasks_are_named_after_what_they_do(in_process_client: Any) -> None:
+    with noted_tasks(in_process_client) as keys:
+        run_training(CASES["pool"][1], array_source("pool", Path()), client=in_process_client, factors="workers")
+    names = {key.rsplit("-", 1)[0] for key in keys}
     assert {name for name in names if not name.startswith("distkern-")} == {
         "place-blocks",
         "load-blocks",
@@ -441,14 +456,9 @@ def test_one_task_a_worker_and_exchange(in_process_client: Any) -> None:
     executor = DaskExecutor(in_process_client, source, EventBus())
     messages = begin_and_steps("pool")
     executor.exchange(messages[0])
-    keys: list[str] = []
-    submit = in_process_client.submit
-    in_process_client.submit = lambda *a, key, **o: (keys.append(key), submit(*a, key=key, **o))[1]
-    try:
+    with noted_tasks(in_process_client) as keys:
         for message in messages[1:4]:
             executor.exchange(message)
-    finally:
-        del in_process_client.submit
     assert len(keys) == 3 * 2
     executor.close()
 

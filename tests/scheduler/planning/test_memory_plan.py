@@ -217,13 +217,13 @@ def test_matrices_fill_the_memory_that_is_left_in_their_order(need: dict[str, in
 @given(workloads(), st.integers(1, 50))
 def test_rows_of_a_worker(work: Workload, n_workers: int) -> None:
     """The largest share when blocks go out in turn."""
-    from distkern.scheduler.clusters.placement import blocks_of, place
+    from distkern.scheduler.clusters.placement import owned, place
 
     assume(work.n_blocks < 500)
     workers = [f"w{i}" for i in range(n_workers)]
-    owners = place(work.n_blocks, workers)
+    blocks = owned(place(work.n_blocks, workers))
     edges = [*range(0, work.n_rows, work.block_rows), work.n_rows]
-    held = [sum(edges[b + 1] - edges[b] for b in blocks_of(owners, worker)) for worker in workers]
+    held = [sum(edges[b + 1] - edges[b] for b in blocks.get(worker, ())) for worker in workers]
     assert max(held) <= work.rows_of_a_worker(n_workers) <= work.n_rows
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -46,6 +47,40 @@ class Host:
     def unplug(self) -> None:
         """Take it off the network: nothing arrives, and nothing says so."""
         ip("-n", self.namespace, "link", "set", "cable", "down")
+
+    def plug_in(self) -> None:
+        """Put it back on the network."""
+        ip("-n", self.namespace, "link", "set", "cable", "up")
+
+    def limit_bandwidth(self, rate: str) -> None:
+        """Limit what it sends, for example to ``100mbit`` a second."""
+        command = [
+            "tc",
+            "qdisc",
+            "add",
+            "dev",
+            "cable",
+            "root",
+            "tbf",
+            "rate",
+            rate,
+            "burst",
+            "256k",
+            "latency",
+            "50ms",
+        ]
+        subprocess.run(self.command(*command), check=True, capture_output=True)
+
+    def traffic(self) -> tuple[int, int]:
+        """Return the bytes that it received and sent so far."""
+        shown = subprocess.run(
+            ["ip", "-n", self.namespace, "-s", "-j", "link", "show", "cable"],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        counts = json.loads(shown.stdout)[0]["stats64"]
+        return int(counts["rx"]["bytes"]), int(counts["tx"]["bytes"])
 
 
 @contextmanager

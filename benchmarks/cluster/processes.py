@@ -53,11 +53,13 @@ class Processes:
         return int(self._forker.stdout.readline())
 
     def close(self) -> None:
-        """End all processes."""
-        with suppress(OSError):
-            self._forker.communicate(timeout=20)
+        """End all processes: the system ends those that were forked with the one that forked them."""
         self._forker.kill()
         self._forker.wait()
+        for stream in (self._forker.stdin, self._forker.stdout):
+            with suppress(OSError):
+                if stream is not None:
+                    stream.close()
 
 
 def running(pid: int) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,10 +35,10 @@ LOSS_LAMBDAS = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 1e
 RISES = 2
 """The search ends after so many lambdas in a row whose held-out loss is above the lowest."""
 
-LOSS_FOLDS = 5
+LOSS_FOLDS = 10
 
-ONE_FOLD = 2000
-"""Rows of a sample above which one of the folds is held out, and not each in turn."""
+ONE_DRAW, DRAWN_FOLDS = 2000, 2
+"""Rows of a sample above which the first folds are held out once, and not each in turn; and how many they are."""
 
 TRIAL_PRECISION, LOSS_PRECISION = 1e-5, 1e-7
 """Relative change of the penalised loss at which the minimisation ends: of a trial, and of the model."""
@@ -236,6 +236,10 @@ class LossFit:
     """Mean loss of held-out rows; NaN where lambda was given."""
     tried: Array
     """(L, 2): each lambda and its held-out loss."""
+    held: NDArray[np.intp]
+    """(k,): rows of the sample that were held out; none where lambda was given."""
+    scores: Array
+    """(k, T): their outputs without them, with this lambda."""
 
 
 def minimise(
@@ -309,19 +313,21 @@ def choose(
     penalties : array, shape (p,)
         Penalties where lambda is 1.
     folds : array, shape (n,)
-        Fold of each row, from 0; of many rows only fold 0 is left out.
+        Fold of each row, from 0; of many rows only the first `DRAWN_FOLDS` are left out, together.
     lambdas : sequence of float
         Descending; one lambda is taken as it is.
     start : array, shape (p, T), optional
         First coordinates; zeros by default.
     """
     start = np.zeros((sample.columns.shape[1], sample.targets.shape[1])) if start is None else start
-    lam, held_out, tried = lambdas[0], np.nan, np.empty((0, 2))
+    none = np.empty(0, dtype=np.intp), np.empty((0, sample.targets.shape[1]))
+    found = LossFit(start, lambdas[0], np.nan, np.empty((0, 2)), *none)
     if len(lambdas) > 1:
-        lam, held_out, tried, start = _tried(sample, loss, penalties, folds, lambdas, start)
+        found = _tried(sample, loss, penalties, folds, lambdas, found)
+    start, pull = found.coordinates, found.lam * penalties
     # With a floor under the curvatures no lambda of zero runs away.
-    whole = sample.evaluation(loss), start, lam * penalties, sample.diagonal(loss, start, lam * penalties)
-    return LossFit(minimise(*whole), lam, held_out, tried)
+    whole = sample.evaluation(loss), start, pull, sample.diagonal(loss, start, pull)
+    return replace(found, coordinates=minimise(*whole))
 
 
 def _tried(
@@ -330,20 +336,23 @@ def _tried(
     penalties: Array,
     folds: NDArray[np.intp],
     lambdas: Sequence[float],
-    start: Array,
-) -> tuple[float, float, Array, Array]:
-    """Return the chosen lambda, its held-out loss, what was tried, and the fit of the first fold with it."""
-    outs = [np.flatnonzero(folds == k) for k in (range(LOSS_FOLDS) if len(folds) <= ONE_FOLD else range(1))]
+    begun: LossFit,
+) -> LossFit:
+    """Return the chosen lambda, what was tried, and the fit without the first held-out rows."""
+    if len(folds) <= ONE_DRAW:
+        outs = [np.flatnonzero(folds == k) for k in range(LOSS_FOLDS)]
+    else:
+        outs = [np.flatnonzero(folds < DRAWN_FOLDS)]
     outs = [out for out in outs if 0 < len(out) < len(folds)]
     if not outs:
-        return lambdas[0], np.nan, np.empty((0, 2)), start
+        return begun
     keeps = [sample.rows(np.setdiff1d(np.arange(len(folds)), out)) for out in outs]
-    masses = np.concatenate([sample.weights[out] for out in outs])
-    starts, losses, points = [start] * len(outs), list[Array](), list[Array]()
+    held = np.concatenate(outs)
+    masses = sample.weights[held]
+    starts, losses, points, scores = [begun.coordinates] * len(outs), list[Array](), list[Array](), list[Array]()
     lowest = 0
     for lam in lambdas:
-        values = []
-        for k, (kept, out) in enumerate(zip(keeps, outs, strict=True)):
+        for k, kept in enumerate(keeps):
             metric = kept.diagonal(loss, starts[k], lam * penalties)
             starts[k] = minimise(
                 kept.evaluation(loss),
@@ -353,9 +362,9 @@ def _tried(
                 precision=TRIAL_PRECISION,
                 most=TRIAL_MOST,
             )
-            values.append(loss.exact(sample.columns[out] @ starts[k], sample.targets[out]))
-        losses.append(np.concatenate(values))
         points.append(starts[0])
+        scores.append(np.concatenate([sample.columns[out] @ at for out, at in zip(outs, starts, strict=True)]))
+        losses.append(loss.exact(scores[-1], sample.targets[held]))
         if masses @ losses[-1] < masses @ losses[lowest]:
             lowest = len(losses) - 1
         if len(losses) - 1 - lowest >= RISES:
@@ -365,7 +374,7 @@ def _tried(
         chosen = next(i for i in range(lowest + 1) if _is_as_low(losses[i] - losses[lowest], masses))
     means = np.array([masses @ each for each in losses]) / masses.sum()
     tried = np.column_stack([lambdas[: len(means)], means])
-    return lambdas[chosen], float(means[chosen]), tried, points[chosen]
+    return LossFit(points[chosen], lambdas[chosen], float(means[chosen]), tried, held, scores[chosen])
 
 
 def _is_as_low(excess: Array, masses: Array) -> bool:
@@ -429,6 +438,7 @@ def sample_fit_bytes(n: int, m: int, n_targets: int) -> int:
     n_targets : int
         Number of targets.
     """
-    # The columns, a copy while they are made, those of the rows that are kept, and of the weighted or squared ones.
-    rows = 8 * n * (4 * (m + 1) + 8 * n_targets)
+    # The columns, a copy while they are made, those of the rows that are kept, and of the weighted or squared ones;
+    # the outputs of squares are kept for the end.
+    rows = 8 * n * (4 * (m + 1) + 9 * n_targets)
     return rows + 8 * (9 * (m + 1) ** 2 + (2 * KEPT_PAIRS + 10) * (m + 1) * n_targets)

@@ -5,6 +5,9 @@ and the loss is minimised; from there, every evaluation of the loss is a pass in
 its slope over all rows. With all rows in the sample few passes follow. Neither message changes the state of a block, so
 a record, lost workers and sums over the fixed trees are those of every other pass.
 
+Where lambda of a logistic loss is chosen, its log odds and those of calibrated squares are averaged in the end: both
+are linear in the columns of the same centres, and their errors differ.
+
 Covers the exchanges; the minimisation is in `distkern.selection.loss_fit`, the passes over a block in
 `..blocks.loss_sums`.
 """
@@ -24,12 +27,14 @@ from scipy.linalg import solve_triangular
 from distkern.arrays import Array
 from distkern.kernels import Kernel, kernel_of_centers
 from distkern.numerics.row_draws import uniforms_for_rows
-from distkern.probability.leave_one_out import rows_of_q
+from distkern.probability.calibration import LARGEST_OUTPUT, Calibration
+from distkern.probability.leave_one_out import left_out_outputs, rows_of_q
 from distkern.selection.gram_refit import preconditioner_of
 from distkern.selection.loss_fit import (
     LOSS_FOLDS,
     LOSS_LAMBDAS,
     LossBasis,
+    LossFit,
     LossSample,
     choose,
     minimise,
@@ -58,6 +63,10 @@ DESIGN_ROWS = 1024
 
 PASS_PRECISION = 1e-6
 """Relative change of the penalised loss at which the passes end."""
+
+SQUARES_SHARES = (0.5, 0.25, 0.75)
+"""Shares of calibrated squares in the log odds that are tried on held-out rows. Outputs of squares that are left out by
+formula look better than they are, as their rows have chosen the centres: so neither 0 nor 1."""
 
 
 class LossFits:
@@ -101,6 +110,8 @@ class LossFits:
             self._lambdas = (0.0,)
         elif not isinstance(regularization, str):
             self._lambdas = (float(regularization),)
+        # Calibrated log odds have a constant.
+        self._pools = choice.name == LOGISTIC and len(self._lambdas) > 1 and begin.intercept
         self._n_rows, self._seed, self._limit, self._live = n_rows, seed, limit, live
         self._passes = ProblemPasses(executor, len(begin.problems))
 
@@ -139,7 +150,7 @@ class LossFits:
         basis = LossBasis.of(u, s, gram, intercept=self._begin.intercept)
         # Signs of the targets distinguish the classes; numbers are centred as in the selection.
         means = np.zeros(len(problem.columns)) if self._choice.name == LOGISTIC else problem.target_means
-        sample, rows = self._sample(i, path, problem, basis, means, (kernel, centers))
+        sample, rows, left_out = self._sample(i, path, problem, basis, means, (kernel, centers))
         scales, start = np.ones(len(means)), None
         if self._choice.name != LOGISTIC:
             scales, start = residual_scales(sample, basis.penalties)
@@ -150,15 +161,21 @@ class LossFits:
             path.candidates(self._n_rows)[:m], path.features[:m], preconditioner_of(u, s), np.empty((0, 0)), means, loss
         )
         ended, orthogonal = self._over_all_rows(i, model, u, basis, sample, chosen.coordinates, chosen.lam)
+        share = 0.0
+        if self._pools:
+            squares, odds = _log_odds_of_squares(path, problem, sample, left_out)
+            share = share_of_squares(loss, sample, chosen, odds)
+            orthogonal = (1.0 - share) * orthogonal + share * squares
         weights = np.asarray(solve_triangular(u, orthogonal, unit_diagonal=True)) * scales
         # The model adds the means of the encoded targets to its intercepts.
         weights[0] += means - problem.target_means
         logger.info(
-            "%s loss of %d centres: lambda %g of %s, %d passes",
+            "%s loss of %d centres: lambda %g of %s, share of squares %g, %d passes",
             loss.name,
             m,
             chosen.lam,
             chosen.tried.tolist(),
+            share,
             self._passes.count,
         )
         return replace(
@@ -183,15 +200,19 @@ class LossFits:
         basis: LossBasis,
         means: Array,
         centers: tuple[Kernel, Array],
-    ) -> tuple[LossSample, NDArray[np.int64]]:
-        """Draw rows; return their columns of the basis, and their numbers."""
+    ) -> tuple[LossSample, NDArray[np.int64], Array]:
+        """Draw rows; return their columns of the basis, their numbers, and their left-out outputs if they are needed.
+
+        The outputs are of squares, (n, T), each from the model without its row, see `left_out_outputs`.
+        """
         m, T = path.n_centers, len(problem.columns)
         wanted = sample_size(m, path.features.shape[1], T)
         asked = RowSample(min(wanted / self._n_rows, 1.0), self._seed)
         drawn = self._passes.exchange(SampleRows(self._passes.only(i, asked)), i).candidates
         assert isinstance(drawn, CandidateRows)
         weights, targets, features = np.split(drawn.values, [1, 1 + T], axis=1)
-        columns = np.empty((len(drawn.rows), m + 1))
+        columns, left_out = np.empty((len(drawn.rows), m + 1)), np.empty((len(drawn.rows), T * self._pools))
+        factors = path.s[: m + 1], path.z[: m + 1], path.lambdas[m]
         kernel, chosen = centers
 
         def columns_of(start: int) -> None:
@@ -202,12 +223,15 @@ class LossFits:
                 design[:, 1:] = kernel.block(own, chosen)
                 where, which = positions(drawn.rows[part], path.rows[:m])
                 design[where, 1 + which] += self._begin.epsilon
-            columns[part] = basis.columns(rows_of_q(design, path.u[: m + 1, : m + 1]))
+            q = rows_of_q(design, path.u[: m + 1, : m + 1])
+            if self._pools:
+                left_out[part] = left_out_outputs(q, targets[part], problem.target_means, *factors, weights[part, 0])
+            columns[part] = basis.columns(q)
 
         for _ in map_tiles(columns_of, range(0, len(columns), DESIGN_ROWS)):
             pass
         mass = weights[:, 0] * (problem.weight_sum / weights.sum())
-        return LossSample(columns, targets - means, mass), drawn.rows
+        return LossSample(columns, targets - means, mass), drawn.rows, left_out
 
     def _over_all_rows(
         self, i: int, model: LossModel, u: Array, basis: LossBasis, sample: LossSample, start: Array, lam: float
@@ -235,3 +259,37 @@ class LossFits:
         penalties = lam * basis.penalties
         found = minimise(evaluate, start, penalties, metric, precision=PASS_PRECISION, most=MOST_PASSES)
         return ended, basis.orthogonal(found)
+
+
+def _log_odds_of_squares(path: Path, problem: Problem, sample: LossSample, left_out: Array) -> tuple[Array, Array]:
+    """Calibrate squares; return weights of Q's columns whose outputs are log odds, and those of left-out rows."""
+    codes = sample.targets.argmax(axis=1) if left_out.shape[1] > 1 else (sample.targets[:, 0] > 0).astype(np.intp)
+    calibration = Calibration.fit(left_out, codes, sample.weights)
+    m = path.n_centers
+    shrunk = path.lambdas[m] + path.s[: m + 1, None]
+    shrunk[0] = path.s[0]
+    weights = (path.z[: m + 1] / shrunk) @ calibration.slopes
+    weights[0] += problem.target_means @ calibration.slopes + calibration.offsets
+    clipped = np.clip(left_out, -LARGEST_OUTPUT, LARGEST_OUTPUT)
+    return np.asarray(weights), clipped @ calibration.slopes + calibration.offsets
+
+
+def share_of_squares(loss: Loss, sample: LossSample, fit: LossFit, odds: Array) -> float:
+    """Return the share of squares with which the mean of the log odds has the lowest loss on held-out rows.
+
+    Parameters
+    ----------
+    loss : Loss
+        The logistic loss.
+    sample : LossSample
+        The rows.
+    fit : LossFit
+        The fit, with its held-out scores.
+    odds : array, shape (n, T)
+        Log odds of squares, each row's without it.
+    """
+    targets, masses = sample.targets[fit.held], sample.weights[fit.held]
+    means = [
+        masses @ loss.exact((1.0 - share) * fit.scores + share * odds[fit.held], targets) for share in SQUARES_SHARES
+    ]
+    return SQUARES_SHARES[int(np.argmin(means))]

@@ -133,8 +133,8 @@ PARAMETERS = {
             classes), whose outputs are log odds, so that probabilities need no calibration; for regressors "huber",
             which grows linearly beyond `huber_threshold`, or "quantile", whose minimum is the conditional quantile of
             level `quantile`. The weights are small in the norm of the kernel's space, with lambda by held-out rows
-            where `regularization` is "gcv". That takes a pass for each evaluation of the loss, about ten for a large
-            set.""",
+            where `regularization` is "gcv"; the log odds of "logistic" are then averaged with those of calibrated
+            squares. A pass for each evaluation of the loss, about ten for a large set.""",
     "huber_threshold": """
         float
             Residual from which the Huber loss grows linearly, in robust standard deviations of the residuals.""",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from sklearn.metrics import log_loss
 
 import distkern as dk
 from distkern.errors import JobError
+from distkern.scheduler.training import loss_fits
 from tests.estimators.fits import classes, regression
 
 Array = NDArray[Any]
@@ -44,6 +46,24 @@ def test_logistic_outputs_are_log_odds_and_need_no_calibration(n_classes: int, t
     again = dk.load_model(tmp_path / "m")
     assert again.loss_ == "logistic"
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_log_odds_are_the_mean_of_two_kinds_unless_lambda_is_given(n_classes: int) -> None:
+    X, y = classes(500, n_classes)
+    common: dict[str, Any] = {"max_centers": 20, "sigma": "median", "stop": None, "random_state": 0}
+    squares = dk.OROLSClassifier(**common).fit(X, y, sample_weight := 1.0 + (np.arange(500) % 3))
+    with mock.patch.object(loss_fits, "SQUARES_SHARES", (0.5,)):
+        pooled = dk.OROLSClassifier(loss="logistic", **common).fit(X, y, sample_weight)
+    pure = dk.OROLSClassifier(loss="logistic", regularization=pooled.lambda_, **common).fit(X, y, sample_weight)
+    logs = [np.log(each.predict_proba(X)) for each in (squares, pure)]
+    expected = np.exp(0.5 * (logs[0] + logs[1]))
+    expected /= expected.sum(axis=1, keepdims=True)
+    # Probabilities of squares agree with their predicted class, which the log odds by themselves need not.
+    clear = np.sort(squares.predict_proba(X), axis=1)[:, -1] > 0.6
+    assert clear.mean() > 0.5
+    np.testing.assert_allclose(pooled.predict_proba(X)[clear], expected[clear], atol=2e-3)
+    assert np.abs(expected - np.exp(logs[1])).max() > 0.02
 
 
 @pytest.mark.parametrize("level", [0.1, 0.5, 0.9])

@@ -23,6 +23,7 @@ from distkern.scheduler.planning.loss_plan import LossPlan
 from distkern.scheduler.training import loss_fits
 from distkern.scheduler.training.driver_loop import TrainingJob, TrainingResult, train
 from distkern.selection.gram_refit import preconditioner_of
+from distkern.selection.loss_fit import LossFit, LossSample
 from distkern.selection.losses import HUBER, LOGISTIC, QUANTILE, Loss, LossChoice
 from distkern.selection.stopping import StopReason
 from distkern.storage import ArraySource, recorded
@@ -102,7 +103,7 @@ def test_weights_minimise_the_loss_of_all_rows(name: str, few: bool) -> None:
     least, most = (60, 60) if few else (2000, 20_000)
     with (
         mock.patch.object(loss_fits, "Loss", kept),
-        mock.patch.object(loss_fits, "PASS_PRECISION", 1e-11),
+        mock.patch.multiple(loss_fits, PASS_PRECISION=1e-11, SQUARES_SHARES=(0.0,)),
         mock.patch.multiple(loss_plan, SMALLEST_SAMPLE=least, LARGEST_SAMPLE=most),
     ):
         result = fit(job, source)
@@ -176,6 +177,19 @@ def test_an_indefinite_kernel_and_an_overflow_are_refused() -> None:
     X, y = make_data(100)
     with pytest.raises(DataError, match="overflow"):
         fit(loss_job(), make_source(X, y * 1e160))
+
+
+@pytest.mark.parametrize(("known", "share"), [(True, 0.75), (False, 0.25)])
+def test_the_share_of_squares_has_the_lowest_loss_on_held_out_rows(known: bool, share: float) -> None:
+    """Log odds of squares that know the class count most, and those that do not, least."""
+    rng = np.random.default_rng(0)
+    targets = rng.choice([-1.0, 1.0], (300, 1))
+    sample = LossSample(np.ones((300, 1)), targets, np.ones(300))
+    held = np.arange(0, 300, 2)
+    scores = targets[held] + rng.standard_normal((150, 1))
+    found = LossFit(np.zeros((1, 1)), 1.0, 0.5, np.empty((0, 2)), held, scores)
+    odds = 5.0 * targets if known else 5.0 * rng.standard_normal((300, 1))
+    assert loss_fits.share_of_squares(Loss(LOGISTIC, 0.0, np.ones(1)), sample, found, odds) == share
 
 
 # ---- The plan, the time limit

@@ -18,7 +18,7 @@ from distkern.errors import StoreError
 if TYPE_CHECKING:
     from . import Entry, Report, Row, Study
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("distkern.reproduction")
 
 _HEADER = ("data", "method", "measure", "published", "ours", "as good", "centres", "evaluations", "published", "runs")
 

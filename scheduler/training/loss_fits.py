@@ -156,6 +156,8 @@ class LossFits:
             scales, start = residual_scales(sample, basis.penalties)
         loss = Loss(self._choice.name, self._choice.constant, scales)
         folds = (uniforms_for_rows(self._seed, LOSS_STREAM + 1, rows) * LOSS_FOLDS).astype(np.intp)
+        if self._choice.name != LOGISTIC:
+            folds -= folds % 2  # five folds, with which the other losses were measured
         chosen = choose(sample, loss, basis.penalties, folds, self._lambdas, start)
         model = LossModel(
             path.candidates(self._n_rows)[:m], path.features[:m], preconditioner_of(u, s), np.empty((0, 0)), means, loss

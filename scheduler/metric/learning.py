@@ -55,7 +55,7 @@ kernel where these have the same."""
 FINAL_ROUNDS = 2
 """Most rounds after the best repeated one, with as many centres."""
 
-NEAR_LOWEST = 1.15
+NEAR_LOWEST = 1.06
 """A round is repeated if its error is at most this times the lowest."""
 
 SMOOTH_GAIN = 0.04
@@ -72,11 +72,12 @@ UNIMPROVED = 2
 LEAST_GAIN = 0.003
 """Least share of the error that rounds must lower."""
 
-HOPELESS = 1.3
-"""A chain has no further round where its error is above this times the lowest."""
+HOPELESS = 1.12
+"""A chain has no further round where its error is above this times the lowest, and such a kernel is not tried again."""
 
-BEST_KERNELS = 2
-"""Kernels of which a chain has all its rounds; the others get the best map."""
+NEAR_LEADER = 1.05
+"""A chain of the second best kernel has all its rounds, too, if its error is at most this times the lowest; other
+kernels get the best map."""
 
 LEAST_FITTED = 3
 """Least rows that train a model of a round."""
@@ -192,6 +193,7 @@ class Rounds:
         # A map of few directions needs few centres, and a model with more of them has a misleading error.
         self._job = replace(search.job, max_centers=search.centers(n_rows), stop="gcv", patience=None)
         self._auto = search.job.kernel == "auto"
+        # Width of each kernel that is not hopeless.
         self._factors: dict[str, float] = {}
         self.made: list[Made] = []
 
@@ -283,7 +285,8 @@ class Rounds:
         rounds, begun, matrices = self._search.rounds, _hopeful(chains), list[Chain]()
         if FULL in self._search.shapes and rounds:
             # Functions of the l1 kernel have steps along single features.
-            matrices = [_turned(chain) for chain in begun if not (self._auto and chain.kernel == L1)]
+            turning = [chain for chain in begun if not (self._auto and chain.kernel == L1)]
+            matrices = [_turned(min(turning, key=_error))] if turning else []
         begun += matrices
         for number in range(1, min(FIRST_ROUNDS, rounds) + 1):
             begun = _hopeful(begun)
@@ -292,7 +295,11 @@ class Rounds:
         of_kernels = [
             min(own, key=_error) for name in self._families if (own := [c for c in begun if c.kernel == name])
         ]
-        for leader in _hopeful(sorted(of_kernels, key=_error))[:BEST_KERNELS]:
+        of_kernels = _hopeful(of_kernels)
+        self._factors = {chain.kernel: chain.factor for chain in of_kernels}
+        of_kernels.sort(key=_error)
+        limit = NEAR_LEADER * _error(of_kernels[0])
+        for leader in [chain for chain in of_kernels[:2] if _error(chain) <= limit]:
             self._extend(leader, rounds)
             if leader.shape == DIAGONAL and any(chain.kernel == leader.kernel for chain in matrices):
                 turned = _turned(leader)
@@ -333,6 +340,7 @@ class Rounds:
                 chain.done.append(self._make(chain, before.map, updates))
                 if chain.best is before:
                     chain.factor /= step
+                if chain.best.error > (1 - LEAST_GAIN) * before.error:
                     break
 
     def _make(self, chain: Chain, space: LinearMap, updates: int) -> Round:

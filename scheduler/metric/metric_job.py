@@ -22,7 +22,7 @@ ROUNDS = 12
 ROWS_A_FINAL_CENTER = 7
 """Least rows for each centre of a repeated round."""
 
-FINAL_TIMES = 2
+FINAL_TIMES = 1.6
 """Most centres of a repeated round, in those of a round."""
 
 ROUND_CENTERS = 500
@@ -77,7 +77,7 @@ class MetricJob:
     def final(self, n_rows: int) -> tuple[int, int]:
         """Return the numbers of centres of a repeated round, and of the rows that train it."""
         fitted, held = self.sample_rows(n_rows)
-        m = min(self.job.max_centers, FINAL_TIMES * self.centers(n_rows))
+        m = min(self.job.max_centers, int(FINAL_TIMES * self.centers(n_rows)))
         rows = min(n_rows - held, max(fitted, ROWS_A_FINAL_CENTER * m))
         return min(m, rows // ROWS_A_FINAL_CENTER), rows
 

@@ -34,7 +34,12 @@ def measure(rows: int, features: int, centers: int, dtype: str, size: int) -> di
     events: list[Event] = []
     rate = gemm_rate(size, dtype)
     model = distkern.OROLSRegressor(
-        sigma=float(np.sqrt(features)), max_centers=centers, stop=None, dtype=dtype, callbacks=[events.append]
+        sigma=float(np.sqrt(features)),
+        max_centers=centers,
+        stop=None,
+        selection_rows=None,
+        dtype=dtype,
+        callbacks=[events.append],
     )
     counter = FlopCounter(rows, features, 1)
     with counted(counter):

@@ -11,16 +11,16 @@ from distkern.selection.stopping import LambdaConverged, MinimumPassed, StopReas
 
 from .problems import Draw
 
-LOOKAHEAD_POOL = 64
+LOOKAHEAD_POOL = 128
 """Candidates with `criterion="residual"`."""
 
-LOOKAHEAD_PANEL = 24
+LOOKAHEAD_PANEL = 32
 """Most steps of a panel with `criterion="residual"`."""
 
-LOOKAHEAD_NEW = 16
+LOOKAHEAD_NEW = 24
 """Most new candidates in a panel with `criterion="residual"`, after the first panel."""
 
-LOOKAHEAD_WATCHED = 128
+LOOKAHEAD_WATCHED = 384
 """Most rows whose residual is followed without being candidates."""
 
 LOOKAHEAD_STEPS = 4

@@ -27,11 +27,12 @@ from tests.scheduler.trainings import make_classes, make_data, make_job, make_so
 
 X, Y = make_data(90, n_targets=2)
 ROWS, LABELS = make_classes(90)
+MANY_X, MANY_Y = make_data(900)  # far more rows than candidates
 
 JOBS: dict[str, tuple[TrainingJob, ArraySource]] = {
     "regression": (make_job(), make_source(X, Y, rows=20)),
     "one-vs-rest": (make_job(classification=True, multiclass="one-vs-rest"), make_source(ROWS, LABELS, rows=20)),
-    "residual": (make_job(criterion="residual", stop="gcv"), make_source(X, Y[:, 0], rows=20)),
+    "residual": (make_job(criterion="residual", max_centers=60), make_source(MANY_X, MANY_Y, rows=200)),
     "validation": (make_job(stop="validation", max_centers=12), make_source(X, Y, rows=20)),
     "sample": (make_job(selection_rows=40, max_centers=10), make_source(X, Y, rows=20)),
     "sample, twice": (make_job(selection_rows=60, sigma=30.0, max_centers=16), make_source(X, Y, rows=20)),

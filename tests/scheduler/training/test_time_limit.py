@@ -24,13 +24,14 @@ from tests.markers import variants
 from tests.scheduler.trainings import assert_same_bits, make_classes, make_data, make_job, make_source
 
 X, Y = make_data(90, n_targets=2)
+MANY_X, MANY_Y = make_data(900)  # far more rows than candidates
 ROWS, LABELS = make_classes(90)
 
 JOBS: dict[str, tuple[TrainingJob, ArraySource]] = {
     "regression": (make_job(), make_source(X, Y, rows=20)),
     "gcv": (make_job(stop="gcv"), make_source(X, Y, rows=20)),
     "one-vs-rest": (make_job(classification=True, multiclass="one-vs-rest"), make_source(ROWS, LABELS, rows=20)),
-    "residual": (make_job(criterion="residual", stop="gcv"), make_source(X, Y[:, 0], rows=20)),
+    "residual": (make_job(criterion="residual", max_centers=60), make_source(MANY_X, MANY_Y, rows=200)),
     "loo": (
         make_job(classification=True, multiclass="one-vs-rest", criterion="loo-error", max_centers=6),
         make_source(ROWS, LABELS, rows=20),

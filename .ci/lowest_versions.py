@@ -12,4 +12,6 @@ lines = [*project["dependencies"], *(line for extra in project["optional-depende
 for requirement in sorted(map(Requirement, lines), key=lambda requirement: requirement.name):
     for specifier in requirement.specifier:
         if specifier.operator == ">=":
-            print(f"{requirement.name}=={specifier.version}" + (f"; {requirement.marker}" if requirement.marker else ""))
+            print(
+                f"{requirement.name}=={specifier.version}" + (f"; {requirement.marker}" if requirement.marker else "")
+            )

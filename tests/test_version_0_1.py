@@ -7,7 +7,6 @@ import pickle
 import runpy
 import shutil
 import sys
-import zipfile
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -23,20 +22,14 @@ from distkern.former_names import NEW_NAMES
 from distkern.monitoring.events import RoundDone
 from distkern.monitoring.run_state import RunFigures
 from distkern.storage import RunDirectory, open_arrays, read_predictions
+from tests.former_versions import DATA, assert_predicts, stems
 
-WRITTEN = Path(__file__).parent / "data" / "version-0.1"
+WRITTEN = DATA / "version-0.1"
 WRITE = runpy.run_path(str(WRITTEN / "write.py"))
 X, Y, NAMES, CODES = (WRITE[name] for name in ("X", "Y", "NAMES", "CODES"))
 
 
-def stems(archive: str, suffix: str) -> list[str]:
-    """Return the names at the top of an archive that end in a suffix, without it."""
-    with zipfile.ZipFile(WRITTEN / f"{archive}.zip") as opened:
-        tops = {name.split("/")[0] for name in opened.namelist()}
-    return sorted(name.removesuffix(suffix) for name in tops if name.endswith(suffix))
-
-
-RUNS = stems("runs", ".run")
+RUNS = stems(WRITTEN / "runs.zip", ".run")
 KILLED = [name for name in RUNS if name in WRITE["KILLED"]]
 
 
@@ -55,18 +48,6 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.unpack_archive(WRITTEN / "runs.zip", tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def assert_predicts(found: dict[str, Any], path: Path, tolerance: float = 1e-12) -> None:
-    """Compare with predictions that were written beside a model; another BLAS may round them differently."""
-    with np.load(path) as expected:
-        assert set(found) <= set(expected.files)
-        for name, values in found.items():
-            assert values.dtype == expected[name].dtype, name
-            if values.dtype.kind == "f":
-                np.testing.assert_allclose(values, expected[name], rtol=tolerance, atol=tolerance, err_msg=name)
-            else:
-                np.testing.assert_array_equal(values, expected[name], err_msg=name)
 
 
 def tolerance_of(model: Any) -> float:
@@ -92,7 +73,7 @@ DATASETS = {
 
 
 def test_every_dataset_is_read_here() -> None:
-    assert {*DATASETS, "own-x", "own-y", "own-weights"} == set(stems("datasets", ".zarr"))
+    assert {*DATASETS, "own-x", "own-y", "own-weights"} == set(stems(WRITTEN / "datasets.zip", ".zarr"))
 
 
 @pytest.mark.parametrize("name", DATASETS)
@@ -120,7 +101,7 @@ def test_arrays_of_a_user(written: Path) -> None:
 
 # --- models ----------------------------------------------------------------------------------------------------------
 
-MODELS = stems("models", ".model")
+MODELS = stems(WRITTEN / "models.zip", ".model")
 
 
 def test_there_is_a_model_of_every_estimator_of_the_time() -> None:
@@ -158,7 +139,7 @@ def unpickled(written: Path, name: str) -> Any:
     return pickle.loads((written / "pickles" / f"{name}.pickle").read_bytes())
 
 
-PICKLES = stems("pickles", ".npz")
+PICKLES = stems(WRITTEN / "pickles.zip", ".npz")
 
 
 @pytest.mark.parametrize("name", PICKLES)

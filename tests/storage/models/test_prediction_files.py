@@ -18,7 +18,7 @@ LABELS = {
 
 
 def read(path: Path) -> pd.DataFrame:
-    return pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+    return pd.read_csv(path, float_precision="round_trip") if path.suffix == ".csv" else pd.read_parquet(path)
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])

@@ -192,6 +192,7 @@ def test_degenerate_sums_keep_lambda(rule: Any) -> None:
     assert rule(s, z, yy, np.zeros(1), 50.0).tolist() == [1e6 * 50.0]
 
 
+@np.errstate(over="ignore")  # as in the engine
 @settings(deadline=None)
 @given(
     seeds,

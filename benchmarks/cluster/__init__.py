@@ -1,1 +1,1 @@
-"""What a training costs its driver with many workers, simulated and on small processes of this machine."""
+"""Benchmarks of trainings with many workers, simulated and on small processes of this machine."""

@@ -60,12 +60,12 @@ async def _connected(
     onward.setblocking(False)
     try:
         await asyncio.get_running_loop().sock_connect(onward, tuple(route["to"]))
-        far_reader, far_writer = await asyncio.open_connection(sock=onward)
+        other_reader, other_writer = await asyncio.open_connection(sock=onward)
     except OSError:
         writer.close()
         onward.close()
         return
-    await asyncio.gather(_pipe(reader, far_writer, seconds), _pipe(far_reader, writer, seconds))
+    await asyncio.gather(_pipe(reader, other_writer, seconds), _pipe(other_reader, writer, seconds))
 
 
 async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seconds: float) -> None:

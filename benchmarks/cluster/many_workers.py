@@ -37,7 +37,7 @@ PAUSE_SECONDS = 0.09
 
 @dataclass
 class Course:
-    """What a training left behind."""
+    """Result of a training on small processes."""
 
     digest: str
     """Of the model; empty if there is none."""

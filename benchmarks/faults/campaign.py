@@ -128,7 +128,7 @@ class Campaign:
                 self._await_end(scene, known, outcome)
                 found = json.loads(files["result"].read_text()) if files["result"].exists() else None
                 if found is None:
-                    outcome.failure = outcome.failure or "the driver ended without a word"
+                    outcome.failure = outcome.failure or "the driver disconnected"
                 elif "digest" in found:
                     outcome.digest = found["digest"]
                 elif found["typed"]:

@@ -61,7 +61,7 @@ def _soak(hosts: Hosts, folder: Path, minutes: float) -> list[dict[str, Any]]:
         if monotonic() > deadline:
             stop.touch()
         sleep(0.02)
-    outcome = json.loads(result.read_text()) if result.exists() else {"error": "the driver ended without a word"}
+    outcome = json.loads(result.read_text()) if result.exists() else {"error": "the driver disconnected"}
     return [
         {
             "process": who,

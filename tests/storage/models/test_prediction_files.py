@@ -4,6 +4,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from pyarrow import csv
 
 from distkern.errors import DataError
 from distkern.storage import check_prediction_destination, open_predictions
@@ -18,7 +19,7 @@ LABELS = {
 
 
 def read(path: Path) -> pd.DataFrame:
-    return pd.read_csv(path, float_precision="round_trip") if path.suffix == ".csv" else pd.read_parquet(path)
+    return csv.read_csv(path).to_pandas() if path.suffix == ".csv" else pd.read_parquet(path)
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])

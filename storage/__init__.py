@@ -34,8 +34,9 @@ from .models.model_store import check_model_destination, read_model, write_model
 from .models.prediction_files import check_prediction_destination, open_predictions
 from .models.predictions import Predictions, PredictionWriter, read_predictions
 from .runs.event_tail import EventTail
-from .runs.journal import Driver, Journal, driver_of, recorded
-from .runs.run_directory import RunDirectory, is_run, run_place
+from .runs.journal import Journal
+from .runs.records import Driver, driver_of, read_records, recorded
+from .runs.run_directory import RunDirectory, is_run, run_exists
 
 __all__ = [
     "ArraySource",
@@ -95,12 +96,13 @@ __all__ = [
     "read_model",
     "read_patiently",
     "read_predictions",
+    "read_records",
     "recorded",
     "require_extent",
     "require_finite",
     "require_names",
     "rows_checksum",
-    "run_place",
+    "run_exists",
     "source_in_memory",
     "sparse_rows",
     "store_kind",

@@ -18,7 +18,6 @@ from .datasets.opening import open_arrays
 from .io.formats import appearance, identify, store_attributes
 from .io.urls import is_url, local_place, place_of
 from .models.model_store import read_model
-from .runs.journal import driver_of, recorded
 from .runs.run_directory import RunDirectory
 from .tables.schema import TableSchema
 
@@ -159,7 +158,7 @@ def _run(path: str | os.PathLike[str]) -> dict[str, Any]:
             learnt.take(last)
         if last.get("event") == "RoundDone":
             progress = {name: last.get(name) for name in ("n_centers", "gcv", "lambda_", "seconds")}
-    places, drivers = recorded(run.path)
+    places, drivers = run.recorded()
     return {
         "state": _state(run, last),
         "progress": progress,
@@ -181,7 +180,7 @@ def _run(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _state(run: RunDirectory, last: dict[str, Any] | None) -> str:
-    driver, summary = driver_of(run.path), run.summary
+    driver, summary = run.driver(), run.summary
     alive = None if driver is None else driver.alive
     if alive:
         return LEARNING if last is not None and last.get("event") == "MetricRoundDone" else "running"

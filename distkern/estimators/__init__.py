@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from distkern.storage import is_run, is_url
+from distkern.storage import is_run
 
 from .base.kept_sums import read_sums
 from .base.persistence import read_estimator
@@ -77,6 +77,6 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         ``no-sums``: the run keeps no sums.
     """
     known = {cls.__name__: cls for cls in ESTIMATORS}
-    if not is_url(path) and is_run(path):
+    if is_run(path):
         return read_sums(path, known)
     return read_estimator(path, known)

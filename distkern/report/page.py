@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -62,7 +63,7 @@ def render_report(
     return template.render(
         generator=GENERATOR,
         style=style,
-        title=record.path.name,
+        title=os.path.basename(record.path),
         record=record,
         now=f"{datetime.now().astimezone():%Y-%m-%d %H:%M %Z}",
         headline=sections.headline(record, test),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from distkern.scheduler import LearntMetric, read_metric
-from distkern.storage import RunDirectory, driver_of
+from distkern.storage import RunDirectory
 
 from ..monitoring.event_checks import finite, usable
 from ..monitoring.events import describe
@@ -49,7 +49,8 @@ class Incident:
 class RunRecord:
     """A run for its report."""
 
-    path: Path
+    path: Path | str
+    """Directory, or URL."""
     job: dict[str, Any]
     summary: dict[str, Any] | None
     identity: dict[str, Any]
@@ -137,7 +138,7 @@ def _take(record: RunRecord, event: dict[str, Any]) -> None:
 
 
 def _state(run: RunDirectory, record: RunRecord) -> str:
-    driver = driver_of(run.path)
+    driver = run.driver()
     alive = None if driver is None else driver.alive
     if record.summary is not None and not alive:
         return "finished"

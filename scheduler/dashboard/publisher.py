@@ -202,7 +202,7 @@ def published(client: Any, title: str, run: RunDirectory | None = None) -> Itera
     """
     figures = None
     if run is not None and client is not None:
-        title, figures = run.path.name, RunFigures.of_records(run.events())
+        title, figures = run.name, RunFigures.of_records(run.events())
     publisher = Publisher(client, title, figures)
     try:
         yield publisher

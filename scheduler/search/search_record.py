@@ -10,7 +10,7 @@ import numpy as np
 
 from distkern.errors import JobError
 from distkern.kernels import kernel_from_parameters
-from distkern.storage import Journal, RunDirectory, recorded
+from distkern.storage import RunDirectory
 from distkern.storage.arrays.source import BlockSource
 
 from ..training.driver_loop import TrainingJob
@@ -51,9 +51,9 @@ def driving(run: RunDirectory, note: dict[str, Any]) -> Iterator[None]:
 
     `note` is the note of the training that follows, which keeps its records.
     """
-    journal = Journal.claim(run.path)
+    journal = run.claim()
     try:
-        journal.begin(len(recorded(run.path)[0]), note)
+        journal.begin(len(run.recorded()[0]), note)
         yield
     finally:
         journal.close()

@@ -15,9 +15,9 @@ from time import perf_counter
 
 from distkern.errors import RunError
 from distkern.monitoring.events import EventBus, RunResumed
-from distkern.storage import Journal, RunDirectory, recorded
+from distkern.storage import RunDirectory, read_records
 from distkern.storage.arrays.source import BlockSource
-from distkern.storage.runs.journal import Place
+from distkern.storage.runs.records import Place
 
 from ..execution.executor import Executor
 from ..protocol.answer_codec import Record, decode, encode
@@ -71,7 +71,7 @@ class RunStore:
         self._classification = job.classification
         identity = identity_of(job, source)
         kept = directory.training
-        if kept is None and recorded(directory.path)[0]:
+        if kept is None and directory.recorded()[0]:
             raise RunError(
                 f"the run in {directory.path} has records and no training.json that says of what; restore it, or train "
                 "anew with --overwrite",
@@ -86,10 +86,10 @@ class RunStore:
             self.run_id = str(kept.get("run_id"))
             directory.restart()
         self._note = journal_note(job)
-        self._journal = Journal.claim(directory.path)
+        self._journal = directory.claim()
         self.incarnation = self._journal.incarnation
         try:
-            self.places, notes = recorded(directory.path)
+            self.places, notes = directory.recorded()
         except BaseException:
             self.close()
             raise
@@ -218,10 +218,7 @@ def _content(message: Message) -> bytes:
 
 def _read(places: list[Place]) -> Iterator[Record]:
     """Yield records up to the first incomplete one."""
-    for place in places:
-        payload = place.read()
-        if payload is None:
-            return
+    for payload in read_records(places):
         try:
             yield decode(payload)
         except ValueError:

@@ -35,6 +35,7 @@ _APPEARANCE = {
     "zarr-group": "a zarr group of another program",
     "directory": "a directory without a store in it",
     "part-of-a-model": "a part of a distkern model",
+    "part-of-a-run": "a part of a distkern run",
     "file": "a file",
 }
 
@@ -56,7 +57,7 @@ def identify(path: str | os.PathLike[str]) -> str:
     """Return the kind of the store at a local path or under a URL.
 
     One of ``missing``, ``dataset``, ``predictions``, ``model``, ``run``, ``zarr-array``, ``zarr-group``, ``directory``
-    and ``file``; under a URL also ``part-of-a-model``.
+    and ``file``; under a URL also ``part-of-a-model`` and ``part-of-a-run``.
     """
     if is_url(path):
         return RemoteFolder(os.fspath(path)).identify()

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from zarr.abc.store import Store
+from zarr.abc.store import RangeByteRequest, Store
 from zarr.buffer.cpu import Buffer, buffer_prototype
 from zarr.core.sync import sync
 
@@ -22,7 +23,7 @@ from distkern.errors import DataError, DistkernError
 
 from .json_files import MAX_JSON_BYTES
 from .retries import RetryPolicy, is_transient, read_patiently
-from .urls import Refused, open_store, place_of, shown_cause, shown_line
+from .urls import Refused, RemoteStore, open_store, place_of, shown_cause, shown_line
 
 __all__ = ["RemoteFolder", "check_remote", "publish_remote"]
 
@@ -30,8 +31,13 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-MARKERS = ("model.json", "zarr.json", ".zarray", ".zgroup")
+MARKERS = ("model.json", "job.json", "zarr.json", ".zarray", ".zgroup")
 """Objects that describe a store."""
+
+_OF_A_RUN = re.compile(
+    r"(log|events|sums)-[0-9a-f]+(\.bin)?(/.*)?|(training|search|metric|summary)\.json|events\.jsonl"
+)
+_PROBE = b"can this be written?"
 
 
 class RemoteFolder:
@@ -105,10 +111,74 @@ class RemoteFolder:
 
         return self._patiently(lambda: sync(found()), "the list of objects")
 
+    def listing(self, part: str = "") -> tuple[dict[str, int], list[str]]:
+        """Return the bytes of the objects directly in a part of the URL, default "", and the names of parts there."""
+
+        async def found() -> tuple[dict[str, int], list[str]]:
+            if isinstance(self.store, RemoteStore):
+                return await self.store.listing(part)
+            names = [name async for name in self.store.list_dir(part)]
+            sizes: dict[str, int] = {}
+            for name in names:
+                try:
+                    sizes[name] = await self.store.getsize(f"{part}/{name}" if part else name)
+                except (FileNotFoundError, IsADirectoryError):
+                    continue
+            return sizes, [name for name in names if name not in sizes]
+
+        return self._patiently(lambda: sync(found()), "the list of objects")
+
+    def read_range(self, name: str, start: int, count: int) -> bytes | None:
+        """Return `count` bytes of an object, which has them; None where it is absent."""
+
+        async def found() -> bytes | None:
+            value = await self.store.get(name, buffer_prototype, RangeByteRequest(start, start + count))
+            return None if value is None else bytes(value.to_bytes())
+
+        return self._patiently(lambda: sync(found()), "an object")
+
     def write(self, name: str, value: bytes) -> None:
         """Write an object."""
         with self.explained("written"):
             sync(self.store.set(name, Buffer.from_bytes(value)))
+
+    def create(self, name: str, value: bytes) -> bool:
+        """Write an object unless there is one of this name; return whether it was written.
+
+        The storage decides, so only one of several processes that create an object succeeds. A request that was
+        repeated after its answer was lost may have written the object although False is returned.
+
+        Raises
+        ------
+        DistkernError
+            Of class `error`: ``no-conditional-writes``: the storage is none that can do this.
+        """
+        if not isinstance(self.store, RemoteStore) or self.scheme in ("http", "https"):
+            raise self._error(
+                f"{self.url} cannot hold the record of a run, which two processes must not write at once: name a local "
+                "directory, or a store behind s3://, gs:// or az://",
+                kind="no-conditional-writes",
+            )
+        with self.explained("written"):
+            return sync(self.store.create(name, value))
+
+    def require_conditional_writes(self) -> None:
+        """Refuse storage that overwrites an object where it should not: an error ``no-conditional-writes``."""
+        probe = f".distkern-{secrets.token_hex(4)}"
+        self.create(probe, _PROBE)
+        overwritten = self.create(probe, b"can this be written twice?")
+        self.delete([probe])
+        if overwritten:
+            raise self._error(
+                f"the server of {self.url} ignores the condition of a write (If-None-Match), so two processes could "
+                "write one record: keep the run in a local directory, or with a server that knows it",
+                kind="no-conditional-writes",
+            )
+
+    @property
+    def scheme(self) -> str:
+        """Scheme of the URL, in lower case."""
+        return self.url.partition("://")[0].lower()
 
     def delete(self, names: Sequence[str]) -> None:
         """Remove objects concurrently."""
@@ -136,8 +206,9 @@ class RemoteFolder:
             if metadata.get("node_type") == "group" and kind in ("dataset", "predictions"):
                 return str(kind)
             return "zarr-array" if metadata.get("node_type") == "array" else "zarr-group"
-        found = self.read_all(dict.fromkeys(("model.json", ".zarray", ".zgroup"), MAX_JSON_BYTES))
-        for name, kind in (("model.json", "model"), (".zarray", "zarr-array"), (".zgroup", "zarr-group")):
+        kinds = {"model.json": "model", "job.json": "run", ".zarray": "zarr-array", ".zgroup": "zarr-group"}
+        found = self.read_all(dict.fromkeys(kinds, MAX_JSON_BYTES))
+        for name, kind in kinds.items():
             if found[name] is not None:
                 return kind
         try:
@@ -146,6 +217,8 @@ class RemoteFolder:
             names = []
         if names and all(name.endswith(".npy") for name in names):
             return "part-of-a-model"
+        if names and all(_OF_A_RUN.fullmatch(name) for name in names):
+            return "part-of-a-run"
         return "directory" if names else "missing"
 
     def _patiently(self, read: Callable[[], T], what: str) -> T:
@@ -193,7 +266,7 @@ def check_remote(url: str, overwrite: bool, error: type[DistkernError], kind: st
         those of `RemoteFolder`.
     """
     folder = RemoteFolder(url, writable=True, error=error)
-    if folder.url.partition("://")[0].lower() in ("http", "https"):
+    if folder.scheme in ("http", "https"):
         raise error(
             f"{folder.url} cannot be written: web servers are read only; name a local directory or an object store",
             kind="not-writable",
@@ -212,7 +285,7 @@ def check_remote(url: str, overwrite: bool, error: type[DistkernError], kind: st
             )
     # Hours of work must not end on a missing right.
     probe = f".distkern-{secrets.token_hex(4)}"
-    folder.write(probe, b"can this be written?")
+    folder.write(probe, _PROBE)
     folder.delete([probe])
     return folder
 

@@ -238,6 +238,28 @@ class RemoteStore(ObjectStore[Any]):
         with _plain_errors(f"{self.url}/{key}"):
             await super().set_if_not_exists(key, value)
 
+    async def create(self, key: str, value: bytes) -> bool:
+        """Write an object that does not exist; return whether it was written."""
+        import obstore
+        from obstore.exceptions import AlreadyExistsError
+
+        with _plain_errors(f"{self.url}/{key}"):
+            try:
+                await obstore.put_async(self.store, key, value, mode="create")
+            except AlreadyExistsError:
+                return False
+            return True
+
+    async def listing(self, part: str) -> tuple[dict[str, int], list[str]]:
+        """Return the bytes of the objects directly below a part of the URL, and the names of parts there."""
+        import obstore
+
+        with _plain_errors(f"{self.url}/{part}"):
+            found = await obstore.list_with_delimiter_async(self.store, prefix=part or None)
+        skipped = len(f"{part}/") if part else 0
+        sizes = {str(entry["path"])[skipped:]: int(entry["size"]) for entry in found["objects"]}
+        return sizes, [str(name)[skipped:].rstrip("/") for name in found["common_prefixes"]]
+
     async def delete(self, key: str) -> None:
         """Remove an object."""
         with _plain_errors(f"{self.url}/{key}"):

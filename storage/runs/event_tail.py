@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Self
 
-__all__ = ["EventTail"]
+__all__ = ["EventTail", "parsed"]
 
 _PIECE = 1 << 20
 _LONGEST_LINE = 8 << 20
@@ -81,14 +81,15 @@ class EventTail:
                 del lines[0]
                 self._overlong = False
             for line in lines:
-                event = _parsed(line)
+                event = parsed(line)
                 if event is not None:
                     yield event
             if len(self._rest) > _LONGEST_LINE:
                 self._rest, self._overlong = b"", True
 
 
-def _parsed(line: bytes) -> dict[str, Any] | None:
+def parsed(line: bytes) -> dict[str, Any] | None:
+    """Return the event of a line; None where the line is none."""
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):

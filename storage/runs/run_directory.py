@@ -1,123 +1,141 @@
-"""Run directories: the job of a run, its events and its summary.
+"""Runs in local directories and under URLs: the job of a run, its events and its summary.
 
 ``job.json`` holds the job, ``training.json`` the settings that decide the model, ``search.json`` the results of a
 search before the training, ``metric.json`` a learnt metric. ``events.jsonl`` has a line for each event, and
 ``summary.json`` appears at the end, beside ``sums-0000``, the sums of the centres over all rows in the form of a model
 store; ``sums-0001`` and so on replace it when rows are appended. `distkern.storage.runs.journal` keeps the exchanges. A
-process that is killed leaves at most one torn line, which readers skip and the next writer ends.
+process that is killed leaves at most one torn line, which readers skip and the next writer ends. Under a URL, exchanges
+and events are objects in numbered parts, see `part_journal` and `event_parts`.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
+import secrets
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from distkern.errors import DistkernError, RunError
+from distkern.errors import RunError
 from distkern.redaction import redact_values
 
-from ..io.formats import appearance, has_kind, require_version
-from ..io.json_files import MAX_JSON_BYTES, dump_json, read_json, write_json
-from ..io.publish import disk_full, is_disk_full, publish_directory
+from ..io.formats import appearance, has_kind, identify, require_version
+from ..io.json_files import MAX_JSON_BYTES, dump_json, write_json
+from ..io.publish import publish_directory
+from ..io.remote_folders import check_remote
 from ..io.urls import is_url, place_of
-from .event_tail import EventTail
+from .event_parts import EventParts, PartTail
+from .event_tail import EventTail, parsed
+from .journal import Journal
+from .part_journal import PartJournal
+from .records import Driver, Place, driver_of, recorded
+from .run_files import JOB, LocalFiles, RemoteFiles, in_order, run_files
 
-__all__ = ["RunDirectory", "is_run", "run_place"]
+__all__ = ["RunDirectory", "is_run", "run_exists"]
 
 RUN_VERSION = 1
-_JOB, _TRAINING, _EVENTS, _SUMMARY = "job.json", "training.json", "events.jsonl", "summary.json"
+_TRAINING, _EVENTS, _SUMMARY = "training.json", "events.jsonl", "summary.json"
 _SEARCH, _METRIC = "search.json", "metric.json"
 _SUMS = "sums-"
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:
-    """Return whether a run directory is at a local path."""
-    return has_kind(run_place(path), "run")
+    """Return whether a run is at a local path or under a URL."""
+    return has_kind(path, "run")
 
 
-def run_place(path: str | os.PathLike[str]) -> Path:
-    """Return the absolute path of a run directory.
-
-    Raises
-    ------
-    RunError
-        ``not-local``: a URL. A record is appended and synced after every exchange, and one driver claims a file name;
-        an object store can do none of these.
-    """
-    if is_url(path):
-        raise RunError(
-            f"{os.fspath(path)} is a URL, and the record of a run is kept in a local directory, where it is appended "
-            "to, synced and claimed: name one as [output] run (run_dir), on a file system that outlives the machine if "
-            "the run shall be resumed elsewhere, and copy it when the run has ended",
-            kind="not-local",
-        )
-    return Path(place_of(path))
+def run_exists(path: str | os.PathLike[str]) -> bool:
+    """Return whether there is anything at a local path or under a URL."""
+    return not has_kind(path, "missing") if is_url(path) else os.path.lexists(place_of(path))
 
 
 class RunDirectory:
-    """The directory of one training, made by `create` or `open`.
+    """The record of one training in a local directory or under a URL, made by `create` or `open`.
 
     Attributes
     ----------
-    path : pathlib.Path
-        The directory.
+    path : pathlib.Path or str
+        The directory, or the URL.
     job : dict
         JSON values that state what to train.
     """
 
-    def __init__(self, path: Path, job: dict[str, Any]) -> None:
-        self.path = path
+    def __init__(self, files: LocalFiles | RemoteFiles, job: dict[str, Any]) -> None:
+        self._files = files
+        self._parts = EventParts(files) if isinstance(files, RemoteFiles) else None
+        self.path: Path | str = files.place
         self.job = job
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], job: dict[str, Any], overwrite: bool = False) -> Self:
-        """Make a run directory.
+        """Make a run.
 
         Parameters
         ----------
         path : path-like
-            Path of the directory.
+            Path of the directory, or URL of an object store that can refuse to write an object twice.
         job : dict
             JSON values that state what to train; credentials in them are not recorded.
         overwrite : bool, default False
-            Whether to replace a run directory at `path`.
+            Whether to replace a run at `path`.
 
         Raises
         ------
         RunError
-            ``exists``, ``foreign``, ``not-writable`` or ``disk-full``.
+            ``exists``, ``foreign``, ``not-writable``, ``disk-full`` or ``no-conditional-writes``.
         """
-        path = run_place(path)
-        with publish_directory(path, overwrite, RunError, is_run) as folder:
-            write_json(folder / _JOB, _description(job))
-            (folder / _EVENTS).touch()
+        if is_url(path):
+            _create_remote(os.fspath(path), job, overwrite)
+        else:
+            with publish_directory(place_of(path), overwrite, RunError, is_run) as folder:
+                write_json(folder / JOB, _description(job))
+                (folder / _EVENTS).touch()
         return cls.open(path)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
-        """Open a run directory, to read it or to resume the run.
+        """Open a run, to read it or to resume it.
 
         Raises
         ------
         RunError
             ``missing``, ``not-a-run``, ``newer-version`` or ``corrupt``.
         """
-        folder = run_place(path)
-        if not folder.exists():
+        files = run_files(path)
+        kind = identify(path)
+        if kind == "missing":
             raise RunError(f"there is no run at {path}: check the name", kind="missing")
-        if not is_run(folder):
-            raise RunError(f"{path} is {appearance(folder)}, not a run directory", kind="not-a-run")
-        for name in (_JOB, _EVENTS, _SUMMARY, _SEARCH, _METRIC):
-            if (folder / name).is_symlink():
-                raise RunError(f"{path} is damaged: {name} is a link to another file", kind="corrupt")
-        description = read_json(folder / _JOB)
+        if kind != "run":
+            raise RunError(f"{path} is {appearance(path)}, not a run directory", kind="not-a-run")
+        if isinstance(files, LocalFiles):
+            for name in (JOB, _EVENTS, _SUMMARY, _SEARCH, _METRIC, _TRAINING):
+                if (files.place / name).is_symlink():
+                    raise RunError(f"{path} is damaged: {name} is a link to another file", kind="corrupt")
+        description = files.read_json(JOB)
         if not isinstance(description, dict) or not isinstance(description.get("job"), dict):
-            raise RunError(f"{path} is damaged: {_JOB} cannot be read; start the run again", kind="corrupt")
+            raise RunError(f"{path} is damaged: {JOB} cannot be read; start the run again", kind="corrupt")
         require_version(path, description, RUN_VERSION, RunError)
-        return cls(folder, description["job"])
+        return cls(files, description["job"])
+
+    @property
+    def name(self) -> str:
+        """Last part of the path or URL."""
+        return self._files.name
+
+    def claim(self) -> Journal | PartJournal:
+        """Take the run over from all earlier drivers; errors of `Journal.claim` and `PartJournal.claim`."""
+        if isinstance(self._files, LocalFiles):
+            return Journal.claim(self._files.place)
+        return PartJournal.claim(self._files)
+
+    def recorded(self) -> tuple[list[Place], list[dict[str, Any]]]:
+        """Return the valid records of exchanges and the notes of their drivers, as `records.recorded` does."""
+        return recorded(self._files)
+
+    def driver(self) -> Driver | None:
+        """Return the process that drives the run, or drove it last; None before the first driver."""
+        return driver_of(self._files)
 
     def restart(self) -> None:
         """Record that the run is resumed, with the present `job`.
@@ -127,25 +145,22 @@ class RunDirectory:
         RunError
             ``not-writable``.
         """
-        try:
-            (self.path / _SUMMARY).unlink(missing_ok=True)
-        except OSError as cause:
-            raise self._not_writable(_SUMMARY, cause, 0) from cause
-        self._replace(_JOB, _description(self.job))
+        self._files.remove(_SUMMARY)
+        self._files.replace(JOB, _description(self.job, self._files.token))
 
     def discard(self) -> bool:
-        """Remove the directory if no round of its training has ended; return whether it was removed."""
+        """Remove the run if no round of its training has ended; return whether it was removed."""
         if any(event.get("event") == "RoundDone" for event in self.events()):
             return False
-        shutil.rmtree(self.path, ignore_errors=True)
+        self._files.clear()
         return True
 
     @property
     def training(self) -> dict[str, Any] | None:
         """Settings that decide the model, as the first driver wrote them; None before a training."""
-        if not (self.path / _TRAINING).exists():
+        if not self._files.holds(_TRAINING):
             return None
-        training = read_json(self.path / _TRAINING)
+        training = self._files.read_json(_TRAINING)
         if not isinstance(training, dict):
             raise RunError(
                 f"{self.path} is damaged: {_TRAINING} cannot be read; start the run again with --overwrite",
@@ -155,102 +170,125 @@ class RunDirectory:
 
     def write_training(self, training: Mapping[str, Any]) -> None:
         """Write the settings that decide the model, in one step; `RunError` ``not-writable`` or ``disk-full``."""
-        self._replace(_TRAINING, dict(training))
+        self._files.replace(_TRAINING, dict(training))
 
     @property
     def search(self) -> dict[str, Any] | None:
         """Results of the search before the training; None where there was none, or the file cannot be read."""
-        search = read_json(self.path / _SEARCH)
+        search = self._files.read_json(_SEARCH)
         return search if isinstance(search, dict) else None
 
     def write_search(self, search: Mapping[str, Any]) -> None:
         """Write the results of a search, numpy arrays allowed, in one step; errors as for `write_training`."""
-        self._replace(_SEARCH, dict(search))
+        self._files.replace(_SEARCH, dict(search))
 
     @property
     def metric(self) -> dict[str, Any] | None:
         """A learnt metric; None where there was none, or the file cannot be read."""
-        metric = read_json(self.path / _METRIC)
+        metric = self._files.read_json(_METRIC)
         return metric if isinstance(metric, dict) else None
 
     def write_metric(self, metric: Mapping[str, Any]) -> None:
         """Write a learnt metric as JSON values, in one step; errors as for `write_training`."""
-        self._replace(_METRIC, dict(metric))
+        self._files.replace(_METRIC, dict(metric))
 
-    def sums_place(self, parts: int) -> Path:
+    def sums_place(self, parts: int) -> Path | str:
         """Return the place of the sums over the rows of the training and of `parts` appended parts."""
-        return self.path / f"{_SUMS}{parts:04d}"
+        return self._files.child(f"{_SUMS}{parts:04d}")
 
     @property
     def appended(self) -> int | None:
         """Number of parts of rows in the newest sums; None where the run keeps no sums."""
-        names = [place.name[len(_SUMS) :] for place in self.path.glob(f"{_SUMS}*")]
+        names = [name[len(_SUMS) :] for name in self._files.listing()[1] if name.startswith(_SUMS)]
         return max((int(name) for name in names if name.isascii() and name.isdigit()), default=None)
 
     def drop_sums(self, before: int) -> None:
         """Remove the sums of fewer than `before` parts, which newer ones replace."""
         for parts in range(before):
-            shutil.rmtree(self.sums_place(parts), ignore_errors=True)
+            self._files.remove_part(f"{_SUMS}{parts:04d}")
 
     def record(self, event: Mapping[str, Any]) -> None:
-        """Append one event, numpy scalars allowed, as a line of JSON; errors as for `write_training`."""
+        """Append one event, numpy scalars allowed, as a line of JSON; errors as for `write_training`.
+
+        Under a URL, the events of a second are written together.
+        """
         line = dump_json(redact_values(dict(event)), indent=None) + "\n"
+        if self._parts is not None:
+            self._parts.append(line)
+            return
+        assert isinstance(self._files, LocalFiles)
         try:
-            with (self.path / _EVENTS).open("a+b") as stream:
+            with (self._files.place / _EVENTS).open("a+b") as stream:
                 # The event begins a line of its own after a torn last line of a killed process.
                 if stream.tell() and not _ends_line(stream):
                     line = "\n" + line
                 stream.write(line.encode())
         except OSError as cause:
-            raise self._not_writable(_EVENTS, cause, len(line)) from cause
+            raise self._files.not_writable(_EVENTS, cause, len(line)) from cause
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Yield the recorded events in order; a torn line is skipped."""
+        if self._parts is not None:
+            self._parts.flush()
+            # A run that was copied from a disk begins with the events of its file.
+            yield from _events_of(self._files.read(_EVENTS) if isinstance(self._files, RemoteFiles) else None)
+        part = f"events-{self._files.token}"
+        reads = [
+            partial(self._files.read_range, f"{part}/{name}", 0, min(size, MAX_JSON_BYTES))
+            for name, size in sorted(self._files.listing(part)[0].items())
+        ]
+        for text in in_order(self._files, reads):
+            yield from _events_of(text)
+        if isinstance(self._files, RemoteFiles):
+            return
         try:
-            stream = (self.path / _EVENTS).open("rb")
+            stream = (self._files.place / _EVENTS).open("rb")
         except OSError:
             return
         with stream:
             while line := stream.readline(MAX_JSON_BYTES):
-                try:
-                    event = json.loads(line)
-                except (ValueError, RecursionError):
-                    continue
-                if isinstance(event, dict):
-                    yield event
+                yield from _events_of(line)
 
-    def tail(self) -> EventTail:
+    def tail(self) -> EventTail | PartTail:
         """Return a reader of the events so far and those that are recorded later, each once."""
-        return EventTail(self.path / _EVENTS)
+        return PartTail(self._files) if isinstance(self._files, RemoteFiles) else EventTail(self._files.place / _EVENTS)
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write the summary of the ended run, numpy scalars allowed, in one step; errors as for `write_training`."""
-        self._replace(_SUMMARY, redact_values(dict(summary)))
+        if self._parts is not None:
+            self._parts.flush()
+        self._files.replace(_SUMMARY, redact_values(dict(summary)))
 
     @property
     def summary(self) -> dict[str, Any] | None:
         """Summary of the ended run; None while it runs or where it was cut short."""
-        summary = read_json(self.path / _SUMMARY)
+        summary = self._files.read_json(_SUMMARY)
         return summary if isinstance(summary, dict) else None
 
-    def _replace(self, name: str, value: Any) -> None:
-        try:
-            write_json(self.path / name, value)
-        except OSError as cause:
-            raise self._not_writable(name, cause, len(dump_json(value))) from cause
-
-    def _not_writable(self, name: str, cause: OSError, nbytes: int) -> DistkernError:
-        if is_disk_full(cause):
-            return disk_full(RunError, self.path / name, self.path, cause, nbytes)
-        return RunError(f"cannot write {self.path / name}: {cause.strerror}", kind="not-writable")
-
     def __repr__(self) -> str:
-        return f"<RunDirectory {self.path.name!r}: {'running or cut short' if self.summary is None else 'done'}>"
+        return f"<RunDirectory {self.name!r}: {'running or cut short' if self.summary is None else 'done'}>"
 
 
-def _description(job: dict[str, Any]) -> dict[str, Any]:
+def _create_remote(url: str, job: dict[str, Any], overwrite: bool) -> None:
+    """Write the description of a run under a URL, by which the run exists, unless another process was first."""
+    folder = check_remote(url, overwrite, RunError, "run")
+    folder.require_conditional_writes()
+    if overwrite:
+        folder.clear()
+    # Whatever a driver of a replaced run still sends has another name than the parts of this run.
+    description = _description(job, secrets.token_hex(8))
+    if not folder.create(JOB, dump_json(description).encode()):
+        raise RunError(f"another process has made a run at {url}: name another place, or resume it", kind="exists")
+
+
+def _description(job: dict[str, Any], token: str | None = None) -> dict[str, Any]:
     # Credentials in URLs are not recorded.
-    return {"format_version": RUN_VERSION, "kind": "run", "job": redact_values(job)}
+    found = {"format_version": RUN_VERSION, "kind": "run", "job": redact_values(job)}
+    return found if token in (None, "0") else {**found, "token": token}
+
+
+def _events_of(text: bytes | None) -> Iterator[dict[str, Any]]:
+    yield from filter(None, map(parsed, (text or b"").splitlines()))
 
 
 def _ends_line(stream: Any) -> bool:

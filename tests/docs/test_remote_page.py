@@ -56,7 +56,8 @@ def test_the_job_of_the_page_trains(
     (tmp_path / "job.toml").write_text(document)
     assert main(["train", "job.toml"]) == 0
     assert main(["predict", "s3://rows/waves.model", "s3://rows/waves.zarr", "--out", "s3://rows/predicted.zarr"]) == 0
-    assert (tmp_path / "waves.run").is_dir()
+    assert main(["info", "s3://rows/waves.run"]) == 0
+    assert "finished" in capsys.readouterr().out
     assert main(["plan", "job.toml"]) == 0
     assert "blocks on their way" in capsys.readouterr().out
     assert main(["train", "job.toml", "--set", "output.run=again.run"]) == 6

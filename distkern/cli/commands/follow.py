@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from distkern.storage import RunDirectory, driver_of, is_run
+from distkern.storage import RunDirectory, is_run, is_url
 
 from ...errors import RunError
 from ...monitoring.progress import Display, LineDisplay, RunDisplay, TerminalDisplay
@@ -26,6 +26,9 @@ EVENTS_SECONDS = 0.5
 
 DRIVER_SECONDS = 2.0
 """Seconds between two checks of the driver process."""
+
+REMOTE_SECONDS = 10.0
+"""Seconds between two checks of the driver of a run under a URL, which take several requests."""
 
 
 _SHOWN = ("n_centers", "lambda", "gcv", "stop_reason", "test")
@@ -65,7 +68,7 @@ class Follower:
         self._display = display
         self._shown = RunDisplay(self._display)
         self._watch = RunWatch(clock())
-        self._probed = clock() - DRIVER_SECONDS
+        self._probed = clock() - max(DRIVER_SECONDS, REMOTE_SECONDS)
 
     @property
     def figures(self) -> Any:
@@ -107,7 +110,7 @@ class Follower:
 
     def _over(self) -> bool:
         now = self._clock()
-        if now - self._probed < DRIVER_SECONDS:
+        if now - self._probed < (REMOTE_SECONDS if is_url(self._run.path) else DRIVER_SECONDS):
             return False
         self._probed = now
         status = self._status(now)
@@ -127,7 +130,7 @@ class Follower:
             if not is_run(self._run.path):
                 raise RunError(f"the run {self._run.path} was removed", kind="missing")
         return self._watch.status(
-            driver_of(self._run.path),
+            self._run.driver(),
             summary=self._run.summary is not None,
             stopped=self.figures.stop_reason is not None,
             now=now,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -80,18 +79,18 @@ def _registry(place: str) -> CollectorRegistry:
     """Return a registry with the metrics of a run directory only."""
     from prometheus_client import CollectorRegistry
 
-    from distkern.storage import RunDirectory, driver_of
+    from distkern.storage import RunDirectory
 
     from ...monitoring.run_state import RunFigures
 
     directory = RunDirectory.open(place)
     figures = RunFigures.of_records(directory.events())
-    summary, driver = directory.summary, driver_of(directory.path)
+    summary, driver = directory.summary, directory.driver()
     if summary is not None:
         figures.conclude(summary)
     elif figures.stop_reason is None and driver is not None and driver.alive is False:
         figures.failure = figures.failure or "killed"
-    name = Path(directory.path).name
+    name = directory.name
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collector(figures.run_id or name, name, figures))
     return registry

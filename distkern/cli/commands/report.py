@@ -28,7 +28,11 @@ DEFAULT_NAME = "report.html"
 
 @click.command()
 @click.argument("run", metavar="RUN")
-@click.option("--out", metavar="FILE", help=f"File to write; {DEFAULT_NAME} in the run directory by default.")
+@click.option(
+    "--out",
+    metavar="FILE",
+    help=f"File to write; {DEFAULT_NAME} in the run directory by default, in the current one for a run under a URL.",
+)
 @click.option("--model", "model_store", metavar="MODEL", help="Model of the run, where the job does not name it.")
 @click.option("--test", "test_store", metavar="STORE", help="Test data, where the job does not name any.")
 @click.option("--overwrite", is_flag=True, help="Replace the report where it exists.")
@@ -40,13 +44,13 @@ def report(run: str, out: str | None, model_store: str | None, test_store: str |
     data, the centres and a timeline. The command reads the model and the test data that the job names; the report
     names what is missing. A run in work has a report of its results so far.
     """
-    from distkern.storage import RunDirectory
+    from distkern.storage import RunDirectory, is_url
     from distkern.storage.io.publish import publish_text
 
     from ...report import evaluate_model, read_run, render_report
 
     directory = RunDirectory.open(run)
-    place = directory.path / DEFAULT_NAME if out is None else out
+    place = Path("" if is_url(directory.path) else directory.path, DEFAULT_NAME) if out is None else out
     with publish_text(place, overwrite, StoreError, is_report) as written:
         record = read_run(directory)
         missing: list[str] = []
@@ -141,7 +145,7 @@ def locate(record: RunRecord, named: str) -> str:
     if "://" in named or os.path.isabs(named):
         return named
     run = _named(record, "output", "run")
-    if run is not None and not os.path.isabs(run):
+    if run is not None and not os.path.isabs(run) and isinstance(record.path, Path):
         parts, own = Path(os.path.normpath(run)).parts, record.path.parts
         if ".." not in parts and own[-len(parts) :] == parts:
             there = Path(*own[: -len(parts)]) / named

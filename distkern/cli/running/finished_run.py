@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +26,9 @@ def finished_result(job: Job) -> dict[str, Any] | None:
     RunError
         The place of the run has something else.
     """
-    from distkern.storage import RunDirectory, run_place
+    from distkern.storage import RunDirectory, run_exists
 
-    if job.output.run is None or not os.path.lexists(run_place(job.output.run)):
+    if job.output.run is None or not run_exists(job.output.run):
         return None
     run = RunDirectory.open(job.output.run)
     record = recorded_result(run.summary or {})

@@ -119,9 +119,9 @@ def refuse_existing_run(run: str | None, *, overwrite: bool) -> None:
     RunError
         ``exists``, or ``foreign``: the place has something that is not a run.
     """
-    from distkern.storage import is_run, run_place
+    from distkern.storage import is_run, run_exists
 
-    if run is None or not run_place(run).exists():
+    if run is None or not run_exists(run):
         return
     if not overwrite:
         raise RunError(
@@ -144,7 +144,7 @@ def find_resumed(job: Job, *, overwrite: bool) -> RunDirectory | None:
     RunError
         The place has something that is not a run.
     """
-    from distkern.storage import RunDirectory, run_place
+    from distkern.storage import RunDirectory, run_exists
 
     if overwrite:
         raise JobError("--resume and --overwrite exclude each other: resume the run, or replace it", kind="usage")
@@ -154,7 +154,7 @@ def find_resumed(job: Job, *, overwrite: bool) -> RunDirectory | None:
             '[output] run = "letter.run"',
             kind="no-run",
         )
-    if not os.path.lexists(run_place(job.output.run)):
+    if not run_exists(job.output.run):
         return None
     return RunDirectory.open(job.output.run)
 

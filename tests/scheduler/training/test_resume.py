@@ -323,9 +323,3 @@ def test_subscribers_that_may_end_a_training(error: Any) -> None:
     with pytest.raises(DistkernError) as caught:
         run_training(job, source, subscribers=[stop])
     assert caught.value.exit_code in (6, 130)
-
-
-def test_a_run_is_kept_on_a_local_disk() -> None:
-    with pytest.raises(RunError, match="URL") as caught:
-        RunDirectory.create("s3://bucket/run", {})
-    assert caught.value.kind == "not-local"

@@ -23,7 +23,7 @@ from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 from zarr.storage import LocalStore
 
-from distkern.errors import DataError, DistkernError, JobError, RunError, StoreError
+from distkern.errors import DataError, DistkernError, JobError, StoreError
 from distkern.storage import (
     CountingStore,
     DatasetWriter,
@@ -517,11 +517,3 @@ def test_predictions_come_back(s3: S3Server) -> None:
     with pytest.raises(DataError) as caught:
         read_predictions(f"{url}/nothing")
     assert caught.value.kind == "missing"
-
-
-def test_a_run_is_kept_in_a_local_directory(s3: S3Server) -> None:
-    for refused in (lambda url: RunDirectory.create(url, {}), RunDirectory.open, is_run):
-        with pytest.raises(RunError, match=r"\[output\] run .run_dir.*copy it") as caught:
-            refused("s3://rows/run")
-        assert caught.value.kind == "not-local"
-    assert s3.order()["counts"] == []

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from distkern.errors import RunError
 from distkern.storage import Journal, driver_of, recorded
-from distkern.storage.runs.journal import _scan
+from distkern.storage.runs.records import scan
+from distkern.storage.runs.run_files import LocalFiles
 from tests.file_limits import largest_file
 
 FIRST = [b"one", b"two" * 100, b"", b"four" * 1000]
@@ -204,7 +205,7 @@ def test_only_a_lock_shows_that_a_driver_on_another_machine_is_alive(tmp_path: P
     here = socket.gethostname().encode()
     elsewhere = b"x" * len(here)
     content = path.read_bytes()
-    (place,) = _scan(path)
+    (place,) = scan(LocalFiles(tmp_path), path.name)
     payload = content[place.offset :].replace(here, elsewhere)
     path.unlink()
     journal = Journal.claim(tmp_path)

@@ -47,7 +47,7 @@ class PartJournal:
         while True:
             number, part = last_number(files)
             journal = cls(files, number + 1, part)
-            # The random part distinguishes this claim from that of another process of this number, as in two containers.
+            # The random part distinguishes this claim from that of another process of this number (containers).
             claim = {"format_version": JOURNAL_VERSION, "driver": this_driver(), "claim": secrets.token_hex(8)}
             if journal._put(journal._part((json.dumps(claim).encode(),))):
                 journal._next += 1

@@ -1,4 +1,4 @@
-"""The driver's own time and memory for a round with many workers, simulated in one process.
+"""The driver's own time and memory for an exchange with many workers, simulated in one process.
 
 The driver is the real one: the selection, the dask executor with its graphs, trees and signals, dask's serialisation of
 graphs, and the unpickling and summing of answers. The client is simulated. A few blocks of real rows compute answers;
@@ -32,7 +32,7 @@ from distkern.scheduler.execution.answer_gathering import Summed
 from distkern.scheduler.execution.dask_executor import DaskExecutor
 from distkern.scheduler.planning.limits import WorkerFacts
 from distkern.scheduler.planning.workload import Workload
-from distkern.scheduler.protocol.answers import Answer, LoadAnswer
+from distkern.scheduler.protocol.answers import Answer
 from distkern.scheduler.protocol.messages import message_name
 from distkern.scheduler.runtime.tree_reducer import Node, TreeReducer
 from distkern.scheduler.training.driver_loop import train
@@ -213,11 +213,13 @@ class SimulatedClient:
             (self._sums[0, block],) = answer.values()
 
     def _repeated(self, node: Node, leaves: list[int]) -> Answer:
-        """Return the sum of a subtree; other rows than the real ones come last in all draws."""
-        answer = self._sum(leaves[0] % REAL_BLOCKS, len(leaves))
-        if leaves[-1] < REAL_BLOCKS:
+        """Return the sum of a subtree; draws have each row once, other rows than the real ones last."""
+        first, real = leaves[0] % REAL_BLOCKS, sum(leaf < REAL_BLOCKS for leaf in leaves)
+        answer = self._sum(first, len(leaves))
+        if real == len(leaves):
             return answer
-        return _of_other_rows(answer, leaves[0] // REAL_BLOCKS * REAL_BLOCKS * BLOCK_ROWS)
+        answer = _with_draws(answer, self._sum(first, real or min(len(leaves), REAL_BLOCKS)))
+        return answer if real else _of_other_rows(answer, leaves[0] // REAL_BLOCKS * REAL_BLOCKS * BLOCK_ROWS)
 
     def _sum(self, first: int, count: int) -> Answer:
         """Return the sum of the blocks from `first` on, which repeat."""
@@ -241,6 +243,17 @@ def _messages_below(layer: Any, key: str) -> Iterator[Any]:
         yield from _messages_below(layer, argument.key)
 
 
+def _with_draws(answer: Answer, other: Answer) -> Answer:
+    """Return an answer with the drawn rows of another one."""
+    answer = answer.copy()
+    for problem, drawing in zip(answer.problems, other.problems, strict=True):
+        problem.drawn = drawing.drawn
+    if answer.load is not None and answer.load.sample is not None:
+        assert other.load is not None
+        answer.load = replace(answer.load, sample=other.load.sample)
+    return answer
+
+
 def _of_other_rows(answer: Answer, offset: int) -> Answer:
     """Return an answer whose drawn rows have higher numbers and lose against all of the real blocks."""
 
@@ -257,12 +270,8 @@ def _of_other_rows(answer: Answer, offset: int) -> Answer:
             )
     if answer.load is not None and answer.load.sample is not None:
         sample = replace(answer.load.sample, shortlist=moved(answer.load.sample.shortlist))
-        answer.load = _with_sample(answer.load, sample)
+        answer.load = replace(answer.load, sample=sample)
     return answer
-
-
-def _with_sample(load: LoadAnswer, sample: Any) -> LoadAnswer:
-    return replace(load, sample=sample)
 
 
 def run(workers: int, rows: int, features: int, centers: int) -> list[dict[str, Any]]:
@@ -321,9 +330,9 @@ def run(workers: int, rows: int, features: int, centers: int) -> list[dict[str, 
             "rows": rows,
             "blocks": n_blocks,
             "centers": len(result.history),
-            "rounds": len(laps),
-            "first round ms": 1e3 * laps[0],
-            "driver ms a round, median": 1e3 * median(late),
+            "exchanges": len(laps),
+            "first exchange ms": 1e3 * laps[0],
+            "driver ms an exchange, median": 1e3 * median(late),
             "largest": 1e3 * max(late),
             "MB sent": max(sent for sent, _ in sizes) / 1e6,
             "MB received": max(received for _, received in sizes) / 1e6,

@@ -404,7 +404,8 @@ def test_the_driver_with_many_simulated_workers() -> None:
     assert many["workers"] == 200
     assert many["centers"] == 20
     assert many["blocks"] >= 200
-    assert 0 < many["driver ms a round, median"] <= many["largest"]
+    assert 0 < many["driver ms an exchange, median"] <= many["largest"]
+    assert many["exchanges"] == few["exchanges"]
     assert many["MB received"] < 2 * few["MB received"]
     assert many["planned MiB"] > 0
 

@@ -13,6 +13,7 @@ from ..blocks.loo_rows import CANDIDATES_AT_ONCE
 from ..blocks.pool_tiles import ELIMINATED, SLAB
 from ..protocol.selection_settings import (
     COMPARED_COLUMNS,
+    COMPARED_PROBLEMS,
     LOOKAHEAD_NEW,
     LOOKAHEAD_STEPS,
     LOOKAHEAD_WATCHED,
@@ -184,7 +185,8 @@ def answer_bytes(work: Workload, settings: SelectionSettings, n_rows: int, waiti
     compared = max(COMPARED_COLUMNS, 2 * targets)
     rows = 2 * min(n_rows, compared_rows(targets)) * (2 * compared + targets + 1)
     check = 8 * (rows + 4 * columns * (2 * compared + targets))
-    return work.n_problems * max(waiting * partial + drawn + 4 * message, check)
+    compared_together = min(work.n_problems, COMPARED_PROBLEMS)
+    return max(work.n_problems * (waiting * partial + drawn + 4 * message), compared_together * check)
 
 
 def _answered(settings: SelectionSettings) -> int:

@@ -32,6 +32,9 @@ COMPARED_ROWS = 2048
 COMPARED_COLUMNS = 48
 """Columns of weights, one for each prefix and target, that are compared in an exchange; two prefixes at least."""
 
+COMPARED_PROBLEMS = 16
+"""Most problems whose models are compared in an exchange: of very many pairs of classes few are, as a rule."""
+
 
 def compared_rows(n_targets: int) -> int:
     """Return the rows on which a problem's model is compared with its fit, fewer with many targets."""

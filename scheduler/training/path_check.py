@@ -22,7 +22,7 @@ from ..execution.executor import Executor
 from ..protocol.answers import CandidateRows
 from ..protocol.messages import Compare, Prefixes
 from ..protocol.path import Path
-from ..protocol.selection_settings import COMPARED_COLUMNS, compared_rows
+from ..protocol.selection_settings import COMPARED_COLUMNS, COMPARED_PROBLEMS, compared_rows
 from ..selectors.pool_selector import Unappended
 
 STANDARD_ERRORS = 6.0
@@ -79,11 +79,12 @@ def check_paths(
         A model became shorter.
     """
     checks = [_Check(path, before, dtype, n_rows, n_fit) for path, before in zip(paths, selected, strict=True)]
-    while any(check.lengths for check in checks):
-        answer = executor.exchange(Compare(tuple(check.message() if check.lengths else None for check in checks)))
-        for check, part in zip(checks, answer.problems, strict=True):
-            if check.lengths:
-                check.receive(part.candidates)
+    while waiting := [number for number, check in enumerate(checks) if check.lengths]:
+        compared = frozenset(waiting[:COMPARED_PROBLEMS])
+        message = Compare(tuple(check.message() if i in compared else None for i, check in enumerate(checks)))
+        answer = executor.exchange(message)
+        for number in sorted(compared):
+            checks[number].receive(answer.problems[number].candidates)
     checked = [check.checked() for check in checks]
     return checked, [history[: len(path.rows)] for path, history in zip(checked, histories, strict=True)]
 

@@ -312,6 +312,12 @@ def test_answers_are_as_large_as_planned(training: tuple[TrainingJob, ArraySourc
     assert largest <= answer_bytes(work, job.selection(work.n_rows), work.n_rows, 1)
 
 
+def test_answers_of_thousands_of_pairs_of_classes_fit() -> None:
+    work = Workload.imagined(100_000, 60, 4, 3403, n_problems=3403, memberships=82)
+    settings = make_job(classification=True, multiclass="one-vs-one", max_centers=5, candidates=16, panel=5)
+    assert answer_bytes(work, settings.selection(work.n_rows), work.n_rows, 4) < 512 * MIB
+
+
 def weight(answer: ProblemAnswer) -> int:
     sums = sum(array.nbytes for array in answer.sums.values())
     if answer.drawn is None or answer.drawn.features is None:

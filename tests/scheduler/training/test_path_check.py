@@ -223,6 +223,20 @@ def test_of_several_paths_only_those_are_cut_that_disagree() -> None:
     assert all(part is None for message, _ in compared[1:] for i, part in enumerate(message.problems) if i != 1)
 
 
+def test_many_paths_are_compared_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = make_job(classification=True, multiclass="one-vs-rest", max_centers=12)
+    source = make_source(ROWS, LABELS, rows=20)
+    with always():
+        whole, together = watched(job, source)
+        monkeypatch.setattr(path_check, "COMPARED_PROBLEMS", 2)
+        result, compared = watched(job, source)
+    assert max(sum(part is not None for part in message.problems) for message, _ in together) == 3
+    assert max(sum(part is not None for part in message.problems) for message, _ in compared) == 2
+    assert len(compared) > len(together)
+    for ours, theirs in zip(result.paths, whole.paths, strict=True):
+        assert ours.weights(ours.n_centers).tobytes() == theirs.weights(theirs.n_centers).tobytes()
+
+
 def test_overflowing_predictions_disagree() -> None:
     def overflowing(self: Path, count: int) -> NDArray[Any]:
         return np.full((count + 1, self.z.shape[1]), 1e200)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from examples.speech.emissions import Emissions, Scores
 from examples.speech.features import Frames
 from examples.speech.material import Material, Utterances
 from examples.speech.mixtures import BASELINE_MIXTURES, GaussianMixtures
+from examples.speech.topology import N_STATES
 
 SIGMA = 8.0
 """Width of the kernel, about the distance of two frames of a state."""
@@ -25,6 +26,9 @@ SVM_COST = 3.0
 PAIR_CANDIDATES = 16
 PAIR_PANEL = 5
 """The pools are small, because each of the 3403 pairs of states has few rows."""
+
+DECIDED_FRAMES = 20_000
+"""Most training frames on which decisions are counted."""
 
 COMMON: dict[str, Any] = {
     "sigma": SIGMA,
@@ -73,6 +77,33 @@ class KernelEmissions:
     def __call__(self, inputs: Frames) -> Scores:
         """Return log P(state | x) - log P(state), shape (n_frames, N_STATES)."""
         return np.asarray(self.classifier.log_likelihood(inputs))
+
+
+@dataclass(frozen=True)
+class DecidedStates:
+    """Emission scores from decisions alone: the log of how often frames of each state were decided so in training.
+
+    Parameters
+    ----------
+    classifier : estimator of distkern
+        Trained on the states of all frames.
+    log_chances : array, shape (N_STATES, N_STATES)
+        Log P(decision | state), a row for each decision.
+    """
+
+    classifier: Any
+    log_chances: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, classifier: Any, frames: Frames, states: NDArray[np.intp]) -> DecidedStates:
+        """Count the decisions on some frames; every pair of a decision and a state counts once more."""
+        counts = np.ones((N_STATES, N_STATES))
+        np.add.at(counts, (classifier.predict(frames), states), 1.0)
+        return cls(classifier, np.log(counts / counts.sum(axis=0)))
+
+    def __call__(self, inputs: Frames) -> Scores:
+        """Return log P(decision | state), shape (n_frames, N_STATES)."""
+        return self.log_chances[self.classifier.predict(inputs)]
 
 
 @dataclass(frozen=True)
@@ -163,16 +194,32 @@ def orols_one_vs_rest(material: Material, sizes: Sizes, seed: int) -> AcousticMo
 
 def npd_one_vs_one(material: Material, sizes: Sizes, seed: int) -> AcousticModel:
     """Train each pair of states; pairwise coupling (thesis 4.8) joins them."""
-    return _trained(
-        distkern.NPDClassifier(
-            max_centers=sizes.pair,
-            candidates=PAIR_CANDIDATES,
-            panel=PAIR_PANEL,
-            multiclass="one-vs-one",
-            random_state=seed,
-            **COMMON,
-        ),
-        material,
+    return _trained(_of_pairs(distkern.NPDClassifier, "one-vs-one", sizes, seed), material)
+
+
+def orols_one_vs_one(material: Material, sizes: Sizes, seed: int) -> AcousticModel:
+    """Train each pair of states as `npd_one_vs_one` does, with lambda by generalised cross-validation."""
+    return _trained(_of_pairs(distkern.OROLSClassifier, "one-vs-one", sizes, seed), material)
+
+
+def orols_graph(material: Material, sizes: Sizes, seed: int) -> AcousticModel:
+    """Train the same pairs; a frame's state is decided by 82 of them, one after another (thesis 4.5, an outlook)."""
+    trained = _trained(_of_pairs(distkern.OROLSClassifier, "dag", sizes, seed), material)
+    assert isinstance(trained.emissions, KernelEmissions)
+    frames, states = np.concatenate(material.train.context), np.concatenate(material.train.states)
+    step = -(-len(states) // DECIDED_FRAMES)
+    decided = DecidedStates.of(trained.emissions.classifier, frames[::step], states[::step])
+    return replace(trained, emissions=decided)
+
+
+def _of_pairs(kind: Any, multiclass: str, sizes: Sizes, seed: int) -> Any:
+    return kind(
+        max_centers=sizes.pair,
+        candidates=PAIR_CANDIDATES,
+        panel=PAIR_PANEL,
+        multiclass=multiclass,
+        random_state=seed,
+        **COMMON,
     )
 
 
@@ -197,6 +244,8 @@ MODELS: dict[str, Callable[[Material, Sizes, int], AcousticModel]] = {
     "GMM, context": gmm_context,
     "SVM one-vs-one": svm_one_vs_one,
     "NPD one-vs-one": npd_one_vs_one,
+    "OROLS one-vs-one": orols_one_vs_one,
+    "OROLS decision graph": orols_graph,
     "OROLS one-vs-rest": orols_one_vs_rest,
     "OROLS shared centres": orols_shared,
     "KRLS one-vs-rest": krls_one_vs_rest,

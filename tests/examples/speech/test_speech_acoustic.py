@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import distkern
-from examples.speech.acoustic import COMMON, MODELS, AcousticModel, KernelEmissions, Sizes
+from examples.speech.acoustic import COMMON, MODELS, AcousticModel, DecidedStates, KernelEmissions, Sizes
 from examples.speech.decoder import Decoder
 from examples.speech.emissions import CachedEmissions
 from examples.speech.evaluation import frame_error
@@ -23,7 +23,8 @@ pytestmark = pytest.mark.nightly
 SMALL = Sizes(shared=150, selection_rows=1500, own=5, pair=2, nu=0.6, svm_rows=1000)
 
 SHARED = "OROLS shared centres"
-WITH_POSTERIORS = [name for name in MODELS if not name.startswith("GMM")]
+GRAPH = "OROLS decision graph"
+WITH_POSTERIORS = [name for name in MODELS if not name.startswith("GMM") and name != GRAPH]
 
 
 @dataclass
@@ -74,6 +75,18 @@ def test_scores_are_log_posteriors_less_log_shares(name: str, trained: Trained) 
     np.testing.assert_allclose(posteriors.sum(axis=1), 1, rtol=1e-6)
     expected = np.log(np.maximum(posteriors, np.finfo(np.float64).tiny)) - trained.material.log_priors
     np.testing.assert_allclose(model.emissions(inputs), expected, atol=1e-6)
+
+
+def test_a_decision_graph_scores_states_by_how_often_they_are_decided_so(trained: Trained) -> None:
+    model = trained[GRAPH]
+    emissions = model.emissions
+    assert isinstance(emissions, DecidedStates)
+    np.testing.assert_allclose(np.exp(emissions.log_chances).sum(axis=0), 1, rtol=1e-9)
+    inputs = model.inputs(trained.material.strings)[0]
+    decided = emissions.classifier.predict(inputs)
+    np.testing.assert_array_equal(emissions(inputs), emissions.log_chances[decided])
+    # Most decisions on frames of a state are that state.
+    assert (emissions.log_chances.argmax(axis=0) == np.arange(N_STATES)).mean() > 0.8
 
 
 @pytest.mark.parametrize("name", variants(["GMM"], ["GMM", "GMM, context"]))

@@ -91,7 +91,7 @@ def test_a_killed_run_goes_on_or_names_its_version(name: str, runs: Path, capsys
     printed = json.loads(capsys.readouterr().out.splitlines()[-1])
     if code:
         assert printed["error"]["kind"] == "changed"
-        assert "resume it with that" in printed["error"]["message"]
+        assert "train anew" in printed["error"]["message"]
         return
     model = dk.load_model(f"{name}-killed.model")
     assert model.predict(WRITE["TEST"]).tobytes() == np.load(f"{name}.npz")["predict"].tobytes()

@@ -28,6 +28,11 @@ from typing import Any, ClassVar
 
 from .redaction import redact
 
+_HEAD, _TAIL = 8_000, 1_500
+"""Characters that are kept of the beginning and of the end of a longer message."""
+_MARGIN = 12_000
+"""Characters beyond these that are redacted too, so that no cut leaves a part of a credential."""
+
 
 class DistkernError(Exception):
     """Base of every error distkern raises on purpose.
@@ -35,7 +40,8 @@ class DistkernError(Exception):
     Parameters
     ----------
     message : str
-        The mistake, the value, the limit and the setting to change; credentials in it are replaced.
+        The mistake, the value, the limit and the setting to change; credentials in it are replaced, and of a text with
+        more than about 10,000 characters, such as one that repeats a hostile input, the middle is left out.
     kind : str, default "unspecified"
         Stable, machine-readable name of the cause.
     """
@@ -43,7 +49,7 @@ class DistkernError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str, *, kind: str = "unspecified") -> None:
-        message = redact(message)
+        message = _shortened(message)
         super().__init__(message)
         self.message = message
         self.kind = kind
@@ -53,6 +59,14 @@ class DistkernError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.message, self.kind)
+
+
+def _shortened(message: str) -> str:
+    """Return a message without credentials, and without the middle of one that is too long to be read."""
+    if len(message) <= _HEAD + _TAIL:
+        return redact(message)
+    head, tail = redact(message[: _HEAD + _MARGIN])[:_HEAD], redact(message[-_TAIL - _MARGIN :])[-_TAIL:]
+    return f"{head} ... ({len(message) - _HEAD - _TAIL} characters left out) ... {tail}"
 
 
 def _rebuild(cls: type[DistkernError], message: str, kind: str) -> DistkernError:

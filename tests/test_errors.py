@@ -73,3 +73,14 @@ def test_the_message_of_a_store_error_is_not_taken_for_an_errno() -> None:
     assert str(error) == "there is no model at m"
     assert error.args == ("there is no model at m",)
     assert error.errno is None
+
+
+def test_long_messages_lose_their_middle() -> None:
+    secret = "s3://name:secret@place/bucket"
+    for before in (0, 7_990, 15_000, 10**6):
+        error = JobError("x" * before + " " + secret + " " + "y" * 10**6 + " move the knob", kind="invalid-job")
+        assert len(error.message) < 11_000
+        assert error.message.endswith("move the knob")
+        assert "secret" not in error.message
+        again = pickle.loads(pickle.dumps(error))
+        assert len(again.message) < 11_000

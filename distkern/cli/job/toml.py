@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
 from ...errors import JobError
+
+MAX_JOB_BYTES = 256 * 1024
+"""Longest job file that is read; the checks of a hostile one take seconds and much memory."""
+
+_MANY_DOTS = re.compile(r"""(?:\.[\w"'-]{0,64}[ \t]*){100}""")
+"""A key of so many parts that the parser, whose time grows with their square, would need minutes."""
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -15,10 +22,19 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises
     ------
     JobError
-        The file is missing, cannot be read or is not TOML; names the file and the line.
+        The file is missing, cannot be read or is not TOML; names the file and the line. ``job-file-large``: it has more
+        than `MAX_JOB_BYTES`.
     """
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        with path.open("rb") as stream:
+            content = stream.read(MAX_JOB_BYTES + 1)
+        if len(content) > MAX_JOB_BYTES:
+            raise JobError(
+                f"the job file {path} has more than {MAX_JOB_BYTES} bytes, the most of a job file: name the data by "
+                "their paths and leave out what is no setting",
+                kind="job-file-large",
+            )
+        text = content.decode("utf-8-sig")
     except FileNotFoundError:
         raise JobError(f"there is no job file {path}", kind="job-file-missing") from None
     except UnicodeDecodeError as error:
@@ -27,6 +43,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise JobError(f"cannot read the job file {path}: {error.strerror}", kind="job-file-missing") from None
     try:
+        if _MANY_DOTS.search(text):
+            raise RecursionError
         return tomllib.loads(text)
     except RecursionError:
         raise JobError(

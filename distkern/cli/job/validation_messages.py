@@ -10,11 +10,16 @@ from pydantic import BaseModel, ValidationError
 from ...text import nearest_or_all
 from .model_section import RESERVED
 
+_MOST_MESSAGES = 20
+"""Wrong keys that are described; the names nearest to each are searched for."""
+
 
 def validation_messages(error: ValidationError, schema: type[BaseModel]) -> list[str]:
-    """Return a line for each wrong key; the allowed values are in the descriptions of the fields."""
+    """Return a line for each of the first wrong keys; the allowed values are in the descriptions of the fields."""
     seen: dict[tuple[str, ...], str] = {}
     for item in error.errors(include_url=False):
+        if len(seen) == _MOST_MESSAGES:
+            return [*seen.values(), f"{error.error_count()} mistakes in all, of which {_MOST_MESSAGES} are described"]
         path, table, rest = _place(tuple(str(part) for part in item["loc"]), schema)
         seen.setdefault((path, *rest[:1]), _message(item, path, table, rest))
     return list(seen.values())

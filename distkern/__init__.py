@@ -10,7 +10,7 @@ from typing import Any
 
 from . import former_names
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _MODULES = {
     "OROLSRegressor": "distkern.estimators",

@@ -1,4 +1,4 @@
-"""What hostile input may cost, and how it may end: a typed error or a harmless read, with nothing executed."""
+"""Limits of hostile input: each ends in a typed error or a harmless read, in bounded time and memory."""
 
 from __future__ import annotations
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from functools import cache
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +40,8 @@ _CLASSES: dict[str, type[Any]] = {
         Shortlist,
     )
 }
+T = TypeVar("T")
+
 _PLAIN_KINDS = "biufUS"
 _LENGTH_BYTES = 8
 
@@ -80,11 +84,11 @@ def decode(payload: bytes) -> Record:
         end = _LENGTH_BYTES + int.from_bytes(payload[:_LENGTH_BYTES], "little")
         tree = json.loads(payload[_LENGTH_BYTES:end])
         reader = _Reader(memoryview(payload)[end:])
-        answer = reader.value(tree["answer"])
-        if not isinstance(answer, Answer):
-            raise ValueError("a record holds no answer")
-        return Record(bytes.fromhex(tree["message"]), answer, int(tree["exchanges"]), float(tree["seconds"]))
-    except (KeyError, TypeError, IndexError, RecursionError) as error:
+        record = Record(
+            bytes.fromhex(tree["message"]), reader.value(tree["answer"]), tree["exchanges"], tree["seconds"]
+        )
+        return _typed(record)
+    except (AttributeError, KeyError, TypeError, IndexError, OverflowError, RecursionError) as error:
         raise ValueError(f"not a record of an exchange: {error}") from error
 
 
@@ -119,6 +123,42 @@ def _array_tree(array: NDArray[Any], arrays: list[NDArray[Any]]) -> dict[str, An
     return {"array": array.dtype.str, "shape": list(array.shape)}
 
 
+@cache
+def _kinds(name: str) -> dict[str, Any]:
+    """Return the types of the fields of a dataclass."""
+    return get_type_hints(_CLASSES.get(name, Record))
+
+
+def _typed(value: T) -> T:
+    """Return a dataclass whose fields have their types; a right checksum says nothing about them."""
+    for name, kind in _kinds(type(value).__name__).items():
+        if not _fits(getattr(value, name), kind):
+            raise ValueError(f"the field {name} of a record's {type(value).__name__} has another type")
+    return value
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Return whether a value has a type; of arrays the kind of their items counts, not the precision."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return True
+    if origin in (Union, UnionType):
+        return any(_fits(value, part) for part in parts)
+    if origin is np.ndarray:
+        item = get_args(parts[1])[0] if len(parts) > 1 and get_args(parts[1]) else Any
+        numbers = isinstance(item, type) and issubclass(item, np.number)
+        return isinstance(value, np.ndarray) and (not numbers or value.dtype.kind in "iuf")
+    if origin is dict:
+        return isinstance(value, dict) and all(_fits(k, parts[0]) and _fits(v, parts[1]) for k, v in value.items())
+    if origin in (list, tuple):
+        same = origin is list or parts[-1] is Ellipsis
+        inner = parts[:1] * len(value) if same and isinstance(value, (list, tuple)) else parts
+        return isinstance(value, origin) and len(inner) == len(value) and all(map(_fits, value, inner))
+    if kind in (int, float):
+        return isinstance(value, (int, kind)) and not isinstance(value, bool)
+    return isinstance(value, kind)
+
+
 class _Reader:
     """Reads the arrays behind the tree, in the order in which they were written."""
 
@@ -130,7 +170,7 @@ class _Reader:
             return tree
         if "class" in tree:
             cls = _CLASSES[tree["class"]]
-            return cls(**{name: self.value(part) for name, part in tree["fields"].items()})
+            return _typed(cls(**{name: self.value(part) for name, part in tree["fields"].items()}))
         if "array" in tree:
             return self._array(np.dtype(tree["array"]), tuple(tree["shape"]))
         if "items" in tree:

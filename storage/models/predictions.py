@@ -256,10 +256,16 @@ def _read(path: str | os.PathLike[str], facts: Mapping[str, Any]) -> Predictions
     if prediction is None:
         raise ValueError("it lacks the array prediction")
     if classes is None:
-        return Predictions(prediction, None, None, _read_array(group, "interval", facts["n_rows"]))
+        ends = _read_array(group, "interval", facts["n_rows"])
+        if ends is not None and ends.shape != (*prediction.shape, 2):
+            raise ValueError("its intervals have other targets than its predictions")
+        return Predictions(prediction, None, None, ends)
     if prediction.size and not (prediction.min() >= 0 and prediction.max() < len(classes)):
         raise ValueError("it holds codes without a class")
-    return Predictions(classes[prediction], _read_array(group, "probability", facts["n_rows"]), classes)
+    probability = _read_array(group, "probability", facts["n_rows"])
+    if probability is not None and probability.shape != (len(prediction), len(classes)):
+        raise ValueError("its probabilities have other classes than its predictions")
+    return Predictions(classes[prediction], probability, classes)
 
 
 def _read_array(group: zarr.Group, name: str, n_rows: int) -> NDArray[Any] | None:

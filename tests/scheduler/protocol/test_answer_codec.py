@@ -139,3 +139,45 @@ def test_what_no_answer_holds(tree: bytes) -> None:
     text = b'{"message":"","exchanges":1,"seconds":1.0,"answer":{"class":"Answer","fields":{"rows":' + tree + b"}}}"
     with pytest.raises(ValueError):
         decode(len(text).to_bytes(8, "little") + text)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("exchanges", "1e999"),
+        ("exchanges", '"1"'),
+        ("exchanges", "null"),
+        ("seconds", '"soon"'),
+        ("seconds", "[]"),
+        ("message", "7"),
+        ("answer", "3"),
+        ("answer", '{"class":"Moments","fields":{}}'),
+        ("answer", '{"class":"Answer","fields":{"problems":4}}'),
+        ("answer", '{"class":"Answer","fields":{"problems":{"list":[1,2]}}}'),
+        ("answer", '{"class":"Answer","fields":{"rows":{"list":[]}}}'),
+        ("answer", '{"class":"Answer","fields":{"bytes_read":0.5}}'),
+        ("answer", '{"class":"Answer","fields":{"bytes_read":true}}'),
+        ("answer", '{"class":"Answer","fields":{"load":{"class":"ReadReport","fields":{}}}}'),
+        ("answer", '{"class":"Answer","fields":{"columns":{"pairs":[["x",{"list":[]}]]}}}'),
+        ("answer", '{"class":"ProblemAnswer","fields":{}}'),
+        ("answer", '{"class":"Answer","fields":{"problems":{"list":[{"class":"ProblemAnswer","fields":{"sums":3}}]}}}'),
+        (
+            "answer",
+            (
+                '{"class":"Answer","fields":{"problems":{"list":[{"class":"ProblemAnswer","fields":{"sums":'
+                '{"pairs":[["cross",{"items":["x"],"dtype":"object"}]]}}}]}}}'
+            ),
+        ),
+    ],
+)
+def test_values_of_another_type_are_refused(name: str, value: str) -> None:
+    """The checksum of a record says nothing about what is in it."""
+    tree = {"message": '""', "exchanges": "1", "seconds": "1.0", "answer": '{"class":"Answer","fields":{}}'}
+    for part, refused in ((tree, False), (tree | {name: value}, True)):
+        text = ("{" + ",".join(f'"{key}":{shown}' for key, shown in part.items()) + "}").encode()
+        payload = len(text).to_bytes(8, "little") + text
+        if refused:
+            with pytest.raises(ValueError):
+                decode(payload)
+        else:
+            assert isinstance(decode(payload).answer, Answer)

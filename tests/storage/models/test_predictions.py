@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zarr
 
 from distkern.errors import DataError
 from distkern.storage import PredictionWriter, read_predictions, write_dataset
@@ -101,6 +102,21 @@ def test_tampered(tmp_path: Path, facts: dict[str, Any], kind: str) -> None:
     with pytest.raises(DataError) as caught:
         read_predictions(tmp_path / "p")
     assert caught.value.kind == kind
+
+
+@pytest.mark.parametrize(("name", "shape"), [("probability", (50, 2)), ("interval", (50, 3))])
+def test_arrays_of_another_shape(tmp_path: Path, name: str, shape: tuple[int, int]) -> None:
+    if name == "interval":
+        with PredictionWriter(tmp_path / "p", 50, interval=0.9) as writer:
+            writer.append(np.zeros(50), interval=np.zeros((50, 2)))
+    else:
+        write(tmp_path / "p", LABELS[np.zeros(50, int)], [50], SHARES, class_labels=LABELS)
+    assert getattr(read_predictions(tmp_path / "p"), name) is not None
+    array = zarr.create_array(tmp_path / "p", name=name, shape=shape, chunks=shape, dtype="f8", overwrite=True)
+    array[:] = 0.5
+    with pytest.raises(DataError) as caught:
+        read_predictions(tmp_path / "p")
+    assert caught.value.kind == "unreadable"
 
 
 def test_missing(tmp_path: Path) -> None:

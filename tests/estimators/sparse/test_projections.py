@@ -119,7 +119,9 @@ def test_training_on_workers_gives_the_same_map(tmp_path: Path) -> None:
     dk.write_dataset(tmp_path / "set", X, y, chunk_rows=500, task="regression")
     data = dk.open_dataset(tmp_path / "set")
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None, silence_logs=50) as c,
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0", silence_logs=50
+        ) as c,
         Client(c, set_as_default=False) as client,
     ):
         there = dk.OROLSRegressor(client=client, **settings).fit(X, y)

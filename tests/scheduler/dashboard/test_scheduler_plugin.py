@@ -445,7 +445,13 @@ def test_a_scheduler_without_a_dashboard_is_no_cause_for_a_warning(caplog: pytes
     from distributed import Client, LocalCluster
 
     with (
-        LocalCluster(1, processes=False, dashboard_address=None, silence_logs=50) as local,
+        LocalCluster(
+            1,
+            processes=False,
+            dashboard_address="127.0.0.1:0",  # of the HTTP server, which serves no dashboard
+            scheduler_kwargs={"dashboard": False},
+            silence_logs=50,
+        ) as local,
         Client(local, set_as_default=False) as client,
         caplog.at_level(logging.WARNING, "distkern"),
     ):

@@ -15,25 +15,18 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from distkern.errors import RunError
 
 from ..io.publish import is_disk_full, sync_folder
-from .records import driver_of, framed, header, last_number
+from .records import RunJournal, driver_of, framed, last_number, superseded
 from .run_files import LocalFiles
 
-__all__ = ["Journal", "superseded"]
+__all__ = ["Journal"]
 
 
-class Journal:
-    """The file of one driver, made by `claim`.
-
-    Attributes
-    ----------
-    incarnation : int
-        Number of this driver, from 1.
-    """
+class Journal(RunJournal):
+    """The file of one driver, made by `claim`."""
 
     def __init__(self, folder: Path, incarnation: int) -> None:
         self.incarnation = incarnation
@@ -61,35 +54,10 @@ class Journal:
             except OSError as cause:
                 raise RunError(f"cannot write into {folder}: {cause.strerror}", kind="not-writable") from cause
 
-    def begin(self, continues: int, note: dict[str, Any]) -> None:
-        """Write the header, before the first record; errors are those of `append`.
-
-        Parameters
-        ----------
-        continues : int
-            Number of earlier records that are valid, from the first.
-        note : dict
-            Short JSON values about this driver, for those that resume the run.
-        """
-        self.append((header(continues, note),))
-
     def append(self, payload: Sequence[bytes | memoryview]) -> None:
-        """Write one record.
-
-        Parameters
-        ----------
-        payload : sequence of bytes-like
-            The record, in pieces.
-
-        Raises
-        ------
-        RunError
-            ``superseded``: another driver has taken the run over. ``disk-full``, ``not-writable``: this record is
-            removed, and all earlier ones are kept.
-        """
+        """Write one record; after ``disk-full`` and ``not-writable`` it is removed, and all earlier ones are kept."""
         if _file(self._folder, self.incarnation + 1).exists():
-            newer = driver_of(self._folder)
-            raise superseded(self._folder, None if newer is None else (newer.host, newer.pid))
+            raise superseded(self._folder, driver_of(self._folder))
         pieces = framed(payload)
         size = sum(len(memoryview(piece).cast("B")) for piece in pieces)
         try:
@@ -127,17 +95,6 @@ class Journal:
         syncing, self._syncing = self._syncing, None
         if syncing is not None:
             syncing.result()
-
-
-def superseded(place: Path | str, newer: tuple[str | None, int | None] | None) -> RunError:
-    """Return the error for a driver whose run another one drives now; `newer` is that one's host and process."""
-    host, pid = newer or (None, None)
-    named = "" if host is None else f" (process {pid} on {host})"
-    return RunError(
-        f"another driver{named} has resumed the run in {place}, and this one ends: to train both, name another "
-        "[output] run (run_dir)",
-        kind="superseded",
-    )
 
 
 def _file(folder: Path, number: int) -> Path:

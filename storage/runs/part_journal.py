@@ -12,10 +12,19 @@ import json
 import secrets
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
 
-from .journal import superseded
-from .records import HEAD, JOURNAL_VERSION, PART_MAGIC, driver_of, framed, header, last_number, part_name, this_driver
+from .records import (
+    HEAD,
+    JOURNAL_VERSION,
+    PART_MAGIC,
+    RunJournal,
+    driver_of,
+    framed,
+    last_number,
+    part_name,
+    superseded,
+    this_driver,
+)
 from .run_files import RemoteFiles
 
 __all__ = ["PartJournal"]
@@ -23,14 +32,8 @@ __all__ = ["PartJournal"]
 _ATTEMPTS = 5
 
 
-class PartJournal:
-    """The parts of one driver, made by `claim`.
-
-    Attributes
-    ----------
-    incarnation : int
-        Number of this driver, from 1.
-    """
+class PartJournal(RunJournal):
+    """The parts of one driver, made by `claim`."""
 
     def __init__(self, files: RemoteFiles, incarnation: int, first: int) -> None:
         self.incarnation = incarnation
@@ -54,31 +57,8 @@ class PartJournal:
                 return journal
             journal._writer.shutdown()
 
-    def begin(self, continues: int, note: dict[str, Any]) -> None:
-        """Write the header, before the first record; errors are those of `append`.
-
-        Parameters
-        ----------
-        continues : int
-            Number of earlier records that are valid, from the first.
-        note : dict
-            Short JSON values about this driver, for those that resume the run.
-        """
-        self.append((header(continues, note),))
-
     def append(self, payload: Sequence[bytes | memoryview]) -> None:
-        """Write one record while the caller goes on; what fails is raised by the next call, or by `close`.
-
-        Parameters
-        ----------
-        payload : sequence of bytes-like
-            The record, in pieces.
-
-        Raises
-        ------
-        RunError
-            ``superseded``: another driver has taken the run over. ``denied``, ``unreachable``: the storage failed.
-        """
+        """Write one record while the caller goes on; the next call, or `close`, raises what the storage refused."""
         self._wait()
         self._writing = self._writer.submit(self._put, self._part(payload))
 
@@ -99,8 +79,7 @@ class PartJournal:
         if writing is None:
             return
         if not writing.result():
-            newer = driver_of(self._files)
-            raise superseded(self._files.place, None if newer is None else (newer.host, newer.pid))
+            raise superseded(self._files.place, driver_of(self._files))
         self._next += 1
 
     def _part(self, payload: Sequence[bytes | memoryview]) -> bytes:

@@ -13,9 +13,11 @@ import json
 import os
 import socket
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 from distkern.errors import RunError
@@ -23,7 +25,18 @@ from distkern.errors import RunError
 from ..io.formats import require_version
 from .run_files import LocalFiles, RunFiles, in_order, run_files
 
-__all__ = ["JOURNAL_VERSION", "Driver", "Place", "driver_of", "framed", "header", "read_records", "recorded"]
+__all__ = [
+    "JOURNAL_VERSION",
+    "Driver",
+    "Place",
+    "RunJournal",
+    "driver_of",
+    "framed",
+    "header",
+    "read_records",
+    "recorded",
+    "superseded",
+]
 
 JOURNAL_VERSION = 1
 FRAME = struct.Struct("<8sQ16s")
@@ -95,6 +108,59 @@ class Records:
         found = self.claim or (self.places[0] if self.places else None)
         driver = (_json(found) or {}).get("driver") if found is not None else None
         return driver if isinstance(driver, dict) else {}
+
+
+class RunJournal(ABC):
+    """Record of a run, as one driver writes it.
+
+    Attributes
+    ----------
+    incarnation : int
+        Number of this driver, from 1.
+    """
+
+    incarnation: int
+
+    def begin(self, continues: int, note: dict[str, Any]) -> None:
+        """Write the header, before the first record; errors are those of `append`.
+
+        Parameters
+        ----------
+        continues : int
+            Number of earlier records that are valid, from the first.
+        note : dict
+            Short JSON values about this driver, for those that resume the run.
+        """
+        self.append((header(continues, note),))
+
+    @abstractmethod
+    def append(self, payload: Sequence[bytes | memoryview]) -> None:
+        """Write one record.
+
+        Parameters
+        ----------
+        payload : sequence of bytes-like
+            The record, in pieces.
+
+        Raises
+        ------
+        RunError
+            ``superseded``: another driver has taken the run over. The others depend on the storage.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Wait until all records are stored; idempotent, errors as for `append`."""
+
+
+def superseded(place: Path | str, newer: Driver | None) -> RunError:
+    """Return the error for a driver whose run another one drives now; `newer` is that one, if it is known."""
+    named = "" if newer is None or newer.host is None else f" (process {newer.pid} on {newer.host})"
+    return RunError(
+        f"another driver{named} has resumed the run in {place}, and this one ends: to train both, name another "
+        "[output] run (run_dir)",
+        kind="superseded",
+    )
 
 
 def driver_of(place: str | os.PathLike[str] | RunFiles) -> Driver | None:

@@ -29,7 +29,7 @@ from .event_parts import EventParts, PartTail
 from .event_tail import EventTail, parsed
 from .journal import Journal
 from .part_journal import PartJournal
-from .records import Driver, Place, driver_of, recorded
+from .records import Driver, Place, RunJournal, driver_of, recorded
 from .run_files import JOB, LocalFiles, RemoteFiles, in_order, run_files
 
 __all__ = ["RunDirectory", "is_run", "run_exists"]
@@ -123,7 +123,7 @@ class RunDirectory:
         """Last part of the path or URL."""
         return self._files.name
 
-    def claim(self) -> Journal | PartJournal:
+    def claim(self) -> RunJournal:
         """Take the run over from all earlier drivers; errors of `Journal.claim` and `PartJournal.claim`."""
         if isinstance(self._files, LocalFiles):
             return Journal.claim(self._files.place)

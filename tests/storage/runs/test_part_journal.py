@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from distkern.errors import RunError
-from distkern.storage import Journal, RunDirectory, describe, driver_of, is_run, recorded
+from distkern.storage import RunDirectory, describe, driver_of, is_run, recorded
 from distkern.storage.io.remote_folders import RemoteFolder
 from distkern.storage.io.urls import RemoteStore
-from distkern.storage.runs.part_journal import PartJournal
+from distkern.storage.runs.records import RunJournal
 from tests.s3_server import BUCKET, S3Server, leading_to, s3_server
 
 pytest.importorskip("moto")
@@ -44,7 +44,7 @@ def run(s3: S3Server, request: pytest.FixtureRequest) -> RunDirectory:
     return RunDirectory.create(f"{URL}/{request.node.name}", {"a": 1})
 
 
-def write(run: RunDirectory, payloads: list[bytes], continues: int = 0) -> Journal | PartJournal:
+def write(run: RunDirectory, payloads: list[bytes], continues: int = 0) -> RunJournal:
     journal = run.claim()
     journal.begin(continues, {"n": continues})
     for payload in payloads:
@@ -52,7 +52,7 @@ def write(run: RunDirectory, payloads: list[bytes], continues: int = 0) -> Journ
     return journal
 
 
-def append_twice(journal: Journal | PartJournal, payload: bytes) -> None:
+def append_twice(journal: RunJournal, payload: bytes) -> None:
     """The next call raises the error of a write in the background."""
     journal.append((payload,))
     journal.append((payload,))

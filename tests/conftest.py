@@ -87,3 +87,20 @@ def process_client(worker_processes: Any) -> Iterator[Any]:
 
     yield worker_processes
     assert not any(worker_processes.run(block_registry.held_runs).values())
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Any]:
+    """An S3 server for a module, to which URLs lead; `S3Server`."""
+    from tests.s3_server import leading_to, s3_server
+
+    with s3_server() as running, leading_to(running):
+        yield running
+
+
+@pytest.fixture
+def s3(server: Any) -> Iterator[Any]:
+    """The server of the module, without memory of other tests."""
+    server.reset()
+    yield server
+    server.reset()

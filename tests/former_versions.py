@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 DATA = Path(__file__).parent / "data"
 
@@ -16,6 +18,13 @@ def stems(archive: Path, suffix: str) -> list[str]:
     with zipfile.ZipFile(archive) as opened:
         tops = {name.split("/")[0] for name in opened.namelist()}
     return sorted(name.removesuffix(suffix) for name in tops if name.endswith(suffix))
+
+
+def enter_runs(written: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Unpack the runs of a version into a folder, and go there: paths in job files are relative to it."""
+    shutil.unpack_archive(written / "runs.zip", folder)
+    monkeypatch.chdir(folder)
+    return folder
 
 
 def assert_predicts(found: dict[str, Any], path: Path, tolerance: float = 1e-12) -> None:

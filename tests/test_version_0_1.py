@@ -22,7 +22,7 @@ from distkern.former_names import NEW_NAMES
 from distkern.monitoring.events import RoundDone
 from distkern.monitoring.run_state import RunFigures
 from distkern.storage import RunDirectory, open_arrays, read_predictions
-from tests.former_versions import DATA, assert_predicts, stems
+from tests.former_versions import DATA, assert_predicts, enter_runs, stems
 
 WRITTEN = DATA / "version-0.1"
 WRITE = runpy.run_path(str(WRITTEN / "write.py"))
@@ -44,10 +44,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The runs, in the current directory, which the paths in their job files are relative to."""
-    shutil.unpack_archive(WRITTEN / "runs.zip", tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return enter_runs(WRITTEN, tmp_path, monkeypatch)
 
 
 def tolerance_of(model: Any) -> float:

@@ -14,7 +14,7 @@ import pytest
 import distkern as dk
 from distkern.cli.main import main
 from distkern.storage import RunDirectory, read_predictions
-from tests.former_versions import DATA, assert_predicts, stems
+from tests.former_versions import DATA, assert_predicts, enter_runs, stems
 
 WRITTEN = DATA / "version-0.2"
 WRITE = runpy.run_path(str(WRITTEN / "write.py"))
@@ -31,10 +31,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The runs, in the current directory, which the paths in their job files are relative to."""
-    shutil.unpack_archive(WRITTEN / "runs.zip", tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return enter_runs(WRITTEN, tmp_path, monkeypatch)
 
 
 def test_every_model_is_read_here() -> None:

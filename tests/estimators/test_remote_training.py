@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,26 +22,13 @@ from distkern.scheduler.protocol.messages import Load
 from distkern.storage import CountingStore, SlowStore, open_dataset, write_dataset
 from tests.estimators.fits import assert_equal_models, classes, data_for, regression
 from tests.markers import marked
-from tests.s3_server import BUCKET, S3Server, leading_to, s3_server
+from tests.s3_server import BUCKET, S3Server
 
 pytest.importorskip("moto")
 pytest.importorskip("obstore")
 
 PARAMETERS: dict[str, Any] = {"max_centers": 12, "sigma": 1.0, "candidates": 32, "panel": 8, "stop": None}
 LATENCY = 0.05
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with s3_server() as running, leading_to(running):
-        yield running
-
-
-@pytest.fixture
-def s3(server: S3Server) -> Iterator[S3Server]:
-    server.reset()
-    yield server
-    server.reset()
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,22 +10,10 @@ import pytest
 from distkern.storage.io.remote_folders import RemoteFolder
 from tests.cli.command_line import Call
 from tests.faulty import rows, write_array
-from tests.s3_server import BUCKET, S3Server, leading_to, s3_server
+from tests.s3_server import BUCKET, S3Server
 
 pytest.importorskip("moto")
 pytest.importorskip("obstore")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with s3_server() as running, leading_to(running):
-        yield running
-
-
-@pytest.fixture
-def s3(server: S3Server) -> S3Server:
-    server.reset()
-    return server
 
 
 def test_plain_arrays_are_read_once_a_pass_also_for_the_score(s3: S3Server, tmp_path: Path, call: Call) -> None:

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,16 +18,10 @@ from distkern.storage.io.remote_folders import RemoteFolder
 from tests.cli.command_line import Call, environment, model_bits
 from tests.cli.running.test_cli_resume import write_job
 from tests.markers import variants
-from tests.s3_server import BUCKET, S3Server, leading_to, s3_server
+from tests.s3_server import BUCKET, S3Server
 
 pytest.importorskip("moto")
 pytest.importorskip("obstore")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with s3_server() as running, leading_to(running):
-        yield running
 
 
 @pytest.fixture(scope="module")

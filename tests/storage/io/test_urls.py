@@ -46,25 +46,17 @@ from distkern.storage.arrays.shared_chunks import SharedChunks
 from distkern.storage.io.remote_folders import RemoteFolder
 from distkern.storage.io.urls import is_remote, is_url, open_store, place_of, shown_line
 from tests.faulty import SOON, rows, write_array
-from tests.s3_server import BUCKET, S3Server, leading_to, s3_server
+from tests.s3_server import BUCKET, S3Server
 
 pytest.importorskip("moto")
 pytest.importorskip("obstore")
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with s3_server() as running, leading_to(running):
-        yield running
-
-
 @pytest.fixture
-def s3(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    """The server, without memory of other tests, and clients that lose no time with waiting."""
+def s3(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """The server, and clients that lose no time with waiting."""
     monkeypatch.setenv("DISTKERN_READ_WAIT", "0.001")
-    server.reset()
-    yield server
-    server.reset()
+    return s3
 
 
 @pytest.fixture(scope="module")

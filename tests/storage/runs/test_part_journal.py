@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from distkern.storage import RunDirectory, describe, driver_of, is_run, recorded
 from distkern.storage.io.remote_folders import RemoteFolder
 from distkern.storage.io.urls import RemoteStore
 from distkern.storage.runs.records import RunJournal
-from tests.s3_server import BUCKET, S3Server, leading_to, s3_server
+from tests.s3_server import BUCKET, S3Server
 
 pytest.importorskip("moto")
 pytest.importorskip("obstore")
@@ -25,18 +24,11 @@ FIRST = [b"one", b"two" * 100, b"", b"four" * 1000]
 URL = f"s3://{BUCKET}"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with s3_server() as running, leading_to(running):
-        yield running
-
-
 @pytest.fixture
-def s3(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+def s3(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """The server, and clients that lose no time with waiting."""
     monkeypatch.setenv("DISTKERN_READ_WAIT", "0.001")
-    server.reset()
-    yield server
-    server.reset()
+    return s3
 
 
 @pytest.fixture

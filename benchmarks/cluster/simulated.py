@@ -195,7 +195,7 @@ class SimulatedClient:
         shape: TreeReducer[list[int]] = TreeReducer(self._n_blocks, lambda left, right: left + right)
         for block in blocks:
             shape.add([block], block)
-        return {node: self._repeated(node, leaves) for node, leaves in shape.nodes().items()}
+        return {node: self._repeated(leaves) for node, leaves in shape.nodes().items()}
 
     def _compute(self, version: int, previous: bytes, message: Any) -> None:
         """Apply a message to the real blocks, once."""
@@ -212,7 +212,7 @@ class SimulatedClient:
                 raise RuntimeError(f"{message_name(message)} was refused: {answer}")
             (self._sums[0, block],) = answer.values()
 
-    def _repeated(self, node: Node, leaves: list[int]) -> Answer:
+    def _repeated(self, leaves: list[int]) -> Answer:
         """Return the sum of a subtree; draws have each row once, other rows than the real ones last."""
         first, real = leaves[0] % REAL_BLOCKS, sum(leaf < REAL_BLOCKS for leaf in leaves)
         answer = self._sum(first, len(leaves))

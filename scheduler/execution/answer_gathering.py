@@ -16,6 +16,7 @@ from typing import Any
 
 from ..blocks.block_registry import Refusal
 from ..clusters.futures import TaskGraph
+from ..planning.limits import subtree_size
 from ..protocol.answers import Answer
 from ..runtime.tree_reducer import Node, TreeReducer
 
@@ -76,10 +77,8 @@ def trees(workers: Sequence[str], fan_in: int) -> list[Sequence[str]]:
 
     Neighbours are in one tree, since their sums merge most.
     """
-    size = 1
-    while -(-len(workers) // size) > fan_in:
-        # With a fan-in of 1 there is one tree, of pairs.
-        size = size * fan_in if fan_in > 1 else len(workers)
+    # With a fan-in of 1 there is one tree, of pairs.
+    size = subtree_size(len(workers), fan_in) if fan_in > 1 else max(len(workers), 1)
     return [workers[start : start + size] for start in range(0, len(workers), size)]
 
 
@@ -127,9 +126,7 @@ class MessageGraph:
         if len(members) == 1:
             function, *arguments = self._call(worker, blocks)
             return self._graph.add(self._name, worker, function, *arguments, message)
-        size = 1
-        while size * self._fan_in < len(members):
-            size *= self._fan_in
+        size = subtree_size(len(members), self._fan_in)
         passed = TaskGraph.result(self._graph.add("pass-message-on", worker, pass_on, message))
         starts = range(0, len(members), size)
         parts = [self._node(members[s : s + size], first + s, passed) for s in starts]

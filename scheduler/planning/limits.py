@@ -31,11 +31,20 @@ class WorkerFacts:
     """Whether all workers are threads of this process."""
 
 
+def subtree_size(count: int, fan_in: int = FAN_IN) -> int:
+    """Return the workers below each child of a tree's root but the last: a power of `fan_in`, which is 2 at least.
+
+    It is the smallest one of which at most `fan_in` children hold `count` workers.
+    """
+    size = 1
+    while size * fan_in < count:
+        size *= fan_in
+    return size
+
+
 def results_fetched(n_workers: int) -> int:
     """Return how many results the driver fetches in an exchange: of workers, or of trees that sum their answers."""
-    while n_workers > FAN_IN:
-        n_workers = -(-n_workers // FAN_IN)
-    return n_workers
+    return -(-n_workers // subtree_size(n_workers))
 
 
 def default_limit(facts: WorkerFacts | None = None) -> int:

@@ -35,6 +35,21 @@ def rows_of_q(columns: Array, u: Array) -> Array:
     return np.asarray(solve_triangular(u, columns.T, trans="T", unit_diagonal=True).T)
 
 
+def shrunk_norms(s: Array, lam: Array) -> Array:
+    """Return lambda + s, shape (m + 1, T), by which Q'Y is divided; without lambda for the constant, which is first.
+
+    Parameters
+    ----------
+    s : array, shape (m + 1,)
+        Squared norms of Q's columns.
+    lam : array, shape (1,) or (T,)
+        Regularisation.
+    """
+    shrunk = lam + s[:, None]
+    shrunk[0] = s[0]
+    return shrunk
+
+
 def left_out_outputs(
     q: Array,
     targets: Array,
@@ -76,8 +91,7 @@ def left_out_outputs(
     -----
     The features and lambda are those of the whole fit. A left-out row stays a centre if it is one.
     """
-    shrunk = lam + s[:, None]
-    shrunk[0] = s[0]
+    shrunk = shrunk_norms(s, lam)
     outputs = target_means + q @ (z / shrunk)
     leverage = np.square(q) @ (1 / shrunk)
     if weights is not None:

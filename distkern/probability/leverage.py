@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from ..arrays import Array
+from .leave_one_out import shrunk_norms
 
 __all__ = ["Leverage"]
 
@@ -53,9 +54,7 @@ class Leverage:
             Whether the model has a constant.
         """
         inverse = solve_triangular(u, np.eye(len(u)), unit_diagonal=True)
-        shrunk = s[:, None] + np.broadcast_to(lam, (len(variance),))
-        shrunk[0] = s[0]
-        factors = 1 / shrunk
+        factors = 1 / shrunk_norms(s, np.broadcast_to(lam, (len(variance),)))
         factors[0] *= intercept
         return cls(np.asarray(inverse), factors, variance)
 

@@ -28,16 +28,16 @@ from distkern.arrays import Array
 from distkern.kernels import Kernel, kernel_of_centers
 from distkern.numerics.row_draws import uniforms_for_rows
 from distkern.probability.calibration import LARGEST_OUTPUT, Calibration
-from distkern.probability.leave_one_out import left_out_outputs, rows_of_q
+from distkern.probability.leave_one_out import left_out_outputs, rows_of_q, shrunk_norms
 from distkern.selection.gram_refit import preconditioner_of
 from distkern.selection.loss_fit import (
-    LOSS_FOLDS,
     LOSS_LAMBDAS,
     LossBasis,
     LossFit,
     LossSample,
     choose,
     minimise,
+    n_folds,
     residual_scales,
 )
 from distkern.selection.losses import LOGISTIC, Loss, LossChoice
@@ -155,9 +155,7 @@ class LossFits:
         if self._choice.name != LOGISTIC:
             scales, start = residual_scales(sample, basis.penalties)
         loss = Loss(self._choice.name, self._choice.constant, scales)
-        folds = (uniforms_for_rows(self._seed, LOSS_STREAM + 1, rows) * LOSS_FOLDS).astype(np.intp)
-        if self._choice.name != LOGISTIC:
-            folds -= folds % 2  # five folds, with which the other losses were measured
+        folds = (uniforms_for_rows(self._seed, LOSS_STREAM + 1, rows) * n_folds(loss)).astype(np.intp)
         chosen = choose(sample, loss, basis.penalties, folds, self._lambdas, start)
         model = LossModel(
             path.candidates(self._n_rows)[:m], path.features[:m], preconditioner_of(u, s), np.empty((0, 0)), means, loss
@@ -268,9 +266,7 @@ def _log_odds_of_squares(path: Path, problem: Problem, sample: LossSample, left_
     codes = sample.targets.argmax(axis=1) if left_out.shape[1] > 1 else (sample.targets[:, 0] > 0).astype(np.intp)
     calibration = Calibration.fit(left_out, codes, sample.weights)
     m = path.n_centers
-    shrunk = path.lambdas[m] + path.s[: m + 1, None]
-    shrunk[0] = path.s[0]
-    weights = (path.z[: m + 1] / shrunk) @ calibration.slopes
+    weights = (path.z[: m + 1] / shrunk_norms(path.s[: m + 1], path.lambdas[m])) @ calibration.slopes
     weights[0] += problem.target_means @ calibration.slopes + calibration.offsets
     clipped = np.clip(left_out, -LARGEST_OUTPUT, LARGEST_OUTPUT)
     return np.asarray(weights), clipped @ calibration.slopes + calibration.offsets

@@ -34,8 +34,14 @@ TRAINING: dict[str, dict[str, Any]] = {
 
 PHASES = (*TRAINING, "predictions", "appends")
 
-COMMON: dict[str, Any] = {"sigma": 2.5, "max_centers": 32, "stop": None, "selection_rows": None, "candidates": 64}
-COMMON["memory_limit"] = 256 << 20
+COMMON: dict[str, Any] = {
+    "sigma": 2.5,
+    "max_centers": 32,
+    "stop": None,
+    "selection_rows": None,
+    "candidates": 64,
+    "memory_limit": 256 << 20,
+}
 
 
 def drive(
@@ -47,7 +53,6 @@ def drive(
     notes: str,
     result: str,
     phase: str,
-    memory_limit: int | None = None,
 ) -> None:
     """Compute a phase and write the digest of its result, or the error.
 
@@ -65,14 +70,12 @@ def drive(
         Files to write: events of the training, and the digest or the error.
     phase : str
         One of `PHASES`.
-    memory_limit : int, optional
-        Of a worker, for trainings.
     """
     step_on_signals()
     try:
         with _client(scheduler) as client:
             Path(notes).touch()
-            digest = _compute(client, data, more, model, run, notes, phase, memory_limit)
+            digest = _compute(client, data, more, model, run, notes, phase)
         outcome: dict[str, Any] = {"digest": digest}
     except BaseException as error:
         with suppress(OSError):  # the disk of the log may be full, too
@@ -93,14 +96,10 @@ def _client(scheduler: str) -> Iterator[Any]:
         yield client
 
 
-def _compute(
-    client: Any, data: str, more: str, model: str, run: str, notes: str, phase: str, memory_limit: int | None
-) -> str:
+def _compute(client: Any, data: str, more: str, model: str, run: str, notes: str, phase: str) -> str:
     if phase in TRAINING:
         solver.SELECTED_CENTERS = SELECTED
         parameters = {**COMMON, **TRAINING[phase]}
-        if memory_limit is not None:
-            parameters["memory_limit"] = memory_limit
         estimator = distkern.OROLSRegressor(
             client=client, factors="workers", run_dir=run, callbacks=(Notes(notes),), **parameters
         )

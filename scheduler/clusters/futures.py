@@ -11,7 +11,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from distkern.errors import ClusterError
+from distkern.errors import BudgetError, ClusterError
 
 from .worker_queries import workers_of
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 1.0
 """Time between two looks at the list of workers during a wait for a result."""
+
+MAX_MEMORY_ERRORS = 3
+"""Memory errors of a task before they end the run: at first another task may have used the memory."""
 
 IN_FLIGHT_PER_THREAD = 2
 """Tasks in flight for each thread of the workers: one that runs, one that waits."""
@@ -146,7 +149,10 @@ def fetch(client: Any, future: Any, worker_wait: float, what: str) -> Any:
     ------
     ClusterError
         ``no-workers``: no worker joined in time. ``workers-dying``: dask abandoned the task.
+    BudgetError
+        ``out-of-memory``: the task ran out of memory `MAX_MEMORY_ERRORS` times and once more.
     """
+    memory_errors = 0
     wait_for(client, future, worker_wait)
     while True:
         try:
@@ -157,6 +163,18 @@ def fetch(client: Any, future: Any, worker_wait: float, what: str) -> Any:
             if not workers_of(client):
                 raise _deserted(worker_wait) from None
         except Exception as error:
+            if ran_out_of_memory(error):
+                memory_errors += 1
+                if memory_errors > MAX_MEMORY_ERRORS:
+                    raise BudgetError(
+                        f"a worker ran out of memory {memory_errors} times and could not {what}: other processes may "
+                        "hold its memory; free it, give workers more memory, or run fewer threads on each",
+                        kind="out-of-memory",
+                    ) from error
+                if future.status == "error":
+                    future.retry()
+                wait_for(client, future, worker_wait)
+                continue
             # An error of dask is one of the cluster; an error of the task itself is raised as it is.
             if type(error).__module__.startswith("distributed") or future.status in ("cancelled", "lost"):
                 raise ClusterError(
@@ -165,6 +183,16 @@ def fetch(client: Any, future: Any, worker_wait: float, what: str) -> Any:
                     kind="workers-dying",
                 ) from error
             raise
+
+
+def ran_out_of_memory(error: BaseException) -> bool:
+    """Return whether a task failed for want of memory, in its function or while a worker sent its result.
+
+    dask replaces an error of the second kind by a TypeError that has the traceback as text.
+    """
+    return isinstance(error, MemoryError) or (
+        isinstance(error, TypeError) and "Could not serialize" in str(error) and "MemoryError" in str(error)
+    )
 
 
 def _deserted(worker_wait: float) -> ClusterError:

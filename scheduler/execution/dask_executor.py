@@ -30,7 +30,7 @@ from distkern.storage.arrays.source import BlockSource
 from ..blocks import block_registry as memo
 from ..blocks.block_registry import Fence, Refusal
 from ..clusters.clients import default_worker_wait
-from ..clusters.futures import submit
+from ..clusters.futures import MAX_MEMORY_ERRORS, ran_out_of_memory, submit
 from ..clusters.worker_queries import peak_of_workers
 from ..planning.limits import FAN_IN
 from ..protocol.answers import Answer
@@ -49,9 +49,6 @@ WORKERS_SECONDS = 1.0
 
 MAX_REFUSALS = 200
 """Refusals in one round, for each worker, before the run ends: the protocol itself is violated."""
-
-MAX_MEMORY_ERRORS = 3
-"""Memory errors of tasks in one round before the run ends: at first another task may have used the memory."""
 
 ANSWER_SECONDS = 5.0
 """Most time to wait for answers of workers that a training does not need."""
@@ -432,6 +429,8 @@ class DaskExecutor(Executor):
         except CancelledError:
             return _LOST
         except Exception as error:
+            if ran_out_of_memory(error):
+                raise MemoryError(str(error)) from error
             # An error of dask means that a worker failed; an error of the task itself is raised as it is.
             if type(error).__module__.startswith("distributed") or future.status in ("cancelled", "lost"):
                 return _LOST

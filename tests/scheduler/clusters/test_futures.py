@@ -1,4 +1,4 @@
-"""Waits for tasks of a cluster whose scheduler is gone end with a typed error."""
+"""Waits for tasks end with a typed error where the scheduler is gone, or where memory is short again and again."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from distributed.comm.core import CommClosedError
+from distributed.protocol import deserialize, serialize
 
-from distkern.errors import ClusterError
+from distkern.errors import BudgetError, ClusterError
 from distkern.scheduler.clusters import futures
 
 
@@ -51,3 +52,42 @@ def test_a_scheduler_that_is_gone_is_a_typed_error(client: NoScheduler, monkeypa
     with pytest.raises(ClusterError) as error:
         futures.wait_for(client, client, worker_wait=30.0)
     assert error.value.kind == "no-scheduler"
+
+
+class NoRoom:
+    """A result that a worker has no memory to send."""
+
+    def __reduce__(self) -> Any:
+        raise MemoryError("no room")
+
+
+def test_a_result_that_a_worker_cannot_send_for_want_of_memory_is_known_by_the_text_of_dask() -> None:
+    with pytest.raises(TypeError) as error:
+        deserialize(*serialize(NoRoom(), on_error="message"))
+    assert futures.ran_out_of_memory(error.value)
+    assert futures.ran_out_of_memory(MemoryError())
+    with pytest.raises(TypeError) as error:
+        deserialize(*serialize(lambda: (yield), serializers=["error"], on_error="message"))
+    assert not futures.ran_out_of_memory(error.value)
+
+
+class Short:
+    """A function that runs out of memory at first."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    def __call__(self) -> int:
+        self.times -= 1
+        if self.times >= 0:
+            raise MemoryError("no room")
+        return 1
+
+
+def test_memory_that_is_short_for_a_while_delays_a_task_and_short_for_long_ends_it(in_process_client: Any) -> None:
+    client, most = in_process_client, futures.MAX_MEMORY_ERRORS
+    future = futures.submit(client, "short", Short(most))
+    assert futures.fetch(client, future, 30.0, "count") == 1
+    with pytest.raises(BudgetError, match=f"ran out of memory {most + 1} times and could not count") as error:
+        futures.fetch(client, futures.submit(client, "short", Short(most + 1)), 30.0, "count")
+    assert error.value.kind == "out-of-memory"

@@ -15,7 +15,7 @@ from distkern.errors import BudgetError
 from distkern.monitoring.events import BlocksReplayed, WorkerLost
 from distkern.scheduler import run_training
 from distkern.scheduler.blocks import block_registry as memo
-from distkern.scheduler.execution.dask_executor import MAX_MEMORY_ERRORS
+from distkern.scheduler.clusters.futures import MAX_MEMORY_ERRORS
 from distkern.storage import ArraySource
 from tests.locations import ROOT
 from tests.markers import variants
@@ -74,6 +74,30 @@ def test_memory_that_is_short_again_and_again_ends_the_run(threads: Any) -> None
         run_training(make_job(), NoMemory(X, X[:, 0], boundaries=(0, len(X))), client=threads, factors="workers")
     assert error.value.kind == "out-of-memory"
     assert NoMemory.reads == 1 + MAX_MEMORY_ERRORS
+
+
+class NoRoomToSend:
+    """A client of a cluster on which a worker runs out of memory while it sends the results of some tasks."""
+
+    def __init__(self, client: Any, at: range) -> None:
+        self._client, self._at, self._count = client, at, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def gather(self, future: Any, **options: Any) -> Any:
+        self._count += 1
+        if self._count in self._at:
+            raise TypeError("Could not serialize object of type Answer\nMemoryError")
+        return await self._client.gather(future, **options)
+
+
+def test_a_worker_runs_out_of_memory_while_it_sends_its_answer(threads: Any) -> None:
+    result, n_workers = run(NoRoomToSend(threads, range(5, 7)), Trouble({}))
+    assert_same_bits(result, expected())
+    assert n_workers == 2
+    with pytest.raises(MemoryError, match="Could not serialize"):
+        run(NoRoomToSend(threads, range(5, 100)), Trouble({}))
 
 
 class BeforeFetching:

@@ -11,12 +11,14 @@ import contextlib
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, wait
+from functools import partial
 from itertools import pairwise
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from distkern.storage.arrays.source import FeatureSource
+from distkern.storage.io.threads import call_in_thread
 
 T = TypeVar("T")
 
@@ -89,7 +91,6 @@ class ReadAhead(Generic[T]):
         self._started = 0
         self._coming: dict[int, Future[T]] = {}
         self._lock = threading.Lock()
-        self._pool = ThreadPoolExecutor(ahead, thread_name_prefix="distkern-read") if ahead else None
 
     def __enter__(self) -> Self:
         return self
@@ -97,19 +98,18 @@ class ReadAhead(Generic[T]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+        wait(self._coming.values())
         self._coming.clear()
 
     def take(self, number: int) -> T:
         """Wait for an item and return it; raise the error of its read."""
-        if self._pool is None:
+        if not self._ahead:
             return self._read(number)
         with self._lock:
             last = min(self._position[number] + self._ahead, len(self._order) - 1)
             while self._started <= last:
                 coming = self._order[self._started]
-                self._coming[coming] = self._pool.submit(self._read, coming)
+                self._coming[coming] = call_in_thread(partial(self._read, coming), "distkern-ahead")
                 self._started += 1
             future = self._coming.pop(number)
         return future.result()

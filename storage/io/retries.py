@@ -16,16 +16,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
-from queue import Empty, SimpleQueue
-from threading import Thread
 from time import monotonic
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
 
 from distkern.errors import DataError, DistkernError
 from distkern.redaction import displayed_cause, redact
+
+from .threads import call_in_thread
 
 __all__ = [
     "ReadReport",
@@ -270,26 +271,14 @@ def read_patiently(read: Callable[[], T], what: str, place: str, policy: RetryPo
 
 
 def _within(read: Callable[[], T], seconds: float) -> T:
-    """Call `read` on a thread of its own; raise `TimeoutError` where it takes longer.
-
-    Nothing can end a call that hangs. Its thread stays behind, and does not keep the process alive.
-    """
+    """Call `read` on a thread of its own; raise `TimeoutError` where it takes longer."""
     if seconds == inf:
         return read()
-    answers: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
     context = copy_context()  # the report of this thread is that of the read
-
-    def run() -> None:
-        try:
-            answers.put((context.run(read), None))
-        except BaseException as error:
-            answers.put((None, error))
-
-    Thread(target=run, name="distkern-read", daemon=True).start()
+    answer = call_in_thread(partial(context.run, read), "distkern-read")
     try:
-        found, error = answers.get(timeout=seconds)
-    except Empty:
+        return answer.result(timeout=seconds)
+    except TimeoutError:
+        if answer.done():  # the read's own
+            raise
         raise TimeoutError(f"no answer within {seconds:g} s") from None
-    if error is not None:
-        raise error
-    return cast(T, found)

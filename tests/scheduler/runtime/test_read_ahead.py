@@ -9,10 +9,11 @@ import pytest
 
 from distkern.errors import DataError
 from distkern.scheduler.runtime.read_ahead import AHEAD_BYTES, MOST_AHEAD, ReadAhead, blocks_ahead
+from tests.waiting import wait_until
 
 
 def readers() -> int:
-    return sum(thread.name.startswith("distkern-read") for thread in threading.enumerate())
+    return sum(thread.name.startswith("distkern-ahead") for thread in threading.enumerate())
 
 
 @pytest.mark.parametrize("ahead", [1, 3])
@@ -72,10 +73,20 @@ def test_nothing_is_read_before_it_is_asked_for_where_reads_do_not_wait() -> Non
 
 
 def test_the_readers_end_with_the_pass() -> None:
-    with ReadAhead(int, range(100), 2) as items:
+    go_on, begun = threading.Event(), threading.Event()
+
+    def read(number: int) -> int:
+        if number:
+            begun.set()
+            assert go_on.wait(timeout=30)
+        return number
+
+    with ReadAhead(read, range(100), 2) as items:
         items.take(0)
+        assert begun.wait(timeout=30)
         assert 1 <= readers() <= 2
-    assert readers() == 0
+        go_on.set()
+    wait_until(lambda: readers() == 0)
 
 
 def test_how_many_blocks_are_worth_it() -> None:

@@ -238,7 +238,10 @@ class Rounds:
             again = replace(chain, job=job, sample=self._whole, done=[], start=updates)
             again.done.append(self._make(again, made.map, updates))
             repeated.append(again)
-        winner = min(repeated, key=_error)
+        # The further rounds would hide that the Gaussian is not clearly better with the same updates.
+        again_made = self.made[before:]
+        leading = min(_rough(again_made) if self._auto else again_made, key=lambda made: made[2].error)[2]
+        winner = next(chain for chain in repeated if chain.best is leading)
         if winner.start:
             for _ in range(min(FINAL_ROUNDS, self._search.rounds - winner.start)):
                 # These rounds take the most time: none follows one that is not better.

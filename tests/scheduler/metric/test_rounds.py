@@ -257,3 +257,27 @@ def test_the_gaussian_is_kept_where_it_is_clearly_better(errors: dict[str, float
 
     among = learning._rough([made(kernel, error) for kernel, error in errors.items()])
     assert min(among, key=lambda found: found[2].error)[1].kernel == expected
+
+
+def test_the_rounds_at_the_end_go_on_from_a_gaussian_only_where_it_is_clearly_better() -> None:
+    X, y = rows(100)
+    sample = sample_of(X, y)
+    job = replace(JOB, kernel="auto")
+    for errors, expected in (((0.100, 0.102), "laplacian"), ((0.100, 0.105), "gaussian")):
+        repeated = dict(zip(("gaussian", "laplacian"), errors, strict=True))
+        rounds = learning.Rounds(MetricJob(job=job, metric="diagonal"), sample, 100, lambda _: None, lambda: True)
+        rounds._final_centers = 10 * rounds._job.max_centers
+
+        def made(
+            chain: learning.Chain, space: LinearMap, updates: int, rounds: Any = rounds, of: Any = repeated
+        ) -> Any:
+            result = mock.Mock(error=of[chain.kernel] - 0.001 * updates, map=space, outer=np.ones(5))
+            rounds.made.append((updates, chain, result))
+            return result
+
+        for kernel, error in repeated.items():
+            chain = learning.Chain(job, kernel, "diagonal", 1.0, sample, [])
+            rounds.made.append((2, chain, mock.Mock(error=error, map=LinearMap(np.ones(5)))))
+        with mock.patch.object(rounds, "_make", made):
+            found = rounds._with_more_centers()
+        assert [chain.kernel for _, chain, _ in found] == ["gaussian", "laplacian", expected, expected]

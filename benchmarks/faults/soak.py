@@ -56,8 +56,10 @@ def _soak(hosts: Hosts, folder: Path, minutes: float) -> list[dict[str, Any]]:
     while running(driver):
         done = len(notes.read_text()) if notes.exists() else 0
         if done > len(memory["driver"]):
-            for who, pid in pids.items():
-                memory[who].append(psutil.Process(pid).memory_info().rss / 1e6)
+            sizes = {who: psutil.Process(pid).memory_info().rss / 1e6 for who, pid in pids.items()}
+            if all(sizes.values()):  # a driver that has just ended has none
+                for who, size in sizes.items():
+                    memory[who].append(size)
         if monotonic() > deadline:
             stop.touch()
         sleep(0.02)

@@ -160,7 +160,8 @@ class WorkerLost(Event):
     blocks: tuple[int, ...]
     """Blocks that it owned."""
     reason: str = "left"
-    """``left`` (killed or disconnected; the default), ``retired``, ``paused`` by dask, or ``frozen`` (no answer)."""
+    """``left`` (killed or disconnected; the default), ``retired``, ``paused`` by dask, ``frozen`` (no answer), or
+    ``stuck`` (no progress)."""
 
     def describe(self) -> str:
         """Return the worker, the reason and the number of its blocks."""
@@ -304,6 +305,7 @@ _REASONS = {
     "retired": "dask retired it",
     "paused": "dask paused it",
     "frozen": "it does not answer",
+    "stuck": "its work makes no progress",
 }
 
 

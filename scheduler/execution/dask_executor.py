@@ -31,6 +31,7 @@ from ..blocks import block_registry as memo
 from ..blocks.block_registry import Fence, Refusal
 from ..clusters.clients import default_worker_wait
 from ..clusters.futures import MAX_MEMORY_ERRORS, ran_out_of_memory, submit
+from ..clusters.step_watch import ASK_SECONDS
 from ..clusters.worker_queries import peak_of_workers
 from ..planning.limits import FAN_IN
 from ..protocol.answers import Answer
@@ -77,6 +78,8 @@ class _Round:
     """Whether some blocks may have no task."""
     memory_errors: int = 0
     """Tasks that ran out of memory."""
+    began: float = field(default_factory=monotonic)
+    """Time of its beginning."""
 
     def idle(self) -> set[int]:
         """Return the blocks that have not answered and have no task."""
@@ -276,6 +279,8 @@ class DaskExecutor(Executor):
                     self._staff.look()
                     self._reassign({value}, round_)
                 elif kind == "poll":
+                    if monotonic() - round_.began > ASK_SECONDS:
+                        self._staff.watch_steps()
                     self._reassign(self._staff.look(), round_)
                     self._polled = monotonic()
                 if self._staff.signals.empty():

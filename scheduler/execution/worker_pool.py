@@ -1,10 +1,11 @@
 """The workers of one run: usable workers, owners of blocks, and the number of failures of each block's owners.
 
-A worker is usable if it is on the cluster, runs (it is neither paused nor retired by dask), answers, and has the
-versions of the driver. When a worker is not usable any more, its blocks are reassigned; it rejoins when it is usable
-again.
+A worker is usable if it is on the cluster, runs (it is neither paused nor retired by dask), answers, makes progress,
+and has the versions of the driver. When a worker is not usable any more, its blocks are reassigned; it rejoins when it
+is usable again.
 
-Covers neither tasks nor the times of looks, see `dask_executor`, nor signs of life, see `..clusters.liveness`.
+Covers neither tasks nor the times of looks, see `dask_executor`, nor signs of life and of progress, see
+`..clusters.liveness` and `..clusters.step_watch`.
 """
 
 from __future__ import annotations
@@ -13,21 +14,27 @@ import asyncio
 import logging
 import queue
 import threading
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from time import monotonic, sleep
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, cast
 
 from distkern.errors import ClusterError
 from distkern.monitoring.events import EventBus, WorkerLost, WorkerRefused, WorkersAwaited
+from distkern.storage import RetryPolicy
 
 from ..blocks import block_registry as memo
 from ..clusters.clients import keep_local_workers
 from ..clusters.futures import submit
 from ..clusters.liveness import Liveness, ping_through
 from ..clusters.placement import owned, place, reassign
+from ..clusters.step_watch import StepWatch
 from ..clusters.worker_events import WorkerWatch
 from ..clusters.worker_queries import require_requested_workers, workers_of
 from ..runtime.environment import AskFacts, Difference, Facts, difference, process_facts
+from ..runtime.timings import Activity, activity
+
+T = TypeVar("T")
 
 MAX_DEATHS = 3
 """Failures of a block's owners before the run ends, so that one block cannot end all workers of a cluster."""
@@ -47,8 +54,11 @@ LOOK_SECONDS = 0.1
 AWAY_SECONDS = 1.0
 """Time between two looks for a failed worker that is usable again."""
 
-Reason = Literal["left", "retired", "paused", "frozen"]
-"""Why a worker is not usable: it was killed or left, dask retires it, dask paused it, it does not answer."""
+STUCK_SECONDS = 600.0
+"""Longest time without a step of a worker that has work, beyond the longest time of a read with all its attempts."""
+
+Reason = Literal["left", "retired", "paused", "frozen", "stuck"]
+"""Why a worker is not usable: it left, dask retires or paused it, it does not answer, or makes no progress."""
 
 logger = logging.getLogger(__name__)
 
@@ -100,6 +110,7 @@ class Workforce:
         self._worker_wait = worker_wait
         self._ask_facts = ask_facts
         self._liveness = Liveness(ping_through(client))
+        self._steps = StepWatch(self._ask_activity, RetryPolicy.default().longest_read + STUCK_SECONDS)
         self._deaths = dict.fromkeys(range(n_blocks), 0)
         self._leases: dict[str, Any] = {}
         self._status: dict[str, str] = {}
@@ -154,6 +165,7 @@ class Workforce:
         """Remove the listener, and free the memory of the run on the workers."""
         WorkerWatch.stop(self._client, self._on_worker)
         self._liveness.close()
+        self._steps.close()
         for asked in self._facts.values():
             asked.cancel()
         leases, self._leases = self._leases, {}
@@ -171,6 +183,8 @@ class Workforce:
         self._status = {worker: facts["status"] for worker, facts in found.items()}
         self._threads = {worker: int(facts["nthreads"]) for worker, facts in found.items()}
         self._liveness.look({worker: facts["last_seen"] for worker, facts in found.items()})
+        if self._steps.stuck:
+            self.watch_steps()  # the run may be waiting for them
         for worker in set(self._facts) - set(found):
             self._forget(worker)
         for worker in set(found) - set(self._facts):
@@ -190,7 +204,13 @@ class Workforce:
             return "paused"
         if status != "running":
             return "retired" if status == "closing_gracefully" else "left"
-        return "frozen" if worker in self._liveness.frozen else None
+        if worker in self._liveness.frozen:
+            return "frozen"
+        return "stuck" if worker in self._steps.stuck else None
+
+    def watch_steps(self) -> None:
+        """Ask the owners of blocks, and workers that were stuck, whether they make progress."""
+        self._steps.look(self.busy)
 
     def usable(self) -> list[str]:
         """Return the workers that may own blocks, at the last look."""
@@ -309,24 +329,30 @@ class Workforce:
             self._facts.pop(worker).cancel()
         self._compared.discard(worker)
         self._refused.pop(worker, None)
+        self._steps.forget(worker)
 
     def _inquire(self, worker: str) -> Future[Facts]:
         """Query a worker for its facts, on its event loop: its threads may be busy for long."""
 
         async def ask() -> Facts:
             try:
-                answers = await self._client.run(
-                    self._ask_facts, workers=[worker], on_error="return", asynchronous=True
-                )
+                answer = await self._call(self._ask_facts, worker)
             finally:
                 self._news.set()
-            answer = answers[worker]
             if isinstance(answer, OSError):
                 raise answer
             # Most likely the worker cannot import distkern, or this part of it.
             return {"distkern": f"unusable ({answer})"} if isinstance(answer, Exception) else answer
 
         return asyncio.run_coroutine_threadsafe(ask(), self._client.loop.asyncio_loop)
+
+    def _ask_activity(self, worker: str) -> Future[Activity | Exception]:
+        return asyncio.run_coroutine_threadsafe(self._call(activity, worker), self._client.loop.asyncio_loop)
+
+    async def _call(self, function: Callable[[], T], worker: str) -> T | Exception:
+        """Call a function on the event loop of a worker; return its result or its error."""
+        answers = await self._client.run(function, workers=[worker], on_error="return", asynchronous=True)
+        return cast(T | Exception, answers[worker])
 
     def _compare(self, worker: str) -> None:
         """Compare the facts of a worker with those of this process, once they have arrived."""

@@ -1,8 +1,9 @@
 """Costs of an answer: seconds of the workers' threads by phase, and bytes of the workers by kind.
 
 Costs are sent with the answers and are no part of them: nothing is computed from a cost and none is recorded, so timing
-cannot change a bit. A thread is in one phase at a time; a phase within another interrupts it. Covers measuring in a
-worker; the driver turns costs into events in `..execution.layers`.
+cannot change a bit. A thread is in one phase at a time; a phase within another interrupts it. The changes of phases are
+also counted as steps: a worker that makes none is stuck. Covers measuring in a worker; the driver turns costs into
+events in `..execution.layers`, and watches steps in `..clusters.step_watch`.
 """
 
 from __future__ import annotations
@@ -81,6 +82,39 @@ def summed(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str,
     return total
 
 
+@dataclass(frozen=True)
+class Activity:
+    """Work of this process for messages, as `..clusters.step_watch` watches it."""
+
+    working: int
+    """Threads that work for a message now."""
+    steps: int
+    """Phases that threads have begun or ended so far, of which some may be missing."""
+
+
+class _Counts:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.working = 0
+        self.steps = 0
+
+
+_counts = _Counts()
+
+
+def activity() -> Activity:
+    """Return the work of this process."""
+    return Activity(_counts.working, _counts.steps)
+
+
+def _step(working: int = 0) -> None:
+    if working:
+        with _counts.lock:
+            _counts.working += working
+    # Without the lock, since this is called often: two threads at once may count one step, which is a change too.
+    _counts.steps += 1
+
+
 class _Watch:
     """The phase of one thread, its beginning, and the seconds of each phase."""
 
@@ -123,6 +157,7 @@ class busy:
         self._phase = phase
 
     def __enter__(self) -> None:
+        _step()
         self._watch = watch = _watches.own
         self._before = before = watch.phase
         if before is not None and before != REPLAY:
@@ -150,9 +185,11 @@ class Stopwatch:
         outer.phase = paused
         _watches.own = watch = _Watch()
         watch.enter(phase)
+        _step(1)
         try:
             yield
         finally:
+            _step(-1)
             watch.enter(None)
             outer.since = watch.since
             _watches.own = outer

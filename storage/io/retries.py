@@ -113,6 +113,11 @@ class RetryPolicy:
             longest=_from_environment("DISTKERN_READ_SECONDS", LONGEST_READ_SECONDS, 0.01),
         )
 
+    @property
+    def longest_read(self) -> float:
+        """Most seconds of a read, with all its attempts and the waits between them."""
+        return self.attempts * self.longest + (self.attempts - 1) * (LONGEST_WAIT_SECONDS + self.first_wait)
+
     def at_start(self) -> RetryPolicy:
         """Return the policy for opening a store, of at most 3 attempts: a wrong name is to be reported soon."""
         return replace(self, attempts=min(self.attempts, 3))

@@ -1,4 +1,4 @@
-"""Workers that are there and cannot be used: frozen, paused, or of other versions than the driver."""
+"""Workers that are there and cannot be used: frozen, stuck, paused, or of other versions than the driver."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ import pytest
 from distkern.errors import ClusterError
 from distkern.monitoring.events import BlocksReplayed, EventBus, WorkerLost, WorkerRefused, WorkersAwaited
 from distkern.scheduler.blocks import block_registry as memo
+from distkern.scheduler.clusters import step_watch
 from distkern.scheduler.clusters.worker_queries import workers_of
-from distkern.scheduler.execution import worker_pool
+from distkern.scheduler.execution import dask_executor, worker_pool
 from distkern.scheduler.execution.dask_executor import DaskExecutor
 from distkern.scheduler.runtime.environment import process_facts
 from distkern.storage import ArraySource
@@ -59,9 +60,9 @@ class Waits(ArraySource):
         return super().read_features(block)
 
 
-def waiting_source(folder: Path) -> Waits:
+def waiting_source(folder: Path, kind: type[Waits] = Waits) -> Waits:
     whole = source()
-    made = Waits(whole.X, whole.y, whole.weights, boundaries=whole.boundaries)
+    made = kind(whole.X, whole.y, whole.weights, boundaries=whole.boundaries)
     made.folder = folder
     return made
 
@@ -108,6 +109,41 @@ def test_a_worker_that_freezes_in_the_middle_of_a_task(processes: Any, tmp_path:
         thread.join()
     assert_same_bits(result, expected())
     assert [event.reason for event in events.of(WorkerLost)] == ["frozen"]
+    wait_until(lambda: not any(processes.run(memo.held_runs).values()))
+
+
+class WaitsOnce(Waits):
+    """Rows of which the first read of one block waits, as on a disk that hangs, and no other."""
+
+    def read_features(self, block: int) -> Any:
+        if block == 1:
+            try:
+                (self.folder / "first").touch(exist_ok=False)
+            except FileExistsError:
+                return ArraySource.read_features(self, block)
+        return super().read_features(block)
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_a_worker_that_hangs_in_a_task_is_replaced(
+    processes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sends heartbeats and answers pings; only its work makes no progress."""
+    monkeypatch.setenv("DISTKERN_READ_SECONDS", "0.1")
+    monkeypatch.setenv("DISTKERN_READ_ATTEMPTS", "1")
+    monkeypatch.setattr(worker_pool, "STUCK_SECONDS", 3.0)
+    for module in (dask_executor, step_watch):
+        monkeypatch.setattr(module, "ASK_SECONDS", 0.5)
+    events = Trouble({})
+    try:
+        result, _ = run(processes, events, rows=waiting_source(tmp_path, WaitsOnce))
+    finally:
+        (tmp_path / "go").touch()
+    assert_same_bits(result, expected())
+    lost = {event.worker: event.reason for event in events.of(WorkerLost)}
+    found = pids(processes)
+    assert "stuck" in {reason for worker, reason in lost.items() if (tmp_path / f"reading-{found[worker]}").exists()}
     wait_until(lambda: not any(processes.run(memo.held_runs).values()))
 
 

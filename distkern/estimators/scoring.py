@@ -42,12 +42,10 @@ class ClassificationScore:
         self, truth: NDArray[Any], predicted: NDArray[Any], probabilities: NDArray[np.float64] | None = None
     ) -> None:
         """Add a block, probabilities optional; labels unknown to the model get a row, and have no probability."""
-        from sklearn.metrics import confusion_matrix
-
         true_codes, predicted_codes = self._codes(truth), self._codes(predicted)
         grown = len(self.labels) - len(self.confusion)
         self.confusion = np.pad(self.confusion, (0, grown))
-        self.confusion += confusion_matrix(true_codes, predicted_codes, labels=np.arange(len(self.labels)))
+        np.add.at(self.confusion, (true_codes, predicted_codes), 1)
         if probabilities is not None:
             self._add_losses(true_codes, probabilities)
         self.n_rows += len(true_codes)

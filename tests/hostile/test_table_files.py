@@ -77,7 +77,11 @@ NUMPY: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "shape-of-truth-values": ("t.npy", lambda: described("'<f8'", "(True, True)"), "zero-features"),
     "a-tuple-in-5000-tuples": ("t.npy", lambda: described("'<f8'", "(" * 5000 + ")" * 5000), "unreadable"),
     "header-of-2-GiB": ("t.npy", lambda: b"\x93NUMPY\x02\x00\xff\xff\xff\x7f" + bytes(64), "unreadable"),
-    "dtype-of-999999999-characters": ("t.npy", lambda: described("'<U999999999'", "(1, 1)"), "unreadable"),
+    "dtype-of-999999999-characters": (
+        "t.npy",
+        lambda: described("'<U999999999'", "(1, 2)"),
+        "unreadable or not-numeric",
+    ),
     "zip-member-that-states-3-GiB": ("t.npz", lambda: bomb(3 << 30), "unreadable"),
     "pickle-in-an-archive": ("t.npz", lambda: archive("X.npy", described("'|O'", "(8, 3)")), "unreadable"),
     "member-outside-of-the-archive": ("t.npz", lambda: archive("../X.npy", npy_bytes(X)), "unknown-key"),
@@ -143,7 +147,9 @@ def check(folder: Path, case: tuple[str, Callable[[], bytes], str]) -> None:
     (folder / name).write_bytes(content())
     target = {"npy": 0, "csv": "y", "parquet": "y"}.get(name.rpartition(".")[2])
     alone = name.endswith(".npz") and expected != "shape-mismatch"
-    assert end_of(lambda: ingest(folder / name, folder / "out", target=target, no_target=alone)) == expected
+    assert end_of(lambda: ingest(folder / name, folder / "out", target=target, no_target=alone)) in expected.split(
+        " or "
+    )
     if expected == "read":
         assert open_dataset(folder / "out").n_rows == 2
     assert {path.name for path in folder.iterdir()} == {name} | ({"out"} if expected == "read" else set())

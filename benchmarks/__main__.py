@@ -39,6 +39,7 @@ from benchmarks.faults import soak
 from benchmarks.faults_in_code import campaign
 from benchmarks.faults_in_code.faults import load
 from benchmarks.faults_in_code.selection import Coverage
+from distkern.cli.console.interrupts import terminated_as_interrupted
 
 
 @click.group(help="Benchmarks of distkern; each prints a Markdown table and may save it as JSON.")
@@ -458,4 +459,6 @@ def faults_in_code_command(
 
 
 if __name__ == "__main__":
-    main()
+    # What a measurement has started ends with it, and its network namespaces are removed.
+    with terminated_as_interrupted():
+        main()

@@ -1,7 +1,7 @@
-"""Modules of version 0.1 under their former names, which occur in its pickles and its documentation.
+"""Modules of earlier versions under their former names, which occur in their pickles and documentation.
 
 Both names import the same module, so its classes are the same too. Covers the modules whose classes are in pickles of
-version 0.1, and those that its README and docs import; not the other modules, which users had no reason to import.
+versions 0.1 and 0.2, and those that README and docs of 0.1 import; not the others, which users had no reason to import.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ NEW_NAMES = {
     "distkern.scheduler.calibrating": "distkern.scheduler.training.calibration_rows",
     "distkern.scheduler.krls": "distkern.scheduler.passes.krls",
     "distkern.stopping": "distkern.selection.stopping",
-    "distkern.storage.blosc_guard": "distkern.storage.io.blosc_guard",
+    "distkern.storage.blosc_guard": "distkern.storage.io.guarded_reads",
     "distkern.storage.dataset": "distkern.storage.datasets.dataset",
+    "distkern.storage.io.blosc_guard": "distkern.storage.io.guarded_reads",
 }
 
 

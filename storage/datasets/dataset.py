@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from copy import copy
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -20,9 +19,9 @@ from ..arrays.checks import check_rows_agree
 from ..arrays.chunks import read_slab
 from ..arrays.source import BlockSource
 from ..io.formats import ATTRIBUTE, appearance, identify, require_version
-from ..io.json_files import MAX_JSON_BYTES
+from ..io.guarded_reads import RegularFiles
 from ..io.retries import RetryPolicy, read_patiently
-from ..io.trust import inside, labels_of, trusted
+from ..io.trust import labels_of, trusted
 from ..io.urls import Refused, is_url, open_store, place_of, shown_cause, shown_line
 from ..tables.schema import TableSchema
 from .sources import DatasetSource
@@ -251,7 +250,6 @@ def open_dataset(path: str | os.PathLike[str], *, storage_options: Mapping[str, 
                 ),
                 kind="not-a-dataset",
             )
-        _require_own_files(place)
     facts, group = _open_group(place, storage_options)
     require_version(path, facts, DATASET_VERSION, DataError)
     if facts.get("complete") is not True:
@@ -263,20 +261,6 @@ def open_dataset(path: str | os.PathLike[str], *, storage_options: Mapping[str, 
     except Exception as cause:  # a damaged description may lead to any error
         raise _damaged(path, f"its description cannot be used ({cause!r})") from displayed_cause(cause)
     return dataset
-
-
-def _require_own_files(place: str) -> None:
-    """Refuse links that lead out of a local store, and descriptions that are too long."""
-    names = (
-        "zarr.json",
-        *(f"{name}{file}" for name in ("X", "y", "weights", "table_schema") for file in ("", "/zarr.json")),
-    )
-    if not inside(place, *names):
-        raise _damaged(place, "it holds links to files outside of it")
-    for name in names:
-        file = Path(place, name)
-        if file.is_file() and file.stat().st_size > MAX_JSON_BYTES:
-            raise _damaged(place, f"{name} is longer than {MAX_JSON_BYTES} bytes")
 
 
 def _require_consistent(dataset: Dataset, facts: Mapping[str, Any]) -> None:
@@ -335,7 +319,7 @@ def _damaged(path: str | os.PathLike[str], why: str) -> DataError:
 
 
 def _open_group(place: str, options: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], zarr.Group]:
-    where = open_store(place, options) if is_url(place) else place
+    where = open_store(place, options) if is_url(place) else RegularFiles(place, own=True)
     try:
         # Consolidated metadata would be a second description, which might differ.
         group = read_patiently(

@@ -13,6 +13,7 @@ from distkern.errors import DataError, DistkernError
 from ..arrays.chunks import read_slab
 from ..arrays.source import BlockSource
 from ..io.formats import appearance, identify
+from ..io.guarded_reads import RegularFiles
 from ..io.retries import RetryPolicy, read_patiently
 from ..io.trust import trusted
 from ..io.urls import Refused, is_url, open_store, place_of, shown_cause, shown_line
@@ -88,7 +89,7 @@ def open_arrays(
 def open_array(path: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> zarr.Array[Any]:
     """Open one plain zarr array for reading; parameters (options: default None) and errors as of `open_arrays`."""
     place = place_of(path)
-    where: Any = place
+    where: Any = RegularFiles(place)
     if is_url(place):
         where = open_store(place, options)
     else:

@@ -1,11 +1,13 @@
 """npy and npz files, read in slabs of rows.
 
 numpy itself decompresses a whole member of an npz file. Here a member is read as a stream. Only an array that is stored
-column by column is first copied to a temporary file, because its rows are not contiguous.
+column by column is first copied to a temporary file, because its rows are not contiguous. A small archive that expands
+to gigabytes is refused by its directory.
 """
 
 from __future__ import annotations
 
+import io
 import shutil
 import struct
 import tempfile
@@ -35,6 +37,15 @@ _FAILURES = (
     tokenize.TokenError,
 )
 """Errors of damaged archives and headers; numpy evaluates a header as a Python literal."""
+
+MAX_RATIO = 200
+"""Most times that a member larger than `FREE_BYTES` may expand; rows of numbers rarely reach 20."""
+
+FREE_BYTES = 1 << 30
+"""Bytes to which a member may expand from any size."""
+
+MAX_DIRECTORY_BYTES = 4 << 20
+"""Longest directory of an archive, of some 40,000 members; its entries take twenty times as much in memory."""
 
 
 @dataclass(frozen=True)
@@ -252,9 +263,18 @@ def _choose_key(path: Path, keys: Sequence[str], name: str, part: str | None) ->
     )
 
 
+class _DirectoryOnly(io.FileIO):
+    """File of an archive of which no more is read at once than the longest directory."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > MAX_DIRECTORY_BYTES:
+            raise ValueError(f"its directory has {size} bytes (limit {MAX_DIRECTORY_BYTES})")
+        return super().read(size)
+
+
 def _keys(path: Path) -> list[str]:
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _DirectoryOnly(path) as file, zipfile.ZipFile(file) as archive:
             return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
     except _FAILURES as cause:
         raise unreadable(path, cause) from cause
@@ -273,19 +293,33 @@ def _stored_member(path: Path, key: str) -> StoredArray:
 
     def size() -> int:
         with zipfile.ZipFile(path) as archive:
-            return archive.getinfo(f"{key}.npy").file_size
+            member = archive.getinfo(f"{key}.npy")
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            # lzma would take as much memory as a member asks for.
+            raise NotImplementedError("it is not compressed by deflate, as numpy does: unpack the archive")
+        if member.file_size > max(FREE_BYTES, MAX_RATIO * member.compress_size):
+            raise DataError(
+                f"{key} of {path} has {member.compress_size} bytes and expands to {member.file_size} (limit "
+                f"{MAX_RATIO} times as many, or {FREE_BYTES}): if it is meant so, unpack the archive and ingest its "
+                ".npy files",
+                kind="too-large",
+            )
+        return member.file_size
 
     return _stored(path, f"{key} of {path}", opener, size)
 
 
 def _stored(path: Path, name: str, opener: Callable[[], IO[bytes]], size: Callable[[], int]) -> StoredArray:
     try:
+        there = size()
         with opener() as stream:
             header = read_npy_header(stream)
             # A damaged header may state any size: the file must be that long before anything is allocated.
             needed = stream.tell() + int(np.prod(header.shape, dtype=object)) * header.dtype.itemsize
-        if size() < needed:
+        if there < needed:
             raise EOFError("the file ends before the array does")
+    except DataError:
+        raise
     except _FAILURES as cause:
         raise unreadable(path, f"{name}: {cause}") from cause
     return StoredArray(path, name, header, opener)

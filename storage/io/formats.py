@@ -96,9 +96,18 @@ def appearance(path: str | os.PathLike[str]) -> str:
 def require_version(
     path: str | os.PathLike[str], facts: Mapping[str, Any], newest: int, error: type[DistkernError]
 ) -> None:
-    """Refuse a store whose ``format_version`` in `facts` is above `newest`: an error of kind ``newer-version``."""
+    """Refuse a store by the ``format_version`` in `facts`.
+
+    The error has the kind ``newer-version`` above `newest`, and ``corrupt`` for what is no whole number from 1.
+    """
     version = facts.get("format_version")
-    if not isinstance(version, int) or version > newest:
+    if type(version) is not int or version < 1:
+        raise error(
+            f"{path} has format version {version!r}, which must be a whole number from 1 to {newest}: its description "
+            "is damaged",
+            kind="corrupt",
+        )
+    if version > newest:
         raise error(
             f"{path} has format version {version}, this distkern reads up to {newest}: upgrade distkern",
             kind="newer-version",

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from distkern.errors import DataError
 
-from .blosc_guard import guarded
+from .guarded_reads import guarded
 
 __all__ = ["CODECS", "inside", "labels_of", "require_plausible_blocks", "trusted"]
 
@@ -61,17 +61,21 @@ MAX_BLOCKS = 1_000_000
 MAX_ARRAY_BYTES = 2**62
 """Most bytes of an array: counts of rows and bytes must fit 64-bit integers."""
 
+MAX_SPARE_BYTES = 128 << 20
+"""Most bytes of a chunk that is much larger than its array; a chunk is decoded as a whole."""
+
 MAX_LABEL_BYTES = 64 << 20
 """Most bytes of the class labels of a store."""
 
 
 def trusted(array: zarr.Array[Any], what: str) -> zarr.Array[Any]:
-    """Return an array of any format with guarded codecs, so that damaged chunks raise errors.
+    """Return an array of any format with guarded codecs and files, so that damaged chunks raise errors.
 
     Raises
     ------
     DataError
-        ``codec``: a codec is not in `CODECS`, such as one that unpickles; ``too-large``: more than `MAX_ARRAY_BYTES`;
+        ``codec``: a codec is not in `CODECS`, such as one that unpickles; ``too-large``: more than `MAX_ARRAY_BYTES`,
+        or a chunk of more than `MAX_SPARE_BYTES` and twice the array;
         ``chunk-grid``: the chunks differ in size.
     """
     nbytes = math.prod(int(length) for length in array.shape) * max(1, array.dtype.itemsize)
@@ -79,6 +83,14 @@ def trusted(array: zarr.Array[Any], what: str) -> zarr.Array[Any]:
         raise DataError(
             f"{what} ({array.store_path}) declares shape {array.shape}, {nbytes:.3g} bytes, more than the "
             f"{MAX_ARRAY_BYTES:.3g} of the largest file: its description is damaged",
+            kind="too-large",
+        )
+    chunk_bytes = math.prod(int(length) for length in array.chunks) * max(1, array.dtype.itemsize)
+    if chunk_bytes > max(MAX_SPARE_BYTES, 2 * nbytes):
+        raise DataError(
+            f"{what} ({array.store_path}) declares chunks of shape {array.chunks}, {chunk_bytes:.3g} bytes (limit "
+            f"{MAX_SPARE_BYTES} for so small an array), and values of shape {array.shape}: write the array again with "
+            "chunks no larger than itself",
             kind="too-large",
         )
     metadata: dict[str, Any] = dict(array.metadata.to_dict())

@@ -21,9 +21,10 @@ from ..arrays.chunks import ChunkAppender, create_array, read_slab, require_room
 from ..arrays.labels import CODE_DTYPE
 from ..io.destinations import publish_place
 from ..io.formats import ATTRIBUTE, appearance, has_kind, identify, require_version, store_attributes
+from ..io.guarded_reads import RegularFiles
 from ..io.remote_folders import RemoteFolder
 from ..io.staged_writer import StagedWriter
-from ..io.trust import inside, labels_of, trusted
+from ..io.trust import labels_of, trusted
 from ..io.urls import is_url, open_store, place_of
 
 __all__ = ["PredictionSink", "PredictionWriter", "Predictions", "read_predictions"]
@@ -247,9 +248,9 @@ def read_predictions(path: str | os.PathLike[str]) -> Predictions:
 
 def _read(path: str | os.PathLike[str], facts: Mapping[str, Any]) -> Predictions:
     place = place_of(path)
-    if not is_url(place) and not inside(place, "zarr.json", "prediction", "probability", "interval"):
-        raise ValueError("it holds links to files outside of it")
-    group = zarr.open_group(open_store(place) if is_url(place) else place, mode="r", use_consolidated=False)
+    group = zarr.open_group(
+        open_store(place) if is_url(place) else RegularFiles(place, own=True), mode="r", use_consolidated=False
+    )
     labels = facts["class_labels"]
     classes = None if labels is None else labels_of(labels, facts["class_labels_dtype"])
     prediction = _read_array(group, "prediction", facts["n_rows"])

@@ -43,8 +43,9 @@ class Journal(RunJournal):
     @classmethod
     def claim(cls, folder: Path) -> Journal:
         """Take the run in a directory over from all earlier drivers; `RunError` ``not-writable`` where this fails."""
+        number = last_number(LocalFiles(folder))[0]
         while True:
-            number = last_number(LocalFiles(folder))[0] + 1
+            number += 1
             try:
                 os.close(os.open(_file(folder, number), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
                 sync_folder(folder)

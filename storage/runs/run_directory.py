@@ -110,8 +110,11 @@ class RunDirectory:
             raise RunError(f"{path} is {appearance(path)}, not a run directory", kind="not-a-run")
         if isinstance(files, LocalFiles):
             for name in (JOB, _EVENTS, _SUMMARY, _SEARCH, _METRIC, _TRAINING):
-                if (files.place / name).is_symlink():
+                file = files.place / name
+                if file.is_symlink():
                     raise RunError(f"{path} is damaged: {name} is a link to another file", kind="corrupt")
+                if file.exists() and not file.is_file():
+                    raise RunError(f"{path} is damaged: {name} is not a file, but a pipe or a folder", kind="corrupt")
         description = files.read_json(JOB)
         if not isinstance(description, dict) or not isinstance(description.get("job"), dict):
             raise RunError(f"{path} is damaged: {JOB} cannot be read; start the run again", kind="corrupt")

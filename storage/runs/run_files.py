@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -147,11 +148,18 @@ class LocalFiles(RunFiles):
         parts: list[str] = []
         with suppress(FileNotFoundError, NotADirectoryError):
             for entry in (self.place / part).iterdir():
-                with suppress(FileNotFoundError):
-                    if entry.is_dir():
-                        parts.append(entry.name)
-                    else:
-                        sizes[entry.name] = entry.stat().st_size
+                if entry.is_dir():
+                    parts.append(entry.name)
+                    continue
+                try:
+                    facts = entry.stat()
+                except FileNotFoundError:
+                    continue
+                except OSError:  # a link to itself has a name, which no other file can take
+                    sizes[entry.name] = 0
+                    continue
+                # What is no file, such as a pipe, has nothing to read.
+                sizes[entry.name] = facts.st_size if stat.S_ISREG(facts.st_mode) else 0
         return sizes, parts
 
     def read_range(self, name: str, start: int, count: int) -> bytes | None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Iterator
+from time import monotonic, sleep
 
 import pytest
 
 from benchmarks.cluster import many_workers
 from benchmarks.cluster.network_hosts import not_permitted
+from tests.locations import ROOT
 
 pytestmark = [pytest.mark.nightly, pytest.mark.cluster]
 
@@ -21,6 +24,18 @@ def nothing_remains() -> Iterator[None]:
     before = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
     yield
     assert subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout == before
+
+
+def test_a_terminated_measurement_removes_its_namespaces() -> None:
+    process = subprocess.Popen([sys.executable, "-m", "benchmarks", "cluster", "--workers", "2"], cwd=ROOT)
+    mine = f"distkern-{process.pid}-"
+    deadline = monotonic() + 120
+    while mine not in subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout:
+        assert monotonic() < deadline
+        assert process.poll() is None
+        sleep(0.05)
+    process.terminate()
+    assert process.wait(60) != 0
 
 
 def test_a_few_workers() -> None:

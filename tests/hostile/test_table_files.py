@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,35 @@ def bomb(declared: int) -> bytes:
     return bytes(content)
 
 
+def patched(content: bytes, offset: int, value: bytes) -> bytes:
+    """Change an entry of the directory of an archive with one member."""
+    place = content.rindex(b"PK\x01\x02") + offset
+    return content[:place] + value + content[place + len(value) :]
+
+
+def zeros(shape: str, order: str = "False") -> bytes:
+    """An archive of 4 MB whose member really expands to 4 GiB of zeros."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    start = packer.compress(described("'<f8'", shape, order)) + packer.flush(zlib.Z_FULL_FLUSH)
+    # After a full flush the same bytes can be repeated.
+    piece = packer.compress(bytes(1 << 24)) + packer.flush(zlib.Z_FULL_FLUSH)
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as members:
+        members.writestr("X.npy", start + 256 * piece + packer.flush())
+    deflated = patched(stream.getvalue(), 10, zipfile.ZIP_DEFLATED.to_bytes(2, "little"))
+    return patched(deflated, 24, (2**32 - 2).to_bytes(4, "little"))
+
+
+def lzma_member() -> bytes:
+    """A member whose decompression asks for 4 GiB of memory."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_LZMA) as members:
+        members.writestr("X.npy", npy_bytes(X))
+    content = stream.getvalue()
+    place = content.index(b"X.npy") + 10
+    return content[:place] + b"\xff\xff\xff\xff" + content[place + 4 :]
+
+
 NUMPY: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "python-code-in-the-header": ("t.npy", lambda: header("__import__('os').mkdir('sprung')"), "unreadable"),
     "code-as-the-dtype": ("t.npy", lambda: described("__import__('os').mkdir('sprung')", "(8, 3)"), "unreadable"),
@@ -82,7 +112,19 @@ NUMPY: dict[str, tuple[str, Callable[[], bytes], str]] = {
         lambda: described("'<U999999999'", "(1, 2)"),
         "unreadable or not-numeric",
     ),
-    "zip-member-that-states-3-GiB": ("t.npz", lambda: bomb(3 << 30), "unreadable"),
+    "zip-member-that-states-3-GiB": ("t.npz", lambda: bomb(3 << 30), "too-large"),
+    "archive-of-4-MB-with-4-GiB": ("t.npz", lambda: zeros("(178956000, 3)"), "too-large"),
+    "8-rows-of-a-member-of-4-GiB": ("t.npz", lambda: zeros("(8, 3)"), "too-large"),
+    "4-GiB-stored-by-columns": ("t.npz", lambda: zeros("(178956000, 3)", "True"), "too-large"),
+    "member-behind-a-password": ("t.npz", lambda: patched(npz_bytes(X=X), 8, b"\x01\x00"), "unreadable"),
+    "member-of-lzma": ("t.npz", lzma_member, "unreadable"),
+    "method-that-is-not-known": ("t.npz", lambda: patched(npz_bytes(X=X), 10, b"\x63\x00"), "unreadable"),
+    "directory-of-5-MB": ("t.npz", lambda: archive("Z" * 60_000 + ".npy", b"", copies=90), "unreadable"),
+    "member-beyond-the-end-of-the-file": (
+        "t.npz",
+        lambda: patched(npz_bytes(X=X), 42, b"\xff\xff\xff\x7f"),
+        "unreadable",
+    ),
     "pickle-in-an-archive": ("t.npz", lambda: archive("X.npy", described("'|O'", "(8, 3)")), "unreadable"),
     "member-outside-of-the-archive": ("t.npz", lambda: archive("../X.npy", npy_bytes(X)), "unknown-key"),
     "three-thousand-members": ("t.npz", lambda: archive("Z.npy", b"", copies=3_000), "unknown-key"),
@@ -142,14 +184,17 @@ SLOW: dict[str, tuple[str, Callable[[], bytes], str]] = {
 }
 
 
+def options(case: tuple[str, Callable[[], bytes], str]) -> dict[str, Any]:
+    """Return how to ingest a table: with its target, or without one where its archive has none."""
+    name, _, expected = case
+    target = {"npy": 0, "csv": "y", "parquet": "y"}.get(name.rpartition(".")[2])
+    return {"target": target, "no_target": name.endswith(".npz") and expected != "shape-mismatch"}
+
+
 def check(folder: Path, case: tuple[str, Callable[[], bytes], str]) -> None:
     name, content, expected = case
     (folder / name).write_bytes(content())
-    target = {"npy": 0, "csv": "y", "parquet": "y"}.get(name.rpartition(".")[2])
-    alone = name.endswith(".npz") and expected != "shape-mismatch"
-    assert end_of(lambda: ingest(folder / name, folder / "out", target=target, no_target=alone)) in expected.split(
-        " or "
-    )
+    assert end_of(lambda: ingest(folder / name, folder / "out", **options(case))) in expected.split(" or ")
     if expected == "read":
         assert open_dataset(folder / "out").n_rows == 2
     assert {path.name for path in folder.iterdir()} == {name} | ({"out"} if expected == "read" else set())

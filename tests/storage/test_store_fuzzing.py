@@ -150,9 +150,8 @@ def survives(original: Path, changes: list[tuple[str, int]], use: Callable[[Path
 # ---- One of each kind of store, and all that is done with it
 
 
-@pytest.fixture(scope="module")
-def originals(tmp_path_factory: Any) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("stores")
+def write_originals(folder: Path) -> dict[str, Path]:
+    """Write one of each kind of store, by its name."""
     X, y = rows(60)
     labels = np.array(["no", "yes"])[(y > 0).astype(int)]
     distkern.write_dataset(folder / "dataset", X, labels, chunk_rows=16, feature_names=["a", "b", "c"])
@@ -171,6 +170,11 @@ def originals(tmp_path_factory: Any) -> dict[str, Path]:
     run.write_summary({"n_centers": 5})
     train_in(folder / "training")
     return {path.name: path for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory: Any) -> dict[str, Path]:
+    return write_originals(tmp_path_factory.mktemp("stores"))
 
 
 def use_dataset(path: Path) -> None:

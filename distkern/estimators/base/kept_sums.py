@@ -94,7 +94,7 @@ def keep_sums(estimator: Any, run: RunDirectory) -> None:
     }
     parts = len(result.summary.get("appended", []))
     try:
-        write_model(run.sums_place(parts), meta, arrays, overwrite=parts == 0)
+        write_model(run.sums_place(parts), meta, arrays, overwrite=parts == 0, alone=parts > 0)
     except StoreError as error:
         if error.kind != "exists":
             raise

@@ -359,7 +359,7 @@ def test_open_errors(store: Dataset, tmp_path: Path) -> None:
         ({"complete": False}, "incomplete"),
         ({"complete": 1}, "incomplete"),
         ({"format_version": 3}, "newer-version"),
-        ({"format_version": None}, "newer-version"),
+        ({"format_version": None}, "corrupt"),
         ({"n_rows": 99}, "corrupt"),
         ({"class_labels_dtype": "no"}, "corrupt"),
         ({"feature_mean": "x"}, "corrupt"),

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from distkern.errors import ClusterError
+
 from ..blocks.block_registry import Refusal
 from ..clusters.futures import TaskGraph
 from ..planning.limits import subtree_size
@@ -155,6 +157,25 @@ def sum_answers(n_blocks: int, positions: Sequence[int], *parts: Mapping[Node, A
     *parts
         The answers.
     """
+    try:
+        return _summed(n_blocks, positions, parts)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise bad_answer("a worker of a tree", "sum-answers", error) from error
+
+
+def bad_answer(whose: str, task: str, why: Exception) -> ClusterError:
+    """Return the error for an answer that does not fit its message."""
+    return ClusterError(
+        f"the answer of {whose} to {task} cannot be used: {why}. Its process runs other code than this driver, or "
+        "another program answers in its place: restart the workers with the version of the driver; a run that is "
+        "recorded can be resumed",
+        kind="bad-answer",
+    )
+
+
+def _summed(
+    n_blocks: int, positions: Sequence[int], parts: Sequence[Mapping[Node, Answer] | Refusal | Summed]
+) -> Summed:
     reducer: TreeReducer[Answer] = TreeReducer(n_blocks, Answer.merge)
     refusals: dict[int, Refusal] = {}
     for position, part in zip(positions, parts, strict=True):

@@ -34,14 +34,16 @@ from ..clusters.futures import MAX_MEMORY_ERRORS, ran_out_of_memory, submit
 from ..clusters.step_watch import ASK_SECONDS
 from ..clusters.worker_queries import peak_of_workers
 from ..planning.limits import FAN_IN
+from ..protocol.answer_checks import AnswerChecks
 from ..protocol.answers import Answer
 from ..protocol.messages import Message, Query, canonical, message_name
 from ..protocol.run_log import SLICE_BYTES, RunLog
 from ..runtime.environment import AskFacts, process_facts
 from ..runtime.threads import tile_pool
 from ..runtime.tree_reducer import Node
+from .answer_fit import require_fit, whole_answer
 from .answer_gathering import Asked, CatchUp, MessageGraph, Summed, trees
-from .executor import Executor, total
+from .executor import Executor
 from .shipping import shipments
 from .worker_pool import Workforce
 
@@ -151,6 +153,7 @@ class DaskExecutor(Executor):
         self._run_id = run_id or uuid.uuid4().hex
         self._incarnation = incarnation
         self._log = RunLog()
+        self._checks = AnswerChecks(source, with_factors=with_factors)
         self._n_blocks = len(source.boundaries) - 1
         self._refusals = 0
         self._polled = 0.0
@@ -192,12 +195,13 @@ class DaskExecutor(Executor):
         version = len(self._log)
         previous = self._log.hashes[-1]
         self._log.append(message)
+        self._checks.note(message)
 
         self._staff.rebalance()
         nodes: dict[Node, Answer] = {}
         for part in self._round(memo.run_message, message, version, previous, summed=True):
             nodes.update(canonical_answers(part))
-        answer = total(nodes, self._n_blocks)
+        answer = whole_answer(nodes, message, self._checks, self._n_blocks)
         if answer.load is not None:
             self.expect(answer.load.checksums)
         return answer
@@ -208,9 +212,13 @@ class DaskExecutor(Executor):
 
     def skip(self, message: Message, answer: Answer | None) -> None:
         """Add a message to the log; blocks apply it in their next catch-up."""
-        self._log.append(canonical(message))
-        if answer is not None and answer.load is not None:
-            self.expect(answer.load.checksums)
+        message = canonical(message)
+        self._log.append(message)
+        self._checks.note(message)
+        if answer is not None:
+            self._checks.take(answer)
+            if answer.load is not None:
+                self.expect(answer.load.checksums)
 
     def query(self, query: Query) -> Answer:
         """Return the answers to a query, which changes no state."""
@@ -313,9 +321,7 @@ class DaskExecutor(Executor):
             else:
                 self._next_step(task, round_)
         else:
-            refusals = outcome.refusals if isinstance(outcome, Summed) else {}
-            if isinstance(outcome, Refusal):
-                refusals = {0: outcome}
+            refusals = require_fit(outcome, task, round_.message, self._checks, self._n_blocks)
             for position, (worker, blocks) in enumerate(task.members):
                 if position in refusals:
                     self._refused(worker, blocks, refusals[position], round_)

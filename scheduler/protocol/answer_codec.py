@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache
-from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +18,7 @@ from distkern.numerics.moments import Moments
 from distkern.numerics.row_draws import Shortlist
 from distkern.storage import ReadReport
 
+from .answer_types import typed
 from .answers import Answer, CandidateRows, Drawn, Labels, Leaders, LoadAnswer, ProblemAnswer, Sample
 from .selected_rows import SelectedRows
 
@@ -40,8 +39,6 @@ _CLASSES: dict[str, type[Any]] = {
         Shortlist,
     )
 }
-T = TypeVar("T")
-
 _PLAIN_KINDS = "biufUS"
 _LENGTH_BYTES = 8
 
@@ -87,7 +84,7 @@ def decode(payload: bytes) -> Record:
         record = Record(
             bytes.fromhex(tree["message"]), reader.value(tree["answer"]), tree["exchanges"], tree["seconds"]
         )
-        return _typed(record)
+        return typed(record)
     except (AttributeError, KeyError, TypeError, IndexError, OverflowError, RecursionError) as error:
         raise ValueError(f"not a record of an exchange: {error}") from error
 
@@ -123,42 +120,6 @@ def _array_tree(array: NDArray[Any], arrays: list[NDArray[Any]]) -> dict[str, An
     return {"array": array.dtype.str, "shape": list(array.shape)}
 
 
-@cache
-def _kinds(name: str) -> dict[str, Any]:
-    """Return the types of the fields of a dataclass."""
-    return get_type_hints(_CLASSES.get(name, Record))
-
-
-def _typed(value: T) -> T:
-    """Return a dataclass whose fields have their types; a right checksum says nothing about them."""
-    for name, kind in _kinds(type(value).__name__).items():
-        if not _fits(getattr(value, name), kind):
-            raise ValueError(f"the field {name} of a record's {type(value).__name__} has another type")
-    return value
-
-
-def _fits(value: Any, kind: Any) -> bool:
-    """Return whether a value has a type; of arrays the kind of their items counts, not the precision."""
-    origin, parts = get_origin(kind), get_args(kind)
-    if kind is Any:
-        return True
-    if origin in (Union, UnionType):
-        return any(_fits(value, part) for part in parts)
-    if origin is np.ndarray:
-        item = get_args(parts[1])[0] if len(parts) > 1 and get_args(parts[1]) else Any
-        numbers = isinstance(item, type) and issubclass(item, np.number)
-        return isinstance(value, np.ndarray) and (not numbers or value.dtype.kind in "iuf")
-    if origin is dict:
-        return isinstance(value, dict) and all(_fits(k, parts[0]) and _fits(v, parts[1]) for k, v in value.items())
-    if origin in (list, tuple):
-        same = origin is list or parts[-1] is Ellipsis
-        inner = parts[:1] * len(value) if same and isinstance(value, (list, tuple)) else parts
-        return isinstance(value, origin) and len(inner) == len(value) and all(map(_fits, value, inner))
-    if kind in (int, float):
-        return isinstance(value, (int, kind)) and not isinstance(value, bool)
-    return isinstance(value, kind)
-
-
 class _Reader:
     """Reads the arrays behind the tree, in the order in which they were written."""
 
@@ -170,7 +131,7 @@ class _Reader:
             return tree
         if "class" in tree:
             cls = _CLASSES[tree["class"]]
-            return _typed(cls(**{name: self.value(part) for name, part in tree["fields"].items()}))
+            return typed(cls(**{name: self.value(part) for name, part in tree["fields"].items()}))
         if "array" in tree:
             return self._array(np.dtype(tree["array"]), tuple(tree["shape"]))
         if "items" in tree:

@@ -271,6 +271,8 @@ class ProblemAnswer:
         """Add the sums of `other` into this answer's arrays."""
         for name, value in other.sums.items():
             if name in self.sums:
+                if self.sums[name].shape != value.shape:  # numpy would repeat the smaller one
+                    raise ValueError(f"the sums {name} have shapes {self.sums[name].shape} and {value.shape}")
                 self.sums[name] += value
             else:
                 self.sums[name] = value

@@ -25,6 +25,12 @@ def part_count(n_rows: int, n_blocks: int) -> int:
     return max(1, min(-(-n_rows // PART_ROWS), n_blocks))
 
 
+def _part_of(block: int, n_blocks: int, count: int) -> int:
+    """Return the number of the part of a block, `count` where it has none."""
+    first = -(-block * count // n_blocks)
+    return first if first < count and first * n_blocks // count == block else count
+
+
 @dataclass
 class SelectedRows:
     """Rows of a sample with all that a block needs of them, in ascending order within training and held-out rows."""
@@ -64,8 +70,7 @@ class SelectedRows:
         """
         fit, held = np.flatnonzero(~self.held), np.flatnonzero(self.held)
         count = part_count(len(fit), n_blocks)
-        first = -(-block * count // n_blocks)
-        own = first if first < count and first * n_blocks // count == block else count
+        own = _part_of(block, n_blocks, count)
         # Part `count` is empty.
         chosen = np.concatenate(
             [rows[len(rows) * own // count : len(rows) * min(own + 1, count) // count] for rows in (fit, held)]
@@ -77,3 +82,8 @@ class SelectedRows:
             None if self.weights is None else self.weights[chosen],
             self.held[chosen],
         )
+
+    def has_part(self, block: int, n_blocks: int) -> bool:
+        """Return whether a block receives training rows, by the same parameters as `part`."""
+        count = part_count(len(self.rows) - int(np.count_nonzero(self.held)), n_blocks)
+        return _part_of(block, n_blocks, count) < count

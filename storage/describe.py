@@ -129,6 +129,12 @@ def _metric(meta: dict[str, Any], arrays: dict[str, NDArray[Any]], schema: Table
     names = meta.get("feature_names")
     if not isinstance(names, list) or len(names) != len(importances):
         names = [f"feature {index}" for index in range(len(importances))]
+    # Files of others may hold any numbers.
+    mapped = [
+        str(names[column])
+        for column in arrays.get("arcsinh_columns", np.empty(0)).ravel().tolist()
+        if isinstance(column, int) and 0 <= column < len(names)
+    ]
     if schema is not None and schema.n_encoded == len(importances):
         sums = schema.summed(importances)
         names, importances = list(sums), np.array(list(sums.values()))
@@ -139,6 +145,7 @@ def _metric(meta: dict[str, Any], arrays: dict[str, NDArray[Any]], schema: Table
         "metric": {
             "kind": "isotropic" if not changed else "diagonal" if directions is None else "full",
             **({} if directions is None else {"directions": len(directions)}),
+            **({"arcsinh": mapped} if mapped else {}),
             "kernel": kernel.get("name") if isinstance(kernel, dict) else None,
             "rounds": len(rounds) if isinstance(rounds, list) else 0,
             "importances": {str(names[index]): float(importances[index]) for index in leading},

@@ -112,9 +112,8 @@ class PreparedModel:
 
     def _overflow(self, X: NDArray[Any], values: Array) -> DataError:
         row = X[np.flatnonzero(~np.isfinite(values).all(axis=1))[0]]
-        # Distances in spreads of the training rows name the outlying feature, not one of large numbers. Both terms are
-        # halved because their difference may overflow.
-        column = int(np.argmax(np.abs((row / 2 - self.scaling.shift / 2) / self.scaling.scale)))
+        # Distances in spreads of the training rows name the outlying feature, not one of large numbers.
+        column = int(np.argmax(self.scaling.deviations(row)))
         return DataError(
             f"the prediction of a row overflows: its value {row[column]:g} in column {column} (counted from 0) is too "
             f"far from the training rows for the {self.kernel.name} kernel; leave such rows out",

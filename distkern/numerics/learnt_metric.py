@@ -9,7 +9,7 @@ never returns.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -118,9 +118,9 @@ class LinearMap:
     def onto(self, scaling: FeatureScaling) -> FeatureScaling:
         """Return the map from raw features, which standardises them first."""
         if not self.diagonal:
-            return DirectionScaling(scaling.shift, scaling.scale, self.factors)
+            return DirectionScaling(scaling.shift, scaling.scale, self.factors, arcsinh=scaling.arcsinh)
         # A factor in the scale costs nothing; it is above zero, see `LEAST`.
-        return FeatureScaling(scaling.shift, scaling.scale / self.factors)
+        return replace(scaling, scale=scaling.scale / self.factors)
 
 
 def _diagonal(outer: Array) -> Array:

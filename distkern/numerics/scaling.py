@@ -1,14 +1,18 @@
-"""The map from the caller's features to kernel space: a shift and a scale for each feature, and learnt directions."""
+"""The map from the caller's features to kernel space: a shift and a scale for each feature, and learnt directions.
+
+Some columns may be mapped by arcsinh before that, see `arcsinh_columns`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Array
+from .arcsinh_columns import ArcsinhColumns
 from .moments import Moments
 
 STANDARDIZED_PART = 1 << 16
@@ -20,12 +24,14 @@ MIN_PART_ROWS = 64
 
 @dataclass(frozen=True)
 class FeatureScaling:
-    """(x - shift) / scale, computed in float64 before any cast."""
+    """(x - shift) / scale, computed in float64 before any cast, where some columns of x may be mapped by arcsinh."""
 
     shift: Array
     """(d,): subtracted, float64."""
     scale: Array
     """(d,): divides the difference, float64."""
+    arcsinh: ArcsinhColumns | None = field(default=None, kw_only=True, metadata={"hashed_unless": None})
+    """Columns that arcsinh maps before they are shifted and scaled; default None for no column."""
 
     @property
     def width(self) -> int:
@@ -74,16 +80,49 @@ class FeatureScaling:
         # An overflow gives an infinite feature; the caller of the kernel checks the result.
         with np.errstate(over="ignore"):
             if dtype == np.float64:
-                np.subtract(X, self.shift, out=target)
-                np.divide(target, self.scale, out=target)
-            else:
+                self._standardize(X, target)
+            elif self.arcsinh is None:
                 target[...] = (X - self.shift) / self.scale
+            else:
+                target[...] = self._standardize(X, np.empty(X.shape))
         return target
+
+    def deviations(self, row: Array) -> Array:
+        """Return how far the features of a row, shape (d,), are from those of the training rows, in half spreads."""
+        # Both terms are halved because their difference may overflow.
+        own = row / 2
+        if self.arcsinh is not None:
+            own[self.arcsinh.columns] = self.arcsinh.apply(row[None])[0] / 2
+        return np.asarray(np.abs((own - self.shift / 2) / self.scale))
+
+    def spread(self, moments: Moments) -> Array:
+        """Return the standard deviations of the scaled features, shape (d,), or a bound where arcsinh maps them."""
+        spread = moments.std()
+        if self.arcsinh is not None:
+            spread[self.arcsinh.columns] = self.arcsinh.spread(moments.mean, moments.variance())
+        return np.asarray(spread / self.scale)
+
+    def _standardize(self, X: NDArray[Any], out: Array) -> Array:
+        np.subtract(X, self.shift, out=out)
+        if self.arcsinh is not None:
+            columns = self.arcsinh.columns
+            out[:, columns] = self.arcsinh.apply(X) - self.shift[columns]
+        return np.divide(out, self.scale, out=out)
 
 
 @dataclass(frozen=True)
 class DirectionScaling(FeatureScaling):
-    """P (x - shift) / scale, where the rows of P are learnt directions."""
+    """P times the scaled features, where the rows of P are learnt directions.
+
+    Parameters
+    ----------
+    shift, scale : array, shape (d,)
+        As for `FeatureScaling`.
+    directions : array, shape (k, d)
+        P.
+    arcsinh : ArcsinhColumns, optional
+        As for `FeatureScaling`, default None.
+    """
 
     directions: Array
     """(k, d): P, float64."""
@@ -100,9 +139,7 @@ class DirectionScaling(FeatureScaling):
         scaled = np.empty((min(step, len(X)), len(self.shift)))
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, len(X), step):
-                part = scaled[: len(X) - start]
-                np.subtract(X[start : start + step], self.shift, out=part)
-                np.divide(part, self.scale, out=part)
+                part = self._standardize(X[start : start + step], scaled[: len(X) - start])
                 # The sums are in float64 before the cast, as the shift is.
                 target[start : start + step] = part @ self.directions.T
         return target

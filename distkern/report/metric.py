@@ -76,6 +76,9 @@ def metric_part(record: RunRecord, model: Any, feature_names: Sequence[str] | No
         what = "a factor for each standardised feature"
     else:
         what = f"a matrix, from {counted(n_features, 'standardised feature')} to {counted(space.width, 'direction')}"
+    mapped = found.standardized.arcsinh
+    if mapped is not None:
+        what += f", after arcsinh of {counted(len(mapped.columns), 'column')}"
     text = f"{counted(len(rounds), 'round')} on a sample of the rows. Kernel: {found.kernel.name}. Map: {what}."
     return MetricPart(shortened(text), table, _bar_chart(bars), len(shares) - len(bars))
 

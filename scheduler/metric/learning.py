@@ -36,6 +36,9 @@ FAMILIES: dict[str, tuple[float, ...]] = {
 }
 """Kernels of ``kernel="auto"``, with the multiples of the median distance that are tried as width."""
 
+ISOTROPIC, ARCSINH = "isotropic", "arcsinh"
+"""Names of rounds without a map: of the standardised features, and of those after arcsinh of some columns."""
+
 L1 = "laplacian-l1"
 """Name of the kernel that is a product over the features."""
 
@@ -79,6 +82,9 @@ NEAR_LEADER = 1.05
 """A chain of the second best kernel has all its rounds, too, if its error is at most this times the lowest; other
 kernels get the best map."""
 
+ARCSINH_ROWS = 1_000
+"""Least rows of a sample at which columns are mapped by arcsinh: quantiles of fewer say little about tails."""
+
 LEAST_FITTED = 3
 """Least rows that train a model of a round."""
 
@@ -93,7 +99,7 @@ class LearntMetric:
     map: LinearMap | None
     """Map of the standardised features; None for the standardised features themselves."""
     standardized: FeatureScaling
-    """From raw to standardised features."""
+    """From raw to standardised features, some of them after arcsinh."""
     kernel: Kernel
     """Kernel with its width."""
     importances: Array
@@ -197,16 +203,27 @@ class Rounds:
         self._factors: dict[str, float] = {}
         self.made: list[Made] = []
 
+    @property
+    def scaling(self) -> FeatureScaling:
+        """From raw features to those of the maps: standardised, some after arcsinh."""
+        return self._whole.scaling
+
+    @property
+    def _comparable(self) -> list[Made]:
+        """The rounds with the same features before the map."""
+        return [found for found in self.made if found[1].sample.scaling is self.scaling]
+
     def best(self) -> Round:
         """Make the rounds and return the simplest one that is as good as the best."""
         chains = [self._begun(name) for name in self._families]
         if self._search.shapes:
+            chains = self._with_arcsinh(chains)
             chains += self._learn_maps(chains)
         winner = min(chains, key=_error)
         if self._auto:
             winner = self._other_kernels(winner)
             self._tune_width(winner)
-        updates, chain, best = self._simplest(self._with_more_centers() or self.made)
+        updates, chain, best = self._simplest(self._with_more_centers() or self._comparable)
         rank = self._search.rank
         # The standardised features have no longest directions.
         if rank is not None and best.map.changes and rank < best.map.width:
@@ -220,7 +237,7 @@ class Rounds:
         gradients.
         """
         best: dict[tuple[Any, ...], Made] = {}
-        for found in self.made:
+        for found in self._comparable:
             kind = found[1].kernel, found[0] > 0, found[2].map.diagonal
             if kind not in best or found[2].error < best[kind][2].error:
                 best[kind] = found
@@ -278,6 +295,27 @@ class Rounds:
         start = min(tried, key=_error)
         self._factors[name] = start.factor
         return start
+
+    def _with_arcsinh(self, chains: list[Chain]) -> list[Chain]:
+        """Return the first rounds with arcsinh of some columns where that lowers the error of the best kernel."""
+        mapped = self._whole.with_arcsinh() if len(self._whole.features) >= ARCSINH_ROWS else None
+        if mapped is None or not self._in_time():
+            return chains
+        before = self._sample
+        leader = min(chains, key=_error)
+        self._sample = mapped.fewer(int(np.count_nonzero(~before.held)))
+        first = self._again(leader)
+        if first.best.error > (1 - LEAST_GAIN) * leader.best.error:
+            self._sample = before
+            return chains
+        self._whole = mapped
+        return [first if chain is leader else self._again(chain) for chain in _hopeful(chains)]
+
+    def _again(self, chain: Chain) -> Chain:
+        """Return a chain with the first round of another one, on the present sample."""
+        again = replace(chain, sample=self._sample, done=[])
+        again.done.append(self._make(again, LinearMap.identity(self._sample.features.shape[1], diagonal=True), 0))
+        return again
 
     def _learn_maps(self, chains: list[Chain]) -> list[Chain]:
         """Make a few rounds of all kernels, then all of the best ones; return the chains of matrices.
@@ -354,7 +392,7 @@ class Rounds:
         self._note(
             {
                 "kernel": chain.kernel,
-                "shape": chain.shape if updates else "isotropic",
+                "shape": chain.shape if updates else ISOTROPIC if chain.sample.scaling.arcsinh is None else ARCSINH,
                 "round": updates,
                 "factor": chain.factor,
                 "error": made.error,
@@ -444,7 +482,7 @@ def learn_metric(
         row["kept"] = made is best
     return LearntMetric(
         map=best.map.simplest if best.map.changes else None,
-        standardized=sample.scaling,
+        standardized=rounds.scaling,
         kernel=best.kernel,
         importances=best.map.importances(best.outer, sample.variances),
         rounds=table,

@@ -50,10 +50,10 @@ class MetricRoom(DriverRoom):
         tile = 8 * ROWS_OF_A_PART * (min(T, MOST_TARGETS) * d + 3 * m)
         matrix = 8 * d * (d if "full" in self._search.shapes else 1)
         return {
-            # Raw and standardised rows, the mapped rows of a round, and the parts of the blocks; the rows of all rounds
-            # but the last.
-            "metric_sample": rows * (2 * work.row_bytes + 4 * 8 * d + 8 * (2 * T + work.target_columns) + 56)
-            + (few + held) * (8 * (d + T) + 24),
+            # Raw and standardised rows, those after arcsinh of some columns, the mapped rows of a round, and the parts
+            # of the blocks; the rows of all rounds but the last, before and after arcsinh.
+            "metric_sample": rows * (2 * work.row_bytes + 5 * 8 * d + 8 * (2 * T + work.target_columns) + 56)
+            + (few + held) * (8 * (2 * d + T) + 24),
             "metric_model": model.fixed + sum(model.matrices.values()),
             # Sums of the threads, the map of each round, and its eigenvectors.
             "metric_map": threads * (tile + 2 * matrix) + (4 + 4 * (1 + self._search.rounds)) * matrix,

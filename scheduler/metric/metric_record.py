@@ -11,6 +11,7 @@ import numpy as np
 from distkern.arrays import Array
 from distkern.errors import JobError
 from distkern.kernels import Kernel, kernel_from_parameters
+from distkern.numerics.arcsinh_columns import ArcsinhColumns
 from distkern.numerics.learnt_metric import LinearMap
 from distkern.numerics.scaling import FeatureScaling
 from distkern.storage import RunDirectory
@@ -72,6 +73,7 @@ def _described(found: LearntMetric) -> dict[str, Any]:
         "map": None if found.map is None else _text(found.map.factors),
         "shift": _text(found.standardized.shift),
         "scale": _text(found.standardized.scale),
+        "arcsinh": _described_columns(found.standardized.arcsinh),
         "importances": _text(found.importances),
         "kernel": kernel,
         "rounds": found.rounds,
@@ -82,8 +84,10 @@ def _described(found: LearntMetric) -> dict[str, Any]:
 
 def _restored(kept: dict[str, Any], n_features: int | None = None) -> LearntMetric | None:
     try:
+        kept_shift = _array(kept["shift"])
         space = None if kept["map"] is None else LinearMap(_array(kept["map"]))
-        standardized = FeatureScaling(_array(kept["shift"]), _array(kept["scale"]))
+        mapped = _restored_columns(kept.get("arcsinh"), len(kept_shift))
+        standardized = FeatureScaling(kept_shift, _array(kept["scale"]), arcsinh=mapped)
         kernel: Kernel = kernel_from_parameters(kept["kernel"]["name"], kept["kernel"]["parameters"])
         importances = _array(kept["importances"])
         rounds = [{name: kind(row[name]) for name, kind in _ROUND.items()} for row in kept["rounds"]]
@@ -97,6 +101,25 @@ def _restored(kept: dict[str, Any], n_features: int | None = None) -> LearntMetr
     if set(columns) != {(len(importances) if n_features is None else n_features,)}:
         return None
     return LearntMetric(space, standardized, kernel, importances, rounds, *costs)
+
+
+def _described_columns(mapped: ArcsinhColumns | None) -> dict[str, Any] | None:
+    if mapped is None:
+        return None
+    return {
+        "columns": mapped.columns.tolist(),
+        "centers": _text(mapped.centers),
+        "widths": _text(mapped.widths),
+    }
+
+
+def _restored_columns(kept: Any, n_features: int) -> ArcsinhColumns | None:
+    # Runs of version 0.2 have no entry.
+    if kept is None:
+        return None
+    mapped = ArcsinhColumns(np.array(kept["columns"], dtype=np.int64), _array(kept["centers"]), _array(kept["widths"]))
+    mapped.require_features(n_features)
+    return mapped
 
 
 def _text(array: Array) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from distkern.arrays import Array
 from distkern.monitoring.events import EventBus
+from distkern.numerics.arcsinh_columns import ArcsinhColumns
+from distkern.numerics.moments import Moments
 from distkern.numerics.row_draws import uniforms_for_rows
 from distkern.numerics.scaling import FeatureScaling
 from distkern.storage.arrays.source import BlockSource
@@ -53,10 +55,28 @@ class MetricSample:
     """(d,): variances of the standardised features over all rows, default None: ones."""
     weight_scale: float = 1.0
     """Factor on the row weights of a training on all rows."""
+    own_scale: NDArray[np.bool_] | None = None
+    """(d,): mask of the features that are divided by their standard deviation, default None: none."""
 
     def part(self, rows: NDArray[np.bool_]) -> tuple[Array, Array, Array | None]:
         """Return features, targets and weights of some rows."""
         return self.features[rows], self.targets[rows], None if self.weights is None else self.weights[rows]
+
+    def with_arcsinh(self) -> MetricSample | None:
+        """Return the sample with arcsinh of the columns that are unlike normal ones; None where there are none."""
+        if self.own_scale is None:
+            return None
+        found = ArcsinhColumns.fit(self.features, self.weights, self.own_scale)
+        if found is None:
+            return None
+        columns, before = found.columns, self.scaling
+        mapped = found.apply(self.features)
+        moments = Moments.from_rows(mapped, self.weights)
+        shift, scale, features = before.shift.copy(), before.scale.copy(), self.features.copy()
+        shift[columns], scale[columns] = moments.mean, moments.std()
+        features[:, columns] = (mapped - shift[columns]) / scale[columns]
+        scaling = FeatureScaling(shift, scale, arcsinh=found.of_raw(before.shift, before.scale))
+        return replace(self, features=features, scaling=scaling)
 
     def fewer(self, n_fitted: int) -> MetricSample:
         """Return the rows that are held out, and `n_fitted` others, or this sample where it has no more."""
@@ -115,6 +135,7 @@ def draw_sample(
     held[np.argsort(uniforms, kind="stable")[: int(held_share * len(rows))]] = True
     units = units_of(data.loaded)
     targets = np.concatenate([data.encoding.columns(block.targets) for block in blocks])
+    scales = feature_scales(source)
     return MetricSample(
         features=data.scaling.apply(raw, np.dtype(np.float64)),
         targets=targets if units is None else targets / np.array(units),
@@ -123,8 +144,11 @@ def draw_sample(
         draws=uniforms,
         scaling=data.scaling,
         bytes_read=found.reads.bytes_read,
-        variances=_variances(data, feature_scales(source)) if job.standardize else None,
+        variances=_variances(data, scales) if job.standardize else None,
         weight_scale=data.weight_scale,
+        own_scale=(np.ones(raw.shape[1], dtype=bool) if scales is None else np.isnan(scales))
+        if job.standardize
+        else None,
     )
 
 

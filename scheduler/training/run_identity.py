@@ -141,9 +141,13 @@ def hash_of(facts: Any) -> str:
 def _digest_of_map(scaling: FeatureScaling) -> str:
     """Return a hash of the arrays of a map to kernel space."""
     found = hashlib.blake2b(digest_size=16)
-    for field in fields(scaling):
-        array = np.ascontiguousarray(getattr(scaling, field.name))
-        found.update(f"{field.name} {array.shape}".encode() + array.tobytes())
+    parts = {field.name: getattr(scaling, field.name) for field in fields(scaling)}
+    mapped = parts.pop("arcsinh")
+    if mapped is not None:
+        parts |= {f"arcsinh {field.name}": getattr(mapped, field.name) for field in fields(mapped)}
+    for name, part in parts.items():
+        array = np.ascontiguousarray(part)
+        found.update(f"{name} {array.shape}".encode() + array.tobytes())
     return found.hexdigest()
 
 

@@ -166,7 +166,7 @@ def _wide(kernel: Kernel, data: DataSummary) -> bool:
         width = kernel.width
     else:
         return False
-    spread = data.loaded.features.std() / data.scaling.scale
+    spread = data.scaling.spread(data.loaded.features)
     if isinstance(data.scaling, DirectionScaling):
         spread = spread * np.linalg.norm(data.scaling.directions, axis=0)
     return width >= NARROWEST * float(np.linalg.norm(spread))

@@ -29,9 +29,9 @@ from ..io.urls import is_url, local_place
 
 __all__ = ["check_model_destination", "read_model", "write_model"]
 
-MODEL_VERSION = 2
+MODEL_VERSION = 3
 """Newest format; a model is written in the oldest one that can describe it. Format 2 has learnt directions of the
-features, and kernels that version 0.1 does not know."""
+features, and kernels that version 0.1 does not know; format 3 has columns that are mapped by arcsinh."""
 _DESCRIPTION = "model.json"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KINDS = "biufU"

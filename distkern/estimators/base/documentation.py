@@ -99,7 +99,9 @@ PARAMETERS = {
             "auto" tries all three, "full" matrices and factors. The simplest map that is as good as the best is kept,
             by the error on rows of the sample that are held out. The attribute `feature_importances_`, shape (d,), then
             has the share of each standardised feature in the mean squared gradient of the model of that round; columns
-            of categories, gaps and dates count by their variance.""",
+            of categories, gaps and dates count by their variance. Columns with heavy or uneven tails are mapped by
+            arcsinh before they are standardised, where that lowers the error of the first round (`arcsinh_columns_`);
+            not with standardize=False.""",
     "metric_rounds": """
         int, optional
             Most rounds of a map (12).""",
@@ -264,6 +266,8 @@ METRIC_ATTRIBUTES = """
     metric_ : array, shape (d,) or (d, d)
         Metric of the standardised features: the squared distance of two rows is that of their difference in it. A
         vector is the diagonal; of ones where no map was better than the standardised features, or none was learnt.
+    arcsinh_columns_ : array, shape (k,)
+        Numbers of the columns that arcsinh maps before they are standardised; empty where none is.
     metric_rounds_ : list of dict
         Kernel, shape, round, width factor and error of every round, and whether it is kept."""
 

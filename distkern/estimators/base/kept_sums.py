@@ -23,7 +23,7 @@ from distkern.storage.tables.schema import TableSchema
 from ...errors import RunError, StoreError
 from ...kernels import kernel_from_parameters
 from ...selection.stopping import StopReason
-from .persistence import is_known_kernel, plain_parameters, stored_scaling
+from .persistence import is_known_kernel, plain_parameters, scaling_arrays, scaling_version, stored_scaling
 
 _PATH = ("rows", "widths", "features", "s", "z", "lambdas", "gcv", "target_norms")
 _SAMPLE = ("rows", "features", "codes", "weights", "shares", "targets")
@@ -43,15 +43,14 @@ def keep_sums(estimator: Any, run: RunDirectory) -> None:
     if not is_known_kernel(result.kernel) or any(path.solved is not None for path in result.paths):
         return
     arrays: dict[str, NDArray[Any]] = {
-        "feature_shift": result.scaling.shift,
-        "feature_scale": result.scaling.scale,
+        **scaling_arrays(result.scaling),
         "target_means": result.target_means,
         "history": result.history,
     }
-    for name in ("directions", "metric_", "feature_importances_", "class_weight_"):
-        found = getattr(result.scaling if name == "directions" else estimator, name, None)
+    for name in ("metric_", "feature_importances_", "class_weight_"):
+        found = getattr(estimator, name, None)
         if found is not None:
-            arrays["feature_directions" if name == "directions" else name] = found
+            arrays[name] = found
     if result.classes is not None:
         assert result.class_weights is not None
         labels = estimator.classes_
@@ -94,7 +93,8 @@ def keep_sums(estimator: Any, run: RunDirectory) -> None:
     }
     parts = len(result.summary.get("appended", []))
     try:
-        write_model(run.sums_place(parts), meta, arrays, overwrite=parts == 0, alone=parts > 0)
+        place, version = run.sums_place(parts), scaling_version(result.scaling)
+        write_model(place, meta, arrays, overwrite=parts == 0, version=version, alone=parts > 0)
     except StoreError as error:
         if error.kind != "exists":
             raise

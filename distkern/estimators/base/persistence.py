@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import fields
 from numbers import Real
 from typing import Any
 
@@ -16,6 +17,7 @@ from distkern.storage.tables.schema import TableSchema
 from ...errors import JobError, StoreError
 from ...kernels import Gaussians, Kernel, kernel_from_parameters
 from ...models.kernel_model import KernelModel
+from ...numerics.arcsinh_columns import ArcsinhColumns
 from ...numerics.scaling import DirectionScaling, FeatureScaling
 from ...probability.decisions import output_count
 from .parameter_checks import DTYPES, plain_parameter
@@ -43,8 +45,7 @@ def save_estimator(estimator: Any, path: str | os.PathLike[str], *, overwrite: b
         "center_indices": getattr(estimator, "center_indices_", np.full(len(model.centers), -1)),
         "coef": model.coef,
         "intercept": model.intercept,
-        "feature_shift": model.scaling.shift,
-        "feature_scale": model.scaling.scale,
+        **scaling_arrays(model.scaling),
         **estimator._stored_arrays(),
         **({"table_schema": estimator.table_schema_.to_bytes()} if hasattr(estimator, "table_schema_") else {}),
         **(probability_arrays(estimator) if hasattr(estimator, "classes_") else {}),
@@ -73,7 +74,8 @@ def save_estimator(estimator: Any, path: str | os.PathLike[str], *, overwrite: b
         bool({"feature_directions", "gaussian_means"} & arrays.keys())
         or {"norm", "exponent"} & kernel_parameters.keys()
     )
-    write_model(path, meta, arrays, overwrite=overwrite, version=2 if newer else 1)
+    version = max(scaling_version(model.scaling), 2 if newer else 1)
+    write_model(path, meta, arrays, overwrite=overwrite, version=version)
 
 
 def read_estimator(path: str | os.PathLike[str], known: Mapping[str, Any]) -> Any:
@@ -142,7 +144,28 @@ def stored_scaling(arrays: dict[str, NDArray[Any]]) -> FeatureScaling:
     shift, scale, directions = (arrays.get(f"feature_{name}") for name in ("shift", "scale", "directions"))
     assert shift is not None
     assert scale is not None
-    return FeatureScaling(shift, scale) if directions is None else DirectionScaling(shift, scale, directions)
+    mapped = None
+    if "arcsinh_columns" in arrays:
+        mapped = ArcsinhColumns(*(arrays[f"arcsinh_{field.name}"] for field in fields(ArcsinhColumns)))
+        mapped.require_features(len(shift))
+    if directions is None:
+        return FeatureScaling(shift, scale, arcsinh=mapped)
+    return DirectionScaling(shift, scale, directions, arcsinh=mapped)
+
+
+def scaling_arrays(scaling: FeatureScaling) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a map to the kernel's space, which `stored_scaling` reads."""
+    arrays: dict[str, NDArray[Any]] = {"feature_shift": scaling.shift, "feature_scale": scaling.scale}
+    if isinstance(scaling, DirectionScaling):
+        arrays["feature_directions"] = scaling.directions
+    if scaling.arcsinh is not None:
+        arrays |= {f"arcsinh_{field.name}": getattr(scaling.arcsinh, field.name) for field in fields(ArcsinhColumns)}
+    return arrays
+
+
+def scaling_version(scaling: FeatureScaling) -> int:
+    """Return the oldest format version of a model store that has a map to the kernel's space."""
+    return 1 if scaling.arcsinh is None else 3
 
 
 def _require_consistent(meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:

@@ -103,6 +103,20 @@ class MetricLearning:
             return sums
         return dict(zip(self.feature_names_in_.tolist(), self.feature_importances_.tolist(), strict=True))
 
+    @property
+    def arcsinh_columns_(self) -> NDArray[np.int64]:
+        """Numbers of the columns that arcsinh maps before they are standardised, as the rounds chose; often none.
+
+        Raises
+        ------
+        AttributeError
+            The estimator learns no metric.
+        """
+        if not hasattr(self, "metric"):
+            raise AttributeError(f"{type(self).__name__} learns no metric")
+        mapped = self._model.scaling.arcsinh
+        return np.empty(0, dtype=np.int64) if mapped is None else mapped.columns
+
     def metric_transform(self, X: Any) -> Any:
         """Map rows to the space in which the kernel measures distances: the learnt directions, longest first.
 
@@ -122,7 +136,8 @@ class MetricLearning:
         space = np.eye(len(scaling.shift))
         if isinstance(scaling, DirectionScaling):
             space = LinearMap(scaling.directions).leading(scaling.width).factors
-        linear = LinearModel.of(FeatureScaling(scaling.shift, scaling.scale), space.T, np.zeros(len(space)))
+        features = FeatureScaling(scaling.shift, scaling.scale, arcsinh=scaling.arcsinh)
+        linear = LinearModel.of(features, space.T, np.zeros(len(space)))
         return self._evaluate(X, all_targets, len(space), np.dtype(np.float64), linear)
 
     def _note_metric(
@@ -153,13 +168,9 @@ class MetricLearning:
 
 def metric_arrays(estimator: Any) -> dict[str, NDArray[Any]]:
     """Return the arrays of a model store."""
-    scaling = estimator._model.scaling
-    arrays = {}
-    if isinstance(scaling, DirectionScaling):
-        arrays["feature_directions"] = scaling.directions
-    if hasattr(estimator, "feature_importances_"):
-        arrays |= {"metric": estimator.metric_, "feature_importances": estimator.feature_importances_}
-    return arrays
+    if not hasattr(estimator, "feature_importances_"):
+        return {}
+    return {"metric": estimator.metric_, "feature_importances": estimator.feature_importances_}
 
 
 def restore_metric(estimator: Any, arrays: dict[str, NDArray[Any]], rounds: list[dict[str, Any]]) -> None:

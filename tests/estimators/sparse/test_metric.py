@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from sklearn.base import clone
 
 import distkern as dk
@@ -20,6 +21,7 @@ from distkern.numerics.scaling import DirectionScaling
 from distkern.scheduler import Workload
 from distkern.scheduler.passes.first_pass import Statistics
 from distkern.scheduler.runtime.processes import peak_rss
+from distkern.storage import describe, read_model, write_model
 from distkern.storage.io.json_files import read_json
 from tests.markers import variants
 from tests.scheduler.worker_clusters import cluster
@@ -301,3 +303,95 @@ def test_the_peak_is_planned() -> None:
     model.fit(X.astype(np.float32), y)
     rounds = sum(size for name, size in model.plan_.items() if name.startswith("metric_"))
     assert peak_rss() - before < 1.1 * max(rounds, model.summary_["planned_peak_bytes"] - 250 * 2**20)
+
+
+def heavy_rows(n: int = 1600, seed: int = 0) -> tuple[Array, Array]:
+    """Columns with long tails, of whose logarithms the targets are functions."""
+    Z = np.random.default_rng(seed).standard_normal((n, 4))
+    return np.exp(2 * Z) + 7.0, np.sin(2 * Z[:, 0]) + Z[:, 1]
+
+
+def heavy(**parameters: Any) -> Any:
+    settings = {"metric": "diagonal", "metric_rounds": 1, "max_centers": 20}
+    return dk.OROLSRegressor(**{**settings, **parameters}).fit(*heavy_rows())
+
+
+@pytest.mark.parametrize("metric", ["diagonal", "full"])
+def test_heavy_tails_are_shortened_where_that_lowers_the_error(metric: str) -> None:
+    """The model is that of columns that are mapped before, and its error is below that of any linear map."""
+    X, y = heavy_rows()
+    model = heavy(metric=metric)
+    assert model.arcsinh_columns_.tolist() == [0, 1, 2, 3]
+    assert [made["shape"] for made in model.metric_rounds_[:2]] == ["isotropic", "arcsinh"]
+    mapped = model._model.scaling.arcsinh
+    Z = np.arcsinh((X - mapped.centers) / mapped.widths)
+    Z = (Z - model._model.scaling.shift) / model._model.scaling.scale
+    Z = Z if metric == "diagonal" or model.metric_.ndim == 1 else model._model.scaling.apply(X, np.dtype(float))
+    plain = dk.OROLSRegressor(kernel=model.kernel_, standardize=False, max_centers=20).fit(Z, y)
+    np.testing.assert_array_equal(model.center_indices_, plain.center_indices_)
+    np.testing.assert_array_equal(model.centers_, X[model.center_indices_])
+    np.testing.assert_allclose(model.predict(X), plain.predict(Z), atol=1e-6)
+    unseen, expected = heavy_rows(seed=1)
+    linear = dk.OROLSRegressor(sigma="median", max_centers=20).fit(X, y)
+    assert model.score(unseen, expected) > linear.score(unseen, expected) + 0.1
+    np.testing.assert_allclose(model.metric_transform(X).var(axis=0).sum(), Z.var(axis=0).sum(), rtol=1e-6)
+
+
+def test_columns_stay_where_no_metric_is_learnt_or_units_are_the_users() -> None:
+    X, y = heavy_rows()
+    assert not len(learnt().arcsinh_columns_)
+    for parameters in ({"metric": "isotropic", "metric_rounds": None, "kernel": "auto"}, {"standardize": False}):
+        model = heavy(**parameters)
+        assert not len(model.arcsinh_columns_)
+        assert "arcsinh" not in {made["shape"] for made in model.metric_rounds_}
+    # Quantiles of few rows say little about tails.
+    assert not len(heavy().fit(X[:200], y[:200]).arcsinh_columns_)
+
+
+@pytest.mark.parametrize("metric", ["diagonal", "full"])
+def test_stores_and_runs_keep_the_columns_under_arcsinh(metric: str, tmp_path: Path) -> None:
+    X, _ = heavy_rows()
+    unseen, later = heavy_rows(300, seed=2)
+    model = heavy(metric=metric, run_dir=tmp_path / "run")
+    model.save(tmp_path / "model")
+    loaded = dk.load_model(tmp_path / "model")
+    assert loaded.predict(X).tobytes() == model.predict(X).tobytes()
+    assert loaded.metric_transform(X).tobytes() == model.metric_transform(X).tobytes()
+    assert loaded.arcsinh_columns_.tolist() == [0, 1, 2, 3]
+    # Version 0.2 would evaluate the columns as they are.
+    assert read_json(tmp_path / "model" / "model.json")["format_version"] == 3
+    facts = describe(tmp_path / "model")
+    assert facts["metric"]["arcsinh"] == [f"feature {column}" for column in range(4)]
+    resumed = heavy(metric=metric, run_dir=tmp_path / "run")
+    assert resumed.coef_.tobytes() == model.coef_.tobytes()
+    assert (
+        resumed._model.scaling.apply(X, np.dtype(float)).tobytes()
+        == model._model.scaling.apply(X, np.dtype(float)).tobytes()
+    )
+    continued, here = dk.load_model(tmp_path / "run"), heavy(metric=metric)
+    for extended in (continued, here):
+        extended.append(unseen, later)
+    assert continued.predict(X).tobytes() == here.predict(X).tobytes()
+
+
+def test_workers_map_columns_alike(in_process_client: Any, tmp_path: Path) -> None:
+    X, y = heavy_rows()
+    dataset = dk.write_dataset(tmp_path / "rows.zarr", X.astype(np.float32), y, chunk_rows=300)
+    settings: dict[str, Any] = {"metric": "diagonal", "metric_rounds": 1, "max_centers": 20}
+    here = dk.OROLSRegressor(**settings).fit(dataset)
+    there = dk.OROLSRegressor(client=in_process_client, **settings).fit(dataset)
+    assert len(here.arcsinh_columns_) == 4
+    assert there.coef_.tobytes() == here.coef_.tobytes()
+    assert np.asarray(there.predict(dataset)).tobytes() == np.asarray(here.predict(dataset)).tobytes()
+    sparse = dk.OROLSRegressor(**settings).fit(csr_array(X), y)
+    dense = dk.OROLSRegressor(**settings).fit(X, y)
+    assert sparse.coef_.tobytes() == dense.coef_.tobytes()
+
+
+def test_a_damaged_map_of_columns_is_refused(tmp_path: Path) -> None:
+    heavy().save(tmp_path / "model")
+    meta, arrays = read_model(tmp_path / "model")
+    write_model(tmp_path / "wrong", meta, arrays | {"arcsinh_columns": arrays["arcsinh_columns"] + 1}, version=3)
+    with pytest.raises(StoreError, match="arcsinh"):
+        dk.load_model(tmp_path / "wrong")
+    assert describe(tmp_path / "wrong")["metric"]["arcsinh"] == ["feature 1", "feature 2", "feature 3"]

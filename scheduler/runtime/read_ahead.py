@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
@@ -91,6 +92,7 @@ class ReadAhead(Generic[T]):
         self._started = 0
         self._coming: dict[int, Future[T]] = {}
         self._lock = threading.Lock()
+        self._reading: deque[threading.Event] = deque(maxlen=ahead)
 
     def __enter__(self) -> Self:
         return self
@@ -109,10 +111,23 @@ class ReadAhead(Generic[T]):
             last = min(self._position[number] + self._ahead, len(self._order) - 1)
             while self._started <= last:
                 coming = self._order[self._started]
-                self._coming[coming] = call_in_thread(partial(self._read, coming), "distkern-ahead")
+                # At most `ahead` are read at a time, in their order: each waits for the one so many places earlier.
+                before = self._reading[0] if len(self._reading) == self._ahead else None
+                done = threading.Event()
+                read = partial(self._read_in_turn, coming, before, done)
+                self._coming[coming] = call_in_thread(read, "distkern-ahead")
+                self._reading.append(done)
                 self._started += 1
             future = self._coming.pop(number)
         return future.result()
+
+    def _read_in_turn(self, number: int, before: threading.Event | None, done: threading.Event) -> T:
+        try:
+            if before is not None:
+                before.wait()
+            return self._read(number)
+        finally:
+            done.set()
 
     def __iter__(self) -> Iterator[T]:
         for number in self._order:

@@ -48,11 +48,9 @@ def call_in_thread(function: Callable[[], T], name: str) -> Future[T]:
 
 def _call(function: Callable[[], T], future: Future[T]) -> None:
     try:
-        found = function()
+        future.set_result(function())  # without a name, or this frame would hold it until the thread ends
     except BaseException as error:
         future.set_exception(error)
-    else:
-        future.set_result(found)
     finally:
         # The traceback of an error refers to this frame: with the future in it, memory and files of the call would
         # stay until Python collects cycles.

@@ -288,7 +288,7 @@ class DaskExecutor(Executor):
                     self._reassign({value}, round_)
                 elif kind == "poll":
                     if monotonic() - round_.began > ASK_SECONDS:
-                        self._staff.watch_steps()
+                        self._staff.attend()
                     self._reassign(self._staff.look(), round_)
                     self._polled = monotonic()
                 if self._staff.signals.empty():

@@ -26,6 +26,7 @@ from distkern.storage import RetryPolicy
 from ..blocks import block_registry as memo
 from ..clusters.clients import keep_local_workers
 from ..clusters.futures import submit
+from ..clusters.held_messages import WAIT_SECONDS, release_held_messages
 from ..clusters.liveness import Liveness, ping_through
 from ..clusters.placement import owned, place, reassign
 from ..clusters.step_watch import StepWatch
@@ -125,6 +126,7 @@ class Workforce:
         self._joined = False
         self._news = threading.Event()
         self._looked = 0.0
+        self._released = 0.0
 
     @property
     def owners(self) -> dict[int, str]:
@@ -184,7 +186,7 @@ class Workforce:
         self._threads = {worker: int(facts["nthreads"]) for worker, facts in found.items()}
         self._liveness.look({worker: facts["last_seen"] for worker, facts in found.items()})
         if self._steps.stuck:
-            self.watch_steps()  # the run may be waiting for them
+            self._steps.look(self.busy)  # the run may be waiting for them
         for worker in set(self._facts) - set(found):
             self._forget(worker)
         for worker in set(found) - set(self._facts):
@@ -208,8 +210,11 @@ class Workforce:
             return "frozen"
         return "stuck" if worker in self._steps.stuck else None
 
-    def watch_steps(self) -> None:
-        """Ask the owners of blocks, and workers that were stuck, whether they make progress."""
+    def attend(self) -> None:
+        """In a round that lasts, ask the cluster for messages that are held back, and the owners for their progress."""
+        if monotonic() - self._released > WAIT_SECONDS:
+            release_held_messages(self._client)
+            self._released = monotonic()
         self._steps.look(self.busy)
 
     def usable(self) -> list[str]:

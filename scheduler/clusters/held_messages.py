@@ -1,0 +1,74 @@
+"""Messages that dask holds back because a clock was set back.
+
+Client, scheduler and workers of dask send messages in batches, and wait for the next batch until a moment of the time
+of day (`distributed.batched`). Where the clock of a host is set back within the milliseconds between two batches, the
+next one waits for as long as it was set back: the tasks are not sent, or not reported, while heartbeats go on. Whoever
+waits for long asks all processes to send what they hold. The questions take another way, on which no batch waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from time import time
+from typing import Any
+
+WAIT_SECONDS = 30.0
+"""Time that a wait lasts before it asks for messages that are held back, and between two questions."""
+
+FAR_SECONDS = 5.0
+"""A batch that would wait for longer is held back; dask's own waits are of milliseconds."""
+
+ASKED_SECONDS = 10.0
+"""Most time for an answer, which nobody waits for."""
+
+logger = logging.getLogger(__name__)
+
+
+def release_held_messages(client: Any) -> None:
+    """Ask this process, the scheduler and all workers to send what they hold back, without waiting for it.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The cluster.
+    """
+
+    async def release() -> None:
+        try:
+            release_batches([client.scheduler_comm])
+            await asyncio.wait_for(client._run_on_scheduler(_of_scheduler), ASKED_SECONDS)
+            await asyncio.wait_for(client._run(_of_worker, on_error="ignore"), ASKED_SECONDS)
+        except Exception:
+            logger.info("the cluster was not asked for messages that it holds back", exc_info=True)
+
+    if client.status == "running":
+        asyncio.run_coroutine_threadsafe(release(), client.loop.asyncio_loop)
+
+
+def release_batches(batches: Iterable[Any]) -> int:
+    """Let batches that wait for a far moment be sent now; return their number.
+
+    Parameters
+    ----------
+    batches : iterable of distributed.batched.BatchedSend or None
+        Those of the calling process, whose event loop calls this.
+    """
+    held = [
+        b for b in batches if b is not None and b.next_deadline is not None and b.next_deadline > time() + FAR_SECONDS
+    ]
+    for batch in held:
+        batch.next_deadline = None
+        batch.waker.set()
+    if held:
+        logger.warning("the clock was set back: %d batches of messages waited for it, and are sent now", len(held))
+    return len(held)
+
+
+def _of_scheduler(dask_scheduler: Any) -> int:
+    return release_batches([*dask_scheduler.client_comms.values(), *dask_scheduler.stream_comms.values()])
+
+
+def _of_worker(dask_worker: Any) -> int:
+    return release_batches([dask_worker.batched_stream])

@@ -1,0 +1,100 @@
+"""Batches of messages that wait for a moment an hour ahead, as after a clock was set back, are sent when asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from threading import Event
+from time import time
+from typing import Any
+
+import pytest
+from distributed.batched import BatchedSend
+
+from distkern.scheduler.clusters import futures, held_messages
+from tests.waiting import wait_until
+
+HOUR = 3600.0
+
+
+go_on = Event()
+
+
+def wait() -> bool:
+    return go_on.wait(timeout=30)
+
+
+class Wire:
+    """A connection that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.written: list[Any] = []
+
+    def closed(self) -> bool:
+        return False
+
+    async def write(self, messages: list[Any], **_: Any) -> int:
+        self.written += messages
+        return len(messages)
+
+
+def test_a_batch_that_waits_for_an_hour_is_sent_at_once() -> None:
+    """The background of dask's batch is at the wait for the moment when it is told."""
+
+    async def send() -> list[Any]:
+        wire, batch = Wire(), BatchedSend(interval="1 ms")
+        batch.next_deadline = time() + HOUR
+        batch.start(wire)
+        batch.send("late")
+        await asyncio.sleep(0.05)
+        assert wire.written == []
+        assert held_messages.release_batches([None, batch]) == 1
+        await asyncio.sleep(0.05)
+        assert held_messages.release_batches([batch]) == 0
+        batch.send("soon")
+        await asyncio.sleep(0.05)
+        batch.abort = lambda: None
+        batch.please_stop = True
+        batch.waker.set()
+        await asyncio.sleep(0.05)
+        return wire.written
+
+    assert asyncio.run(send()) == ["late", "soon"]
+
+
+def test_client_scheduler_and_workers_are_asked(in_process_client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(held_messages, "release_batches", asked.extend)
+    client, cluster = in_process_client, in_process_client.cluster
+    held_messages.release_held_messages(client)
+    expected = {
+        id(batch)
+        for batch in [
+            client.scheduler_comm,
+            *cluster.scheduler.client_comms.values(),
+            *cluster.scheduler.stream_comms.values(),
+            *(worker.batched_stream for worker in cluster.workers.values()),
+        ]
+    }
+    wait_until(lambda: expected <= {id(batch) for batch in asked})
+
+
+def test_a_wait_asks_for_messages_again_and_again(in_process_client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(futures, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(futures, "WAIT_SECONDS", 0.1)
+    calls: list[Any] = []
+
+    def ask(client: Any) -> None:
+        calls.append(client)
+        if len(calls) == 3:
+            go_on.set()
+
+    monkeypatch.setattr(futures, "release_held_messages", ask)
+    assert futures.fetch(in_process_client, futures.submit(in_process_client, "wait", wait), 30.0, "wait")
+    assert calls[:3] == [in_process_client] * 3
+
+
+def test_a_client_that_is_closed_is_left_alone() -> None:
+    class Closed:
+        status = "closed"
+
+    held_messages.release_held_messages(Closed())

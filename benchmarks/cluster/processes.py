@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import faulthandler
 import importlib
 import json
 import os
@@ -174,6 +175,7 @@ def _fork(order: dict[str, Any]) -> int:
         nothing = os.open(os.devnull, os.O_RDONLY)
         for old, new in ((nothing, 0), (log, 1), (log, 2)):
             os.dup2(old, new)
+        faulthandler.enable()  # an abort writes the stacks of all threads to the log
         if order["namespace"]:
             enter(order["namespace"])
         ROLES[order["role"]](**order["settings"])

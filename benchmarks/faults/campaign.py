@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 from time import monotonic, sleep
 from typing import Any
 
@@ -164,10 +164,13 @@ class Campaign:
         deadline = monotonic() + 3 * known + PATIENCE
         while running(scene.driver):
             if monotonic() > deadline:
-                outcome.failure = f"no end within {3 * known + PATIENCE:.0f} s"
-                signal_to(scene.driver, signal.SIGABRT)
+                for pid in (scene.driver, *(worker.pid for worker in self.hosts.workers)):
+                    signal_to(pid, signal.SIGABRT)  # each writes its stacks to the log
                 sleep(1.0)
                 signal_to(scene.driver, signal.SIGKILL)
+                with NamedTemporaryFile(prefix="distkern-hang-", suffix=".log", delete=False) as kept:
+                    kept.write(self.hosts.log.read_bytes())
+                outcome.failure = f"no end within {3 * known + PATIENCE:.0f} s: {kept.name} has the stacks"
             for worker in self.hosts.workers:
                 if not running(worker.pid):
                     self.hosts.replace(worker)

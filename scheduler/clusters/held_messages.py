@@ -17,7 +17,7 @@ from typing import Any
 WAIT_SECONDS = 30.0
 """Time that a wait lasts before it asks for messages that are held back, and between two questions."""
 
-FAR_SECONDS = 5.0
+HELD_SECONDS = 5.0
 """A batch that would wait for longer is held back; dask's own waits are of milliseconds."""
 
 ASKED_SECONDS = 10.0
@@ -48,7 +48,7 @@ def release_held_messages(client: Any) -> None:
 
 
 def release_batches(batches: Iterable[Any]) -> int:
-    """Let batches that wait for a far moment be sent now; return their number.
+    """Let batches that are held back be sent now; return their number.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def release_batches(batches: Iterable[Any]) -> int:
         Those of the calling process, whose event loop calls this.
     """
     held = [
-        b for b in batches if b is not None and b.next_deadline is not None and b.next_deadline > time() + FAR_SECONDS
+        b for b in batches if b is not None and b.next_deadline is not None and b.next_deadline > time() + HELD_SECONDS
     ]
     for batch in held:
         batch.next_deadline = None

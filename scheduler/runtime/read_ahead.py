@@ -114,14 +114,14 @@ class ReadAhead(Generic[T]):
                 # At most `ahead` are read at a time, in their order: each waits for the one so many places earlier.
                 before = self._reading[0] if len(self._reading) == self._ahead else None
                 done = threading.Event()
-                read = partial(self._read_in_turn, coming, before, done)
+                read = partial(self._read_after, coming, before, done)
                 self._coming[coming] = call_in_thread(read, "distkern-ahead")
                 self._reading.append(done)
                 self._started += 1
             future = self._coming.pop(number)
         return future.result()
 
-    def _read_in_turn(self, number: int, before: threading.Event | None, done: threading.Event) -> T:
+    def _read_after(self, number: int, before: threading.Event | None, done: threading.Event) -> T:
         try:
             if before is not None:
                 before.wait()

@@ -38,7 +38,7 @@ class Wire:
 
 
 def test_a_batch_that_waits_for_an_hour_is_sent_at_once() -> None:
-    """The background of dask's batch is at the wait for the moment when it is told."""
+    """The background task of dask sends the batch, as soon as it is asked to."""
 
     async def send() -> list[Any]:
         wire, batch = Wire(), BatchedSend(interval="1 ms")

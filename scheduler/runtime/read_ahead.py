@@ -12,14 +12,13 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, wait
 from functools import partial
 from itertools import pairwise
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from distkern.storage.arrays.source import FeatureSource
-from distkern.storage.io.threads import call_in_thread
+from distkern.storage.io.threads import ThreadCall
 
 T = TypeVar("T")
 
@@ -90,9 +89,9 @@ class ReadAhead(Generic[T]):
         self._position = {number: position for position, number in enumerate(order)}
         self._ahead = ahead
         self._started = 0
-        self._coming: dict[int, Future[T]] = {}
+        self._coming: dict[int, ThreadCall[T]] = {}
         self._lock = threading.Lock()
-        self._reading: deque[threading.Event] = deque(maxlen=ahead)
+        self._reading: deque[threading.Thread] = deque(maxlen=ahead)
 
     def __enter__(self) -> Self:
         return self
@@ -100,7 +99,8 @@ class ReadAhead(Generic[T]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        wait(self._coming.values())
+        for call in self._coming.values():
+            call.thread.join()
         self._coming.clear()
 
     def take(self, number: int) -> T:
@@ -113,21 +113,17 @@ class ReadAhead(Generic[T]):
                 coming = self._order[self._started]
                 # At most `ahead` are read at a time, in their order: each waits for the one so many places earlier.
                 before = self._reading[0] if len(self._reading) == self._ahead else None
-                done = threading.Event()
-                read = partial(self._read_after, coming, before, done)
-                self._coming[coming] = call_in_thread(read, "distkern-ahead")
-                self._reading.append(done)
+                call = ThreadCall(partial(self._read_after, before, coming), "distkern-ahead")
+                self._coming[coming] = call
+                self._reading.append(call.thread)
                 self._started += 1
-            future = self._coming.pop(number)
-        return future.result()
+            call = self._coming.pop(number)
+        return call.result()
 
-    def _read_after(self, number: int, before: threading.Event | None, done: threading.Event) -> T:
-        try:
-            if before is not None:
-                before.wait()
-            return self._read(number)
-        finally:
-            done.set()
+    def _read_after(self, before: threading.Thread | None, number: int) -> T:
+        if before is not None:
+            before.join()
+        return self._read(number)
 
     def __iter__(self) -> Iterator[T]:
         for number in self._order:

@@ -26,7 +26,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_at
 from distkern.errors import DataError, DistkernError
 from distkern.redaction import displayed_cause, redact
 
-from .threads import call_in_thread
+from .threads import ThreadCall
 
 __all__ = [
     "ReadReport",
@@ -280,10 +280,4 @@ def _within(read: Callable[[], T], seconds: float) -> T:
     if seconds == inf:
         return read()
     context = copy_context()  # the report of this thread is that of the read
-    answer = call_in_thread(partial(context.run, read), "distkern-read")
-    try:
-        return answer.result(timeout=seconds)
-    except TimeoutError:
-        if answer.done():  # the read's own
-            raise
-        raise TimeoutError(f"no answer within {seconds:g} s") from None
+    return ThreadCall(partial(context.run, read), "distkern-read").result(timeout=seconds)

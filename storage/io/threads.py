@@ -1,8 +1,8 @@
-"""Threads for calls that may never come back, or that find no memory to begin.
+"""Threads for calls that may never come back, or that find no memory to begin or to end.
 
 Python ends no thread: a call that hangs stays behind with its memory, on a daemon thread, which does not keep the
-process alive as one of an executor would. Covers the start of such calls; who waits for them, and how long, is up to
-the caller.
+process alive as one of an executor would. Where memory is short, a thread may die before its first step or between two
+steps of Python's own, and say nothing. Covers such calls; how long to wait for them is up to the caller.
 """
 
 from __future__ import annotations
@@ -10,16 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from threading import Event, Thread
-from typing import TypeVar
+from time import monotonic
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 START_SECONDS = 30.0
 """Longest time from the start of a thread to its first step."""
 
+LOOK_SECONDS = 1.0
+"""Time between two looks whether the thread of an awaited call still exists."""
 
-def call_in_thread(function: Callable[[], T], name: str) -> Future[T]:
-    """Call a function on a daemon thread of its own.
+
+class ThreadCall(Generic[T]):
+    """A call of a function on a daemon thread of its own.
 
     Parameters
     ----------
@@ -28,22 +32,44 @@ def call_in_thread(function: Callable[[], T], name: str) -> Future[T]:
     name : str
         Name of the thread.
 
-    Returns
-    -------
-    future : concurrent.futures.Future
-        The result or the error.
-
     Raises
     ------
     MemoryError
         There is no memory for another thread.
     """
-    future: Future[T] = Future()
-    try:
-        _StartingThread(target=_call, args=(function, future), name=name, daemon=True).start()
-    except RuntimeError as error:  # the system refuses the thread
-        raise MemoryError(str(error)) from error
-    return future
+
+    def __init__(self, function: Callable[[], T], name: str) -> None:
+        self._future: Future[T] = Future()
+        self.thread: Thread = _StartingThread(target=_call, args=(function, self._future), name=name, daemon=True)
+        """The thread; it ends with the call, whether there is a result or not."""
+        try:
+            self.thread.start()
+        except RuntimeError as error:  # the system refuses the thread
+            raise MemoryError(str(error)) from error
+
+    def result(self, timeout: float | None = None) -> T:
+        """Wait for the result and return it; raise the error of the function.
+
+        Raises
+        ------
+        TimeoutError
+            There is none within `timeout` seconds.
+        MemoryError
+            The thread died without one.
+        """
+        deadline = None if timeout is None else monotonic() + timeout
+        while True:
+            left = LOOK_SECONDS if deadline is None else min(LOOK_SECONDS, max(0.0, deadline - monotonic()))
+            exists = self.thread.is_alive()
+            try:
+                return self._future.result(timeout=left)
+            except TimeoutError:
+                if self._future.done():  # the function's own
+                    raise
+                if not exists:
+                    raise MemoryError(f"{self.thread.name} died without a result; memory may be short") from None
+                if deadline is not None and monotonic() >= deadline:
+                    raise TimeoutError(f"no answer within {timeout:g} s") from None
 
 
 def _call(function: Callable[[], T], future: Future[T]) -> None:

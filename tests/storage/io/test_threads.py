@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from distkern.storage.io import threads
-from distkern.storage.io.threads import call_in_thread
+from distkern.storage.io.threads import ThreadCall
 
 
 def test_a_result_comes_from_a_daemon_thread_of_the_name() -> None:
-    thread = call_in_thread(threading.current_thread, "aside").result(timeout=30)
+    thread = ThreadCall(threading.current_thread, "aside").result(timeout=30)
     assert (thread.name, thread.daemon) == ("aside", True)
     assert thread is not threading.current_thread()
 
@@ -34,7 +34,7 @@ def test_an_error_does_not_keep_what_the_call_held() -> None:
     gc.disable()
     try:
         with pytest.raises(OSError, match="broken") as caught:
-            call_in_thread(fail, "aside").result(timeout=30)
+            ThreadCall(fail, "aside").result(timeout=30)
         assert seen[0]() is not None
         caught.value.__traceback__ = None
         del caught
@@ -48,7 +48,7 @@ def test_a_thread_that_fails_before_its_first_step_is_short_of_memory(monkeypatc
     monkeypatch.setattr(threads, "START_SECONDS", 0.1)
     monkeypatch.setattr(threading.Thread, "_bootstrap", lambda _: None)
     with pytest.raises(MemoryError, match="did not begin"):
-        call_in_thread(int, "aside")
+        ThreadCall(int, "aside")
 
 
 def test_a_thread_that_the_system_refuses_is_short_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,4 +58,31 @@ def test_a_thread_that_the_system_refuses_is_short_of_memory(monkeypatch: pytest
     for name in ("_start_new_thread", "_start_joinable_thread"):
         monkeypatch.setattr(threading, name, refuse, raising=False)
     with pytest.raises(MemoryError, match="can't start"):
-        call_in_thread(int, "aside")
+        ThreadCall(int, "aside")
+
+
+def test_a_thread_that_dies_on_the_way_is_short_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has begun, and never comes to the function."""
+
+    monkeypatch.setattr(threads, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(threading.Thread, "run", lambda _: None)
+    with pytest.raises(MemoryError, match="aside died without a result"):
+        ThreadCall(int, "aside").result(timeout=30)
+
+
+@pytest.mark.parametrize("timeout", [0.0, 0.2])
+def test_a_call_that_takes_long_is_a_timeout(timeout: float) -> None:
+    go_on = threading.Event()
+    call = ThreadCall(go_on.wait, "aside")
+    with pytest.raises(TimeoutError, match="no answer within"):
+        call.result(timeout)
+    go_on.set()
+    assert call.result(timeout=30)
+
+
+def test_a_timeout_of_the_function_is_its_own() -> None:
+    def fail() -> None:
+        raise TimeoutError("its own")
+
+    with pytest.raises(TimeoutError, match="its own"):
+        ThreadCall(fail, "aside").result(timeout=30)

@@ -18,7 +18,7 @@ T = TypeVar("T")
 START_SECONDS = 30.0
 """Longest time from the start of a thread to its first step."""
 
-LOOK_SECONDS = 1.0
+ALIVE_SECONDS = 1.0
 """Time between two looks whether the thread of an awaited call still exists."""
 
 
@@ -50,16 +50,21 @@ class ThreadCall(Generic[T]):
     def result(self, timeout: float | None = None) -> T:
         """Wait for the result and return it; raise the error of the function.
 
+        Parameters
+        ----------
+        timeout : float, optional
+            Most seconds to wait; as long as it takes by default.
+
         Raises
         ------
         TimeoutError
-            There is none within `timeout` seconds.
+            There is none in time.
         MemoryError
             The thread died without one.
         """
         deadline = None if timeout is None else monotonic() + timeout
         while True:
-            left = LOOK_SECONDS if deadline is None else min(LOOK_SECONDS, max(0.0, deadline - monotonic()))
+            left = ALIVE_SECONDS if deadline is None else min(ALIVE_SECONDS, max(0.0, deadline - monotonic()))
             exists = self.thread.is_alive()
             try:
                 return self._future.result(timeout=left)

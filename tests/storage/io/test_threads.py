@@ -64,7 +64,7 @@ def test_a_thread_that_the_system_refuses_is_short_of_memory(monkeypatch: pytest
 def test_a_thread_that_dies_on_the_way_is_short_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has begun, and never comes to the function."""
 
-    monkeypatch.setattr(threads, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(threads, "ALIVE_SECONDS", 0.05)
     monkeypatch.setattr(threading.Thread, "run", lambda _: None)
     with pytest.raises(MemoryError, match="aside died without a result"):
         ThreadCall(int, "aside").result(timeout=30)

@@ -85,14 +85,6 @@ def trusted(array: zarr.Array[Any], what: str) -> zarr.Array[Any]:
             f"{MAX_ARRAY_BYTES:.3g} of the largest file: its description is damaged",
             kind="too-large",
         )
-    chunk_bytes = math.prod(int(length) for length in array.chunks) * max(1, array.dtype.itemsize)
-    if chunk_bytes > max(MAX_SPARE_BYTES, 2 * nbytes):
-        raise DataError(
-            f"{what} ({array.store_path}) declares chunks of shape {array.chunks}, {chunk_bytes:.3g} bytes (limit "
-            f"{MAX_SPARE_BYTES} for so small an array), and values of shape {array.shape}: write the array again with "
-            "chunks no larger than itself",
-            kind="too-large",
-        )
     metadata: dict[str, Any] = dict(array.metadata.to_dict())
     if metadata["zarr_format"] == 2:
         stages = [*(metadata.get("filters") or ()), *filter(None, [metadata.get("compressor")])]
@@ -105,6 +97,14 @@ def trusted(array: zarr.Array[Any], what: str) -> zarr.Array[Any]:
                 "the array again with chunks of one size",
                 kind="chunk-grid",
             )
+    chunk_bytes = math.prod(int(length) for length in array.chunks) * max(1, array.dtype.itemsize)
+    if chunk_bytes > max(MAX_SPARE_BYTES, 2 * nbytes):
+        raise DataError(
+            f"{what} ({array.store_path}) declares chunks of shape {array.chunks}, {chunk_bytes:.3g} bytes (limit "
+            f"{MAX_SPARE_BYTES} for so small an array), and values of shape {array.shape}: write the array again with "
+            "chunks no larger than itself",
+            kind="too-large",
+        )
     for name in _codec_names(stages):
         if name.removeprefix("numcodecs.") not in CODECS or name == "numcodecs.blosc":
             raise DataError(

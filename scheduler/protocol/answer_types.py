@@ -40,8 +40,19 @@ def require_typed(value: Any) -> None:
             require_typed(getattr(value, field.name))
 
 
+def _without_alias(kind: Any) -> Any:
+    """Return the type that an alias of Python 3.12 stands for; numpy from 2.5 on declares its `NDArray` as one."""
+    alias = get_origin(kind) or kind
+    while hasattr(alias, "__value__"):
+        meant, parts = alias.__value__, get_args(kind)
+        kind = meant[parts] if parts else meant
+        alias = get_origin(kind) or kind
+    return kind
+
+
 def _fits(value: Any, kind: Any) -> bool:
     """Return whether a value has a type; of arrays the kind of their items counts, not the precision."""
+    kind = _without_alias(kind)
     origin, parts = get_origin(kind), get_args(kind)
     if kind is Any:
         return True

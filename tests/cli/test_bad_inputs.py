@@ -85,8 +85,9 @@ def zarrs(X: Any, y: Any, rows: int | None = None, **options: Any) -> Prepare:
     def write(folder: Path) -> None:
         for name, values, given in (("X.zarr", X, options), ("y.zarr", y, {})):
             values = np.asarray(values)
+            whole = tuple(max(1, length) for length in values.shape)
             stored = zarr.create_array(
-                folder / name, shape=values.shape, dtype=values.dtype, **{"chunks": values.shape or (), **given}
+                folder / name, shape=values.shape, dtype=values.dtype, **{"chunks": whole, **given}
             )
             if rows is not None and name == "X.zarr":
                 stored[:rows] = values[:rows]

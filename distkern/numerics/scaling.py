@@ -81,8 +81,6 @@ class FeatureScaling:
         with np.errstate(over="ignore"):
             if dtype == np.float64:
                 self._standardize(X, target)
-            elif self.arcsinh is None:
-                target[...] = (X - self.shift) / self.scale
             else:
                 target[...] = self._standardize(X, np.empty(X.shape))
         return target

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from distkern.errors import BudgetError, ClusterError
 
-from .held_messages import WAIT_SECONDS, release_held_messages
+from .held_messages import LongWait
 from .worker_queries import workers_of
 
 if TYPE_CHECKING:
@@ -128,11 +128,9 @@ def wait_for(client: Any, future: Any, worker_wait: float) -> None:
     """
     done = threading.Event()
     future.add_done_callback(lambda _: done.set())
-    deadline, ask = monotonic() + worker_wait, monotonic() + WAIT_SECONDS
+    deadline, long_wait = monotonic() + worker_wait, LongWait(client)
     while not done.wait(POLL_SECONDS):
-        if monotonic() > ask:
-            release_held_messages(client)
-            ask = monotonic() + WAIT_SECONDS
+        long_wait.look()
         if workers_of(client):
             deadline = monotonic() + worker_wait
         elif monotonic() > deadline:

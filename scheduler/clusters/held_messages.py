@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from time import time
+from time import monotonic, time
 from typing import Any
 
 WAIT_SECONDS = 30.0
@@ -24,6 +24,26 @@ ASKED_SECONDS = 10.0
 """Most time for an answer, which nobody waits for."""
 
 logger = logging.getLogger(__name__)
+
+
+class LongWait:
+    """A wait that asks for messages that are held back, again and again while it lasts.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The cluster.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._due = monotonic() + WAIT_SECONDS
+
+    def look(self) -> None:
+        """Ask where the time has come."""
+        if monotonic() > self._due:
+            release_held_messages(self._client)
+            self._due = monotonic() + WAIT_SECONDS
 
 
 def release_held_messages(client: Any) -> None:

@@ -26,7 +26,7 @@ from distkern.storage import RetryPolicy
 from ..blocks import block_registry as memo
 from ..clusters.clients import keep_local_workers
 from ..clusters.futures import submit
-from ..clusters.held_messages import WAIT_SECONDS, release_held_messages
+from ..clusters.held_messages import LongWait
 from ..clusters.liveness import Liveness, ping_through
 from ..clusters.placement import owned, place, reassign
 from ..clusters.step_watch import StepWatch
@@ -112,6 +112,7 @@ class Workforce:
         self._ask_facts = ask_facts
         self._liveness = Liveness(ping_through(client))
         self._steps = StepWatch(self._ask_activity, RetryPolicy.default().longest_read + STUCK_SECONDS)
+        self._long_wait = LongWait(client)
         self._deaths = dict.fromkeys(range(n_blocks), 0)
         self._leases: dict[str, Any] = {}
         self._status: dict[str, str] = {}
@@ -126,7 +127,6 @@ class Workforce:
         self._joined = False
         self._news = threading.Event()
         self._looked = 0.0
-        self._released = 0.0
 
     @property
     def owners(self) -> dict[int, str]:
@@ -212,9 +212,7 @@ class Workforce:
 
     def attend(self) -> None:
         """In a round that lasts, ask the cluster for messages that are held back, and the owners for their progress."""
-        if monotonic() - self._released > WAIT_SECONDS:
-            release_held_messages(self._client)
-            self._released = monotonic()
+        self._long_wait.look()
         self._steps.look(self.busy)
 
     def usable(self) -> list[str]:

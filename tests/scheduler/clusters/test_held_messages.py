@@ -80,7 +80,7 @@ def test_client_scheduler_and_workers_are_asked(in_process_client: Any, monkeypa
 
 def test_a_wait_asks_for_messages_again_and_again(in_process_client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(futures, "POLL_SECONDS", 0.02)
-    monkeypatch.setattr(futures, "WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(held_messages, "WAIT_SECONDS", 0.1)
     calls: list[Any] = []
 
     def ask(client: Any) -> None:
@@ -88,7 +88,7 @@ def test_a_wait_asks_for_messages_again_and_again(in_process_client: Any, monkey
         if len(calls) == 3:
             go_on.set()
 
-    monkeypatch.setattr(futures, "release_held_messages", ask)
+    monkeypatch.setattr(held_messages, "release_held_messages", ask)
     assert futures.fetch(in_process_client, futures.submit(in_process_client, "wait", wait), 30.0, "wait")
     assert calls[:3] == [in_process_client] * 3
 

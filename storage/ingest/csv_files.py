@@ -221,20 +221,20 @@ class CsvFiles:
 
     def _options(self, file: int, columns: dict[str, Any], handler: Any = None) -> tuple[Any, Any, Any]:
         names = None if self._named else self._headers[file]
+        # pyarrow keeps a copy of these lists for every column: half of the memory that a file of 100,000 columns takes
+        # is for lists that no column of their types looks into.
+        convert = pa_csv.ConvertOptions(
+            include_columns=list(columns), column_types=columns, null_values=[], strings_can_be_null=False
+        )
+        if not all(map(pa.types.is_string, columns.values())):
+            convert.null_values = _NULLS
+        if not any(map(pa.types.is_boolean, columns.values())):
+            convert.true_values = convert.false_values = []
         return (
             # Row numbers of bad rows are known only where one thread reads.
             pa_csv.ReadOptions(block_size=self._block_bytes, use_threads=handler is None, column_names=names),
             pa_csv.ParseOptions(delimiter=self._delimiters[file], newlines_in_values=True, invalid_row_handler=handler),
-            pa_csv.ConvertOptions(
-                include_columns=list(columns),
-                column_types=columns,
-                # pyarrow keeps a copy of each of these lists for every column: a file of 100,000 columns takes half
-                # of its memory for lists that no column of these types looks into.
-                null_values=_NULLS if not all(map(pa.types.is_string, columns.values())) else [],
-                true_values=[],
-                false_values=[],
-                strings_can_be_null=False,
-            ),
+            convert,
         )
 
     def _explain_ragged(self, file: int) -> None:

@@ -373,8 +373,11 @@ class Rounds:
 
     def _tune_width(self, chain: Chain) -> None:
         """Change the width step by step, as long as the error falls."""
-        updates = chain.start + chain.done.index(chain.best)
+        updates, first = chain.start + chain.done.index(chain.best), chain.best
         for step in WIDTH_STEPS:
+            if chain.best is not first:
+                # Smaller widths were tried on the way.
+                break
             while self._in_time():
                 before = chain.best
                 chain.factor *= step

@@ -14,8 +14,17 @@ from .solver import selected_centers
 if TYPE_CHECKING:
     from .driver_loop import TrainingJob
 
+AUTO_SAMPLE, SAMPLE_AFTER_ROUNDS = "auto", "auto-after-rounds"
+"""Values of `selection_rows` for a sample of this size: after rounds that learn a metric there are more rows."""
+
 SELECTING_A_CENTER = 5
 """Rows of the sample for each of the most centres."""
+
+MORE_AFTER_ROUNDS = 4 / 3
+"""Times as many rows of the sample after rounds, if there are so many."""
+
+CANDIDATES = {AUTO_SAMPLE: 384, SAMPLE_AFTER_ROUNDS: 512}
+"""Rows of the pool by default; in a learnt space more of the rows are worth a comparison."""
 
 LEAST_SELECTING = 5000
 """Least rows of a sample."""
@@ -34,5 +43,8 @@ def automatic_rows(job: TrainingJob, n_rows: int) -> int:
     asks_all = job.criterion != "error-reduction" or job.sampler == "all" or job.holds_out
     if asks_all or job.multiclass == "one-vs-one":
         return 0
-    wanted = max(LEAST_SELECTING, SELECTING_A_CENTER * selected_centers(job))
-    return wanted if n_rows >= WORTH_A_PASS * wanted else 0
+    wanted, most = SELECTING_A_CENTER * selected_centers(job), int(n_rows / WORTH_A_PASS)
+    size = max(LEAST_SELECTING, wanted)
+    if size > most:
+        return 0
+    return size if job.selection_rows == AUTO_SAMPLE else max(size, min(int(MORE_AFTER_ROUNDS * wanted), most))

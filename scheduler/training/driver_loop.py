@@ -76,8 +76,8 @@ class TrainingJob(SpaceJob):
     tol: float | None
     patience: int | None
     selection_rows: int | str | None = None
-    """Rows of the selection sample; None, or a number not below that of all rows, for all; "auto", see
-    `automatic_sample`."""
+    """Rows of the selection sample; None, or a number not below that of all rows, for all; "auto" and
+    "auto-after-rounds", see `automatic_sample`."""
     intercept: bool = True
     """Whether there is a constant column."""
     refit: str | None = None

@@ -38,9 +38,9 @@ PARAMETERS = {
             How rows become candidates; "mixture" takes half by largest residual and half drawn with probability
             proportional to the squared residual.""",
     "candidates": """
-        int
+        {"auto"} or int
             Size of the pool; with this many rows or fewer, every row is a candidate. With several widths a row is as
-            many candidates.""",
+            many candidates. "auto" is 384, and 512 after rounds that learn a metric or choose the kernel.""",
     "panel": """
         int
             Centres accepted in a round.""",
@@ -82,7 +82,8 @@ PARAMETERS = {
             Choose the centres on a random sample of this many rows, then fit weights and lambda on all rows. The cost
             of the selection then does not grow with the data, and X is read once or twice more. "auto" takes five rows
             for each of `max_centers`, 5000 at least, and all rows where the sample were more than two thirds of them,
-            or where the settings ask about every row; ``summary_["selection_rows"]`` is the number that it took.
+            or where the settings ask about every row; after rounds that learn a metric or choose the kernel, up to a
+            third more rows. ``summary_["selection_rows"]`` is the number that it took.
             None takes all rows. With ``stop="validation"`` a tenth of the sample is held out while centres are chosen;
             the weights are fitted on those rows too.""",
     "solver": """

@@ -172,7 +172,7 @@ MEMORY = Constraint('a size above 0 such as "2GiB", or a number of bytes', lambd
 CONSTRAINTS: Mapping[str, Constraint] = {
     "b_min": ABOVE_ZERO,
     "callbacks": Constraint("a list of functions that take an event", _functions).or_none(),
-    "candidates": whole(1),
+    "candidates": whole(1) | one_of("auto"),
     "center_rows": Constraint("a sequence of different row numbers", _different_numbers).or_none(),
     "class_weight": (
         one_of("balanced") | Constraint("a mapping of labels to numbers above 0", _are_class_weights)

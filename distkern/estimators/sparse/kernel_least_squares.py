@@ -34,6 +34,7 @@ from distkern.scheduler import (
 from distkern.scheduler.planning.large_plan import CONJUGATE_GRADIENTS, FACTORS
 from distkern.scheduler.protocol.path import Path
 from distkern.scheduler.runtime.threads import single_threaded_blas
+from distkern.scheduler.training.automatic_sample import AUTO_SAMPLE, CANDIDATES, SAMPLE_AFTER_ROUNDS
 from distkern.scheduler.training.calibration_rows import draw_rows, outputs_left_out
 from distkern.storage import BlockSource, RunDirectory, is_run
 
@@ -81,7 +82,7 @@ class KernelLeastSquares(Projections, MetricLearning, WidthChoice, SparseParamet
     # Parameters, or what the method fixes.
     criterion: str
     sampler: str
-    candidates: int
+    candidates: int | str
     panel: int
     tol: float | None
     patience: int | None
@@ -100,6 +101,8 @@ class KernelLeastSquares(Projections, MetricLearning, WidthChoice, SparseParamet
         With ``sigma="cv"`` the width is the median distance until the search has been made.
         """
         multiclass = getattr(self, "multiclass", "shared")
+        automatic = SAMPLE_AFTER_ROUNDS if self._has_rounds else AUTO_SAMPLE
+        rows = plain_parameter(self.selection_rows)
         return TrainingJob(
             classification=self._classification,
             kernel=self.kernel,
@@ -111,14 +114,14 @@ class KernelLeastSquares(Projections, MetricLearning, WidthChoice, SparseParamet
             max_centers=int(self.max_centers),
             criterion=self.criterion,
             sampler=self.sampler,
-            candidates=int(self.candidates),
+            candidates=CANDIDATES[automatic] if isinstance(self.candidates, str) else int(self.candidates),
             panel=int(self.panel),
             regularization=self._plain_regularization(),
             stop=None if self.stop == "none" else self.stop,
             tol=None if self.tol is None else float(self.tol),
             patience=None if self.patience is None else int(self.patience),
             seed=self._seed,
-            selection_rows=plain_parameter(self.selection_rows),
+            selection_rows=automatic if isinstance(rows, str) else rows,
             intercept=bool(getattr(self, "fit_intercept", self._intercept)),
             refit=self._plain_refit(),
             solver=getattr(self, "solver", FACTORS),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from distkern.scheduler import (
     worker_facts,
     workload,
 )
+from distkern.scheduler.training.automatic_sample import AUTO_SAMPLE, CANDIDATES, SAMPLE_AFTER_ROUNDS
 from distkern.storage import BlockSource, RunDirectory
 
 from ...arrays import Array
@@ -62,7 +64,12 @@ class MetricLearning:
         """Return the job of the rounds, whose models have the centres that a training selects."""
         given = {"rounds": getattr(self, "metric_rounds", None), "rank": getattr(self, "metric_rank", None)}
         chosen = {name: int(value) for name, value in given.items() if value is not None}
-        return MetricJob(job=job.compared(n_rows), metric=getattr(self, "metric", "isotropic"), **chosen)
+        compared = job.compared(n_rows)
+        # The larger pool and sample are for the training: rounds compare models, and there are many of them.
+        compared = replace(compared, candidates=min(compared.candidates, CANDIDATES[AUTO_SAMPLE]))
+        if compared.selection_rows == SAMPLE_AFTER_ROUNDS:
+            compared = replace(compared, selection_rows=AUTO_SAMPLE)
+        return MetricJob(job=compared, metric=getattr(self, "metric", "isotropic"), **chosen)
 
     def _room(self, job: TrainingJob, work: Workload, facts: WorkerFacts | None) -> MetricRoom:
         return MetricRoom(self._metric_job(job, work.n_rows), work, facts, self._memory_bytes)

@@ -36,7 +36,7 @@ class PoolParameters(SparseParameters):
 
     criterion: str = "error-reduction"
     sampler: str = "mixture"
-    candidates: int = 384
+    candidates: int | str = "auto"
     panel: int = 32
     tol: float | None = None
     patience: int | None = None

@@ -305,6 +305,21 @@ def test_the_peak_is_planned() -> None:
     assert peak_rss() - before < 1.1 * max(rounds, model.summary_["planned_peak_bytes"] - 250 * 2**20)
 
 
+@pytest.mark.parametrize("parameters", [{"metric": "diagonal"}, {"kernel": "auto"}])
+def test_more_rows_are_compared_in_a_learnt_space(parameters: dict[str, Any]) -> None:
+    """Of the training; the models of the rounds have the pool and the sample of any other training."""
+    job = dk.OROLSRegressor(max_centers=1500).training_job()
+    assert (job.candidates, job.sampled_rows(30_000), job.sampled_rows(12_000)) == (384, 7500, 7500)
+    model = dk.OROLSRegressor(max_centers=1500, **parameters)
+    job = model.training_job()
+    assert (job.candidates, job.sampled_rows(30_000), job.sampled_rows(12_000)) == (512, 10_000, 8000)
+    assert job.sampled_rows(11_249) == 0
+    rounds = model._metric_job(job, 30_000).job
+    assert (rounds.candidates, rounds.sampled_rows(30_000)) == (384, 7500)
+    job = dk.OROLSRegressor(candidates=100, selection_rows=900, **parameters).training_job()
+    assert (job.candidates, job.selection_rows) == (100, 900)
+
+
 def heavy_rows(n: int = 1600, seed: int = 0) -> tuple[Array, Array]:
     """Columns with long tails, of whose logarithms the targets are functions."""
     Z = np.random.default_rng(seed).standard_normal((n, 4))
@@ -327,7 +342,7 @@ def test_heavy_tails_are_shortened_where_that_lowers_the_error(metric: str) -> N
     Z = np.arcsinh((X - mapped.centers) / mapped.widths)
     Z = (Z - model._model.scaling.shift) / model._model.scaling.scale
     Z = Z if metric == "diagonal" or model.metric_.ndim == 1 else model._model.scaling.apply(X, np.dtype(float))
-    plain = dk.OROLSRegressor(kernel=model.kernel_, standardize=False, max_centers=20).fit(Z, y)
+    plain = dk.OROLSRegressor(kernel=model.kernel_, standardize=False, max_centers=20, candidates=512).fit(Z, y)
     np.testing.assert_array_equal(model.center_indices_, plain.center_indices_)
     np.testing.assert_array_equal(model.centers_, X[model.center_indices_])
     np.testing.assert_allclose(model.predict(X), plain.predict(Z), atol=1e-6)

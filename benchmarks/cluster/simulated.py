@@ -250,7 +250,7 @@ def _messages_below(layer: Any, key: str) -> Iterator[Any]:
     if task.func is memo.run_message:
         yield task
         return
-    for argument in task.args[2:]:
+    for argument in task.args[3:]:
         yield from _messages_below(layer, argument.key)
 
 

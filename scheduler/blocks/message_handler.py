@@ -69,6 +69,8 @@ def apply_message(
     reducer: TreeReducer[Answer] = TreeReducer(n_blocks, Answer.merge)
     with single_threaded_blas():
         for block, answer in zip(blocks, _answers(blocks, message, fresh, handed_in, watch), strict=True):
+            for problem in answer.problems:
+                problem.blocks = int(problem.has_sums)
             reducer.add(answer, block.number)
     nodes = reducer.nodes()
     if nodes:

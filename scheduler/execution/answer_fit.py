@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from ..blocks.block_registry import Refusal
@@ -37,6 +38,7 @@ def require_fit(
     ClusterError
         ``bad-answer``: it does not fit the message.
     """
+    suspects: Collection[int] = task.blocks
     try:
         refusals = {0: outcome} if isinstance(outcome, Refusal) else {}
         if isinstance(outcome, Summed):
@@ -48,15 +50,29 @@ def require_fit(
         if isinstance(message, KernelColumns | FetchRows):
             checks.require(message, outcome, answering)
             return refusals
-        found: list[int] = []
+        if isinstance(outcome, Summed):
+            for numbers, blocks in leaves(outcome.without, n_blocks):
+                suspects = blocks
+                checks.require_parts(message, numbers, blocks)
+        suspects, found = task.blocks, list[int]()
         for answer, blocks in leaves(outcome.nodes if isinstance(outcome, Summed) else outcome, n_blocks):
             found += blocks
+            suspects = blocks
             checks.require(message, answer, blocks)
         if sorted(found) != sorted(answering):
+            suspects = set(answering) - set(found) or task.blocks
             raise ValueError(f"it is of the blocks {sorted(found)[:5]}, and {sorted(answering)[:5]} were asked")
-    except ValueError as error:
-        raise bad_answer(f"worker {', '.join(sorted(task.workers)[:3])}", message_name(message), error) from error
+    except (AttributeError, TypeError, ValueError) as error:  # a tree of other code sends other fields
+        raise bad_answer(_owners(task, suspects), message_name(message), error) from error
     return refusals
+
+
+def _owners(task: Asked, suspects: Collection[int]) -> str:
+    """Return the addresses of the workers that answered for some blocks, the first three of many."""
+    found = [worker for worker, blocks in task.members if not set(suspects).isdisjoint(blocks)]
+    found = found or sorted(task.workers)
+    few = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+    return f"worker {few}" if len(found) == 1 else f"one of the workers {few}"
 
 
 def whole_answer(nodes: dict[Node, Answer], message: Message, checks: AnswerChecks, n_blocks: int) -> Answer:

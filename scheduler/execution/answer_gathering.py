@@ -72,6 +72,8 @@ class Summed:
     nodes: dict[Node, Answer]
     refusals: dict[int, Refusal]
     """Position of a worker in `Asked` to its refusal."""
+    without: dict[Node, tuple[int, ...]] = field(default_factory=dict)
+    """Node to the parts (`Answer.parts`) that its answer lacked and others had, before these were added."""
 
 
 def trees(workers: Sequence[str], fan_in: int) -> list[Sequence[str]]:
@@ -133,8 +135,9 @@ class MessageGraph:
         starts = range(0, len(members), size)
         parts = [self._node(members[s : s + size], first + s, passed) for s in starts]
         positions = tuple(first + s for s in starts)
+        workers = tuple(members[s][0] for s in starts)
         return self._graph.add(
-            "sum-answers", worker, sum_answers, self._n_blocks, positions, *map(TaskGraph.result, parts)
+            "sum-answers", worker, sum_answers, self._n_blocks, positions, workers, *map(TaskGraph.result, parts)
         )
 
 
@@ -143,7 +146,12 @@ def pass_on(message: Any) -> Any:
     return message
 
 
-def sum_answers(n_blocks: int, positions: Sequence[int], *parts: Mapping[Node, Answer] | Refusal | Summed) -> Summed:
+def sum_answers(
+    n_blocks: int,
+    positions: Sequence[int],
+    workers: Sequence[str],
+    *parts: Mapping[Node, Answer] | Refusal | Summed,
+) -> Summed:
     """Sum answers of workers, or sums of them, as far as the tree allows.
 
     The parts are results that dask keeps, so they are copied before they are added up.
@@ -154,13 +162,16 @@ def sum_answers(n_blocks: int, positions: Sequence[int], *parts: Mapping[Node, A
         Blocks of the run.
     positions : sequence of int
         Position of the first worker of each part.
+    workers : sequence of str
+        Its address.
     *parts
         The answers.
     """
     try:
         return _summed(n_blocks, positions, parts)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise bad_answer("a worker of a tree", "sum-answers", error) from error
+        # Of two answers that do not fit each other either may be the wrong one.
+        raise bad_answer(f"one of the workers {', '.join(workers)}", "sum-answers", error) from error
 
 
 def bad_answer(whose: str, task: str, why: Exception) -> ClusterError:
@@ -178,12 +189,23 @@ def _summed(
 ) -> Summed:
     reducer: TreeReducer[Answer] = TreeReducer(n_blocks, Answer.merge)
     refusals: dict[int, Refusal] = {}
+    without: dict[Node, tuple[int, ...]] = {}
+    found: list[tuple[Node, Answer]] = []
     for position, part in zip(positions, parts, strict=True):
         if isinstance(part, Refusal):
             refusals[position] = part
             continue
         if isinstance(part, Summed):
             refusals.update(part.refusals)
-        nodes = part.nodes if isinstance(part, Summed) else part
-        reducer.add_nodes({node: answer.copy() for node, answer in nodes.items()})
-    return Summed(reducer.nodes(), refusals)
+            without.update(part.without)
+        found += (part.nodes if isinstance(part, Summed) else part).items()
+    without.update(_lacking(found))
+    reducer.add_nodes((node, answer.copy()) for node, answer in found)
+    return Summed(reducer.nodes(), refusals, without)
+
+
+def _lacking(found: Sequence[tuple[Node, Answer]]) -> dict[Node, tuple[int, ...]]:
+    """Return the nodes that lack parts of an answer which another node has, with the numbers of these."""
+    given = [answer.parts() for _, answer in found]
+    every = set().union(*given)
+    return {node: tuple(sorted(every - own)) for (node, _), own in zip(found, given, strict=True) if every - own}

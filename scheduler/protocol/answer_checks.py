@@ -16,7 +16,7 @@ from distkern.kernels import width_count
 from distkern.storage.arrays.source import BlockSource
 
 from .answer_types import require_typed
-from .answers import Answer, CandidateRows, Drawn, LoadAnswer, ProblemAnswer, Sample
+from .answers import OPTIONAL, STATISTICS, Answer, CandidateRows, Drawn, LoadAnswer, ProblemAnswer, Sample
 from .large_models import CenterDraw, CenterProducts, DrawCenters, Multiply
 from .losses import LossModel, RowSample, SampleRows, SumLoss
 from .messages import (
@@ -41,9 +41,6 @@ from .selected_rows import SelectedRows
 
 Shapes = dict[str, tuple[int, ...]]
 
-OPTIONAL = ("validation",)
-"""Sums that only blocks with held-out rows have."""
-
 
 class AnswerChecks:
     """Checks of the answers to the messages of one run, which are noted in their order.
@@ -65,13 +62,21 @@ class AnswerChecks:
         self._selected: tuple[Any, Any] | None = None
         """Rows of a selection sample, ascending, and the block that has each of them."""
         self._rows_everywhere = False
+        self._message: Message | None = None
+        self._counts: list[int | None] = []
+        """Number of blocks with training rows of each problem, once it is known."""
 
     def note(self, message: Message) -> None:
         """Take the next message of the log."""
+        self._message = message
         if isinstance(message, Begin):
             self._begin, self._columns, self._selected = message, [1] * len(message.problems), None
+            n_blocks = len(self._bounds) - 1
             if message.selected is not None:
-                self._selected = _owners(message.selected, len(self._bounds) - 1)
+                self._selected = _owners(message.selected, n_blocks)
+                n_blocks = len(np.unique(self._selected[1]))
+            known = [self._rows_everywhere and not problem.within for problem in message.problems]
+            self._counts = [n_blocks if every else None for every in known]
         elif isinstance(message, Step):
             for number, step in enumerate(message.problems):
                 if isinstance(step, LookaheadStep):
@@ -81,9 +86,15 @@ class AnswerChecks:
                     self._columns[number] = step.append.start + step.append.combine.shape[1]
 
     def take(self, answer: Answer) -> None:
-        """Take the whole answer to `Load`, which says whether every block has training rows."""
+        """Take the whole answer to the message that was noted last, which says where there are training rows.
+
+        The first answer with sums of a problem is the measure for all later ones: the blocks with rows stay the same.
+        """
         if answer.load is not None:
             self._rows_everywhere = answer.load.n_fit == self._source.n_rows
+        if isinstance(self._message, Begin | Step):
+            for number, found in enumerate(answer.problems):
+                self._counts[number] = self._counts[number] or found.blocks or None
 
     def require(self, message: Message | Query, answer: Any, blocks: Collection[int], *, whole: bool = False) -> None:
         """Refuse an answer of some blocks that does not fit the message, which was noted last.
@@ -125,16 +136,15 @@ class AnswerChecks:
             self._problem(number, part, found, blocks, whole=whole)
 
     def _problem(self, number: int, part: Any, found: ProblemAnswer, blocks: Collection[int], *, whole: bool) -> None:
-        shapes = {} if part is None else self._sums(number, part)
-        if not self._with_factors and isinstance(part, _Started):
-            shapes = {}
+        shapes = self._wanted(number, part)
         wanted, given = shapes.keys() - OPTIONAL, found.sums.keys()
         unknown = given - shapes.keys()
         if unknown:
             raise ValueError(f"it has sums {sorted(unknown)} that were not asked for")
         absent = wanted - given
-        if absent and (whole or given - OPTIONAL or self._must_have_rows(number, part, blocks)):
+        if absent and (whole or found.has_sums or self._must_have_rows(number, part, blocks)):
             raise ValueError(f"it lacks the sums {sorted(absent)}")
+        self._require_count(number, part, found, blocks, whole=whole)
         for name in given:
             if found.sums[name].shape != shapes[name]:
                 raise ValueError(f"its sum {name} has shape {found.sums[name].shape}, not {shapes[name]}")
@@ -152,16 +162,62 @@ class AnswerChecks:
         if found.candidates is not None:
             self._candidates(found.candidates, number, part, blocks)
 
+    def require_parts(self, message: Message, numbers: Collection[int], blocks: Collection[int]) -> None:
+        """Refuse an answer of some blocks without some of its parts, if one of the blocks must have rows of one.
+
+        Parameters
+        ----------
+        message : Message
+            The message, which was noted last.
+        numbers : collection of int
+            Numbers of the parts (`Answer.parts`) that are absent.
+        blocks : collection of int
+            Numbers of the blocks.
+
+        Raises
+        ------
+        ValueError
+            Names what is absent.
+        """
+        if STATISTICS in numbers or isinstance(message, Load):
+            raise ValueError("it has no statistics of the rows")
+        parts = _parts(message)
+        for number in numbers:
+            if not 0 <= number < len(parts):
+                raise ValueError(f"it is of problem {number}, and there are {len(parts)}")
+            wanted = self._wanted(number, parts[number]).keys() - OPTIONAL
+            if wanted and self._must_have_rows(number, parts[number], blocks):
+                raise ValueError(f"it lacks the sums {sorted(wanted)}")
+
+    def _require_count(
+        self, number: int, part: Any, found: ProblemAnswer, blocks: Collection[int], *, whole: bool
+    ) -> None:
+        """Refuse sums of fewer blocks than have rows: an answer without sums leaves no trace where others are added."""
+        if found.has_sums != (found.blocks > 0) or found.blocks > len(blocks):
+            raise ValueError(f"its sums of problem {number} are of {found.blocks} blocks, of {len(blocks)} that answer")
+        if whole and found.has_sums:
+            expected = len(blocks) if isinstance(part, _OVER_ALL_BLOCKS) else self._counts[number]
+            if expected is not None and found.blocks != expected:
+                raise ValueError(
+                    f"the sums of problem {number} are of {found.blocks} blocks, and {expected} have rows as far as is "
+                    "known: a worker answered without its sums, to this message or before"
+                )
+
     def _must_have_rows(self, number: int, part: Any, blocks: Collection[int]) -> bool:
         """Return whether some of the blocks have training rows of a problem for certain."""
-        begin = self._begin
-        if isinstance(part, Centers | CenterProducts | LossModel | _Scored):
-            return True  # passes over all rows answer for blocks without rows, too
-        if begin is None or begin.problems[number].within or not self._rows_everywhere:
-            return False
-        if self._selected is None:
+        if isinstance(part, _OVER_ALL_BLOCKS):
             return True
-        return bool(np.isin(self._selected[1], list(blocks)).any())
+        if self._selected is None:
+            return self._counts[number] == len(self._bounds) - 1
+        # While the rows of a sample are in the blocks, those without a part of it have none.
+        owners = np.unique(self._selected[1])
+        return self._counts[number] == len(owners) and bool(np.isin(owners, list(blocks)).any())
+
+    def _wanted(self, number: int, part: Any) -> Shapes:
+        """Return the shapes of the sums of a problem in the answer to a message."""
+        if part is None or (isinstance(part, _Started) and not self._with_factors):
+            return {}
+        return self._sums(number, part)
 
     def _sums(self, number: int, part: Any) -> Shapes:
         """Return the shapes of the sums that a problem's part of a message asks for."""
@@ -329,6 +385,10 @@ class _Started:
 
 class _Scored:
     """A model of `Score`."""
+
+
+_OVER_ALL_BLOCKS = (Centers, CenterProducts, LossModel, _Scored)
+"""Parts of messages to which blocks without rows answer with sums, too."""
 
 
 def _parts(message: Message | Query) -> Sequence[Any]:

@@ -21,6 +21,12 @@ from distkern.storage import ReadReport
 from ..runtime.timings import Costs
 from .selected_rows import SelectedRows
 
+OPTIONAL = ("validation",)
+"""Sums that only blocks with held-out rows have."""
+
+STATISTICS = -1
+"""Number of the statistics of the rows where the parts of an answer are counted, beside those of its problems."""
+
 
 @dataclass
 class Drawn:
@@ -266,9 +272,27 @@ class ProblemAnswer:
     candidates: CandidateRows | None = None
     """Values at rows of candidates, or for `Compare` at a sample of the rows: (k, 2c + T + 1), predictions, fits by Q,
     centred targets and row weights."""
+    blocks: int = field(default=0, compare=False, metadata={"recorded": False})
+    """Number of blocks whose rows are in the sums; not recorded."""
+
+    @property
+    def has_sums(self) -> bool:
+        """Whether there are sums over training rows."""
+        return bool(self.sums.keys() - OPTIONAL)
 
     def merge(self, other: ProblemAnswer) -> ProblemAnswer:
-        """Add the sums of `other` into this answer's arrays."""
+        """Add the sums of `other` into this answer's arrays.
+
+        Raises
+        ------
+        ValueError
+            Sums of different shapes, or a sum that one answer with training rows has and the other has not.
+        """
+        if self.sums.keys() != other.sums.keys() and self.has_sums and other.has_sums:
+            lone = (self.sums.keys() ^ other.sums.keys()) - set(OPTIONAL)
+            if lone:
+                raise ValueError(f"one has sums {sorted(lone)} and the other has none")
+        self.blocks += other.blocks
         for name, value in other.sums.items():
             if name in self.sums:
                 if self.sums[name].shape != value.shape:  # numpy would repeat the smaller one
@@ -299,11 +323,20 @@ class Answer:
     costs: Costs = field(default_factory=Costs, compare=False, metadata={"recorded": False})
     """Time and memory of the workers; not recorded."""
 
+    def parts(self) -> set[int]:
+        """Return the numbers of the problems with sums, and `STATISTICS` with statistics of rows."""
+        found = {number for number, problem in enumerate(self.problems) if problem.has_sums}
+        return found if self.load is None else {STATISTICS, *found}
+
     def copy(self) -> Answer:
         """Copy the parts that `merge` changes, with aligned, C-contiguous sums."""
         problems = [
             ProblemAnswer(
-                {name: np.array(value, order="C") for name, value in p.sums.items()}, p.drawn, p.leaders, p.candidates
+                {name: np.array(value, order="C") for name, value in p.sums.items()},
+                p.drawn,
+                p.leaders,
+                p.candidates,
+                p.blocks,
             )
             for p in self.problems
         ]

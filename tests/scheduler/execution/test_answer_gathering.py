@@ -129,11 +129,11 @@ def test_refusals_come_back_by_position_and_parts_are_not_changed() -> None:
     second.place()
     parts = [first.run(0), Refusal(versions={3: -1}), second.run(0)]
     before = [answer_bits(part) for part in parts]
-    summed = sum_answers(N_BLOCKS, (0, 4, 5), *parts)
+    summed = sum_answers(N_BLOCKS, (0, 4, 5), ("a", "b", "c"), *parts)
     assert summed.refusals == {4: parts[1]}
     assert summed.nodes
     assert [answer_bits(part) for part in parts] == before
-    above = sum_answers(N_BLOCKS, (0, 6), summed, Summed({}, {7: parts[1]}))
+    above = sum_answers(N_BLOCKS, (0, 6), ("a", "d"), summed, Summed({}, {7: parts[1]}))
     assert above.refusals == {4: parts[1], 7: parts[1]}
     assert answer_bits(above.nodes) == answer_bits(summed.nodes)
     for worker in (first, second):

@@ -6,11 +6,11 @@ from collections.abc import Collection
 from typing import Any
 
 from ..blocks.block_registry import Refusal
-from ..protocol.answer_checks import AnswerChecks, leaves
+from ..protocol.answer_checks import AnswerChecks
 from ..protocol.answer_types import require_typed
 from ..protocol.answers import Answer
 from ..protocol.messages import FetchRows, KernelColumns, Message, Query, message_name
-from ..runtime.tree_reducer import Node
+from ..runtime.tree_reducer import Node, leaves
 from .answer_gathering import Asked, Summed, bad_answer
 from .executor import total
 

@@ -7,7 +7,7 @@ finite, and overflow is a fault of the data, see `..rows.numeric_ranges`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,12 +51,15 @@ class AnswerChecks:
         The rows.
     with_factors : bool
         Whether the processes that answer hold Q and E; True by default.
+    recorded : bool
+        Whether the answers come from a record, which has no numbers of blocks; False by default.
     """
 
-    def __init__(self, source: BlockSource, *, with_factors: bool = True) -> None:
+    def __init__(self, source: BlockSource, *, with_factors: bool = True, recorded: bool = False) -> None:
         self._source = source
         self._bounds = np.array(source.boundaries)
         self._with_factors = with_factors
+        self._recorded = recorded
         self._begin: Begin | None = None
         self._columns: list[int] = []
         self._selected: tuple[Any, Any] | None = None
@@ -65,6 +68,11 @@ class AnswerChecks:
         self._message: Message | None = None
         self._counts: list[int | None] = []
         """Number of blocks with training rows of each problem, once it is known."""
+
+    @property
+    def blocks(self) -> range:
+        """Numbers of all blocks."""
+        return range(len(self._bounds) - 1)
 
     def note(self, message: Message) -> None:
         """Take the next message of the log."""
@@ -144,7 +152,8 @@ class AnswerChecks:
         absent = wanted - given
         if absent and (whole or found.has_sums or self._must_have_rows(number, part, blocks)):
             raise ValueError(f"it lacks the sums {sorted(absent)}")
-        self._require_count(number, part, found, blocks, whole=whole)
+        if not self._recorded:
+            self._require_count(number, part, found, blocks, whole=whole)
         for name in given:
             if found.sums[name].shape != shapes[name]:
                 raise ValueError(f"its sum {name} has shape {found.sums[name].shape}, not {shapes[name]}")
@@ -363,8 +372,10 @@ class AnswerChecks:
             raise ValueError(f"its {what} are rows of the blocks {sorted(strange)[:5]}, which did not answer")
 
     def _require_features(self, features: Any, n: int, what: str) -> None:
-        if features is not None and features.shape != (n, self._source.n_features):
-            raise ValueError(f"its {what} have features of shape {features.shape}, not {(n, self._source.n_features)}")
+        wanted = n, self._source.n_features
+        # With factors in the driver the features of no rows have no columns either.
+        if features is not None and features.shape != wanted and (n or features.shape != (0, 0)):
+            raise ValueError(f"its {what} have features of shape {features.shape}, not {wanted}")
 
 
 def _owners(selected: SelectedRows, n_blocks: int) -> tuple[Any, Any]:
@@ -467,23 +478,3 @@ def _fetched(message: FetchRows, answer: Answer, n_features: int) -> None:
     for row, features in answer.rows.items():
         if features.shape != (n_features,):
             raise ValueError(f"its features of row {row} have shape {features.shape}, not {(n_features,)}")
-
-
-def leaves(nodes: Any, n_blocks: int) -> Iterator[tuple[Any, range]]:
-    """Yield the answers of a reduction's nodes with the blocks that each is of; `ValueError` for what is no such node.
-
-    Parameters
-    ----------
-    nodes : object
-        What came; (level, index) to an answer.
-    n_blocks : int
-        Blocks of the run.
-    """
-    if not isinstance(nodes, dict):
-        raise ValueError(f"it is a {type(nodes).__name__}, no sums by blocks")
-    for node, answer in nodes.items():
-        whole = isinstance(node, tuple) and len(node) == 2 and all(type(part) is int for part in node)
-        if not whole or not 0 <= node[0] <= n_blocks.bit_length() or not 0 <= node[1] << node[0] < n_blocks:
-            raise ValueError(f"it has sums of {node!r:.80}, which are no blocks of the run")
-        first = node[1] << node[0]
-        yield answer, range(first, min(first + (1 << node[0]), n_blocks))

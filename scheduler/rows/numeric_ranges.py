@@ -170,8 +170,13 @@ def warn_about_scales(moments: Moments, scaling: FeatureScaling, kernel: Kernel,
 
 
 def require_finite_sums(answer: ProblemAnswer) -> None:
-    """Refuse sums that overflowed."""
-    if not all(np.isfinite(array).all() for array in answer.sums.values()):
+    """Refuse sums that overflowed, and so residuals and values at rows of candidates."""
+    found = list(answer.sums.values())
+    if answer.leaders is not None:
+        found += [answer.leaders.largest, answer.leaders.norms]
+    if answer.candidates is not None:
+        found.append(answer.candidates.values)
+    if not all(np.isfinite(array).all() for array in found):
         raise overflow()
 
 

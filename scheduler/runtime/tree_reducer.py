@@ -8,8 +8,8 @@ associative; here the additions and their order are the same for any placement.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 Node = tuple[int, int]
@@ -66,3 +66,23 @@ class TreeReducer(Generic[T]):
             return self._nodes[self._top, 0]
         except KeyError:
             raise LookupError(f"incomplete reduction: have nodes {sorted(self._nodes)}") from None
+
+
+def leaves(nodes: Any, n_blocks: int) -> Iterator[tuple[Any, range]]:
+    """Yield the answers of a reduction's nodes with the blocks that each is of; `ValueError` for what is no such node.
+
+    Parameters
+    ----------
+    nodes : object
+        What came; (level, index) to an answer.
+    n_blocks : int
+        Blocks of the run.
+    """
+    if not isinstance(nodes, dict):
+        raise ValueError(f"it is a {type(nodes).__name__}, no sums by blocks")
+    for node, answer in nodes.items():
+        whole = isinstance(node, tuple) and len(node) == 2 and all(type(part) is int for part in node)
+        if not whole or not 0 <= node[0] <= n_blocks.bit_length() or not 0 <= node[1] << node[0] < n_blocks:
+            raise ValueError(f"it has sums of {node!r:.80}, which are no blocks of the run")
+        first = node[1] << node[0]
+        yield answer, range(first, min(first + (1 << node[0]), n_blocks))

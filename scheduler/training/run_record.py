@@ -20,9 +20,10 @@ from distkern.storage.arrays.source import BlockSource
 from distkern.storage.runs.records import Place
 
 from ..execution.executor import Executor
+from ..protocol.answer_checks import AnswerChecks
 from ..protocol.answer_codec import Record, decode, encode
 from ..protocol.answers import Answer
-from ..protocol.messages import PASSIVE, Begin, Message, Step, digest
+from ..protocol.messages import PASSIVE, Begin, Message, Step, digest, message_name
 from ..rows.block_reading import read_block, require_unchanged
 from ..runtime.threads import map_tiles
 from .driver_loop import TrainingJob
@@ -46,6 +47,8 @@ class RunStore:
     ----------
     run_id : str
         Name of the run, the same in every process that drives it.
+    source : BlockSource
+        The rows.
     incarnation : int
         Number of this process among those that drove the run, from 1.
     places : list of Place
@@ -67,7 +70,7 @@ class RunStore:
                 kind="appended",
             )
         self.directory = directory
-        self._source = source
+        self.source = source
         self._classification = job.classification
         identity = identity_of(job, source)
         kept = directory.training
@@ -105,10 +108,10 @@ class RunStore:
         """
 
         def check(number: int) -> None:
-            found = read_block(self._source, number, self._classification).checksum
-            require_unchanged(self._source, number, checksums.get(number), found)
+            found = read_block(self.source, number, self._classification).checksum
+            require_unchanged(self.source, number, checksums.get(number), found)
 
-        for _ in map_tiles(check, range(len(self._source.boundaries) - 1)):
+        for _ in map_tiles(check, range(len(self.source.boundaries) - 1)):
             pass
 
     def begin(self, continues: int) -> None:
@@ -144,6 +147,7 @@ class RecordingExecutor(Executor):
         self._store = store
         self._events = events
         self._recorded: Iterator[Record] | None = _read(store.places)
+        self._checks = AnswerChecks(store.source, recorded=True)
         self._taken = 0
         self._checksums: Mapping[int, int] = {}
         self._begun = False
@@ -168,6 +172,7 @@ class RecordingExecutor(Executor):
         if self._recorded is not None:
             record = next(self._recorded, None)
             if record is not None and record.message == name:
+                self._require_fit(message, record.answer)
                 self._taken += 1
                 self._earlier_exchanges, self._earlier_seconds = record.exchanges, record.seconds
                 self._below.skip(message, record.answer)
@@ -199,6 +204,20 @@ class RecordingExecutor(Executor):
         if self._recorded is not None:
             self._store.require_unchanged_rows(self._checksums)
             self._go_live()
+
+    def _require_fit(self, message: Message, answer: Answer) -> None:
+        """Refuse a recorded answer that does not fit its message, as one of a worker is."""
+        self._checks.note(message)
+        try:
+            self._checks.require(message, answer, self._checks.blocks, whole=True)
+        except ValueError as error:
+            raise RunError(
+                f"record {self._taken} of the run in {self._store.directory.path} is no answer to the message "
+                f"{message_name(message)}: {error}. Its checksum is right, so another program or version wrote it: "
+                "restore the record, or train anew with --overwrite",
+                kind="corrupt",
+            ) from error
+        self._checks.take(answer)
 
     def _go_live(self) -> None:
         self._recorded = None

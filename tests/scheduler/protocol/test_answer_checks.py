@@ -13,9 +13,10 @@ import pytest
 from distkern.monitoring.events import EventBus
 from distkern.scheduler.blocks import message_handler
 from distkern.scheduler.execution.executor import SerialExecutor, total
-from distkern.scheduler.protocol.answer_checks import AnswerChecks, leaves
+from distkern.scheduler.protocol.answer_checks import AnswerChecks
 from distkern.scheduler.protocol.answers import Answer, ProblemAnswer
 from distkern.scheduler.protocol.messages import Begin, Load, Message, ProblemStep, Step, canonical
+from distkern.scheduler.runtime.tree_reducer import leaves
 from distkern.scheduler.training.driver_loop import train
 from distkern.storage import ArraySource
 from tests.scheduler.trainings import make_classes, make_data, make_job, make_source

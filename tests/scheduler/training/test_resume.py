@@ -21,7 +21,16 @@ from distkern.scheduler.training.driver_loop import TrainingJob, TrainingResult
 from distkern.scheduler.training.run import run_training
 from distkern.scheduler.training.run_identity import identity_of
 from distkern.scheduler.training.run_record import RunStore
-from distkern.storage import ArraySource, Journal, RunDirectory, ZarrSource, open_dataset, recorded, write_dataset
+from distkern.storage import (
+    ArraySource,
+    Journal,
+    RunDirectory,
+    ZarrSource,
+    open_dataset,
+    read_records,
+    recorded,
+    write_dataset,
+)
 from tests.markers import variants
 from tests.scheduler.trainings import make_classes, make_data, make_job, make_source
 
@@ -323,3 +332,66 @@ def test_subscribers_that_may_end_a_training(error: Any) -> None:
     with pytest.raises(DistkernError) as caught:
         run_training(job, source, subscribers=[stop])
     assert caught.value.exit_code in (6, 130)
+
+
+def without_a_value(answer: Any, name: str) -> None:
+    answer.problems[0].sums[name] = answer.problems[0].sums[name][:-1]
+
+
+def with_other_rows(answer: Any) -> None:
+    answer.problems[0].drawn = replace(answer.problems[0].drawn, rows=answer.problems[0].drawn.rows + 1)
+
+
+def with_nan(answer: Any, part: str, name: str) -> None:
+    getattr(getattr(answer.problems[0], part), name)[-1:] = np.nan
+
+
+ODD_ANSWERS: dict[str, tuple[str, int, Any, str]] = {
+    "no-statistics": ("regression", 0, lambda a: setattr(a, "load", None), "corrupt"),
+    "moments": (
+        "regression",
+        0,
+        lambda a: setattr(
+            a, "load", replace(a.load, features=replace(a.load.features, mean=np.zeros(1), m2=np.zeros(1)))
+        ),
+        "corrupt",
+    ),
+    "no-problems": ("regression", 1, lambda a: a.problems.clear(), "corrupt"),
+    "a-draw-of-other-rows": ("regression", 1, with_other_rows, "corrupt"),
+    "a-sum-of-another-shape": ("regression", 2, lambda a: without_a_value(a, "gram"), "corrupt"),
+    "a-sum-of-one-number": (
+        "regression",
+        2,
+        lambda a: a.problems[0].sums.update(products=np.zeros((1, 1))),
+        "corrupt",
+    ),
+    "a-sum-is-absent": ("regression", 2, lambda a: a.problems[0].sums.pop("cross"), "corrupt"),
+    "no-sums": ("regression", 2, lambda a: a.problems[0].sums.clear(), "corrupt"),
+    "no-number-in-a-sum": ("regression", 2, lambda a: a.problems[0].sums["gram"].fill(np.nan), "overflow"),
+    "no-number-among-residuals": ("residual", 4, lambda a: with_nan(a, "leaders", "largest"), "overflow"),
+    "no-number-at-a-candidate": ("residual", 5, lambda a: with_nan(a, "candidates", "values"), "overflow"),
+}
+
+
+@pytest.mark.parametrize("odd", ODD_ANSWERS)
+def test_recorded_answers_that_do_not_fit(odd: str, tmp_path: Path) -> None:
+    """Their checksums are right."""
+    name, number, change, kind = ODD_ANSWERS[odd]
+    job, source = JOBS[name]
+    run = start(tmp_path / "run")
+    run_training(job, source, run=run)
+    payloads = list(read_records(recorded(run.path)[0]))
+    kept, (note, *_) = [decode(payload) for payload in payloads], recorded(run.path)[1]
+    change(kept[number].answer)
+    (path,) = run.path.glob("log-*.bin")
+    path.unlink()
+    journal = Journal.claim(run.path)
+    journal.begin(0, note)
+    for record in kept:
+        journal.append(encode(record))
+    journal.close()
+    with pytest.raises(DistkernError) as caught:
+        run_training(job, source, run=RunDirectory.open(run.path))
+    assert caught.value.kind == kind
+    if kind == "corrupt":
+        assert f"record {number} of the run in {run.path}" in str(caught.value)

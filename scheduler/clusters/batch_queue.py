@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from distkern.errors import ClusterError
 
-from .clients import TlsFiles, require_address, required
+from .clients import TlsFiles, new_client, require_address, required
 from .worker_settings import WorkerSize, hold_memory, inherited_settings, provide_user_folder, worker_settings
 
 logger = logging.getLogger(__name__)
@@ -107,7 +107,6 @@ def queue_client(
         dask-jobqueue is missing, the scheduler does not start, the queue refuses a job, or there is no queue here.
     """
     import dask
-    from distributed import Client
 
     require_address(host)
     provide_user_folder()
@@ -143,7 +142,7 @@ def queue_client(
             ) from error
         logger.info("jobs of the %s queue:\n%s", kind, cluster.job_script())
         jobs = size.workers // workers_per_job
-        with cluster, Client(cluster, set_as_default=False) as client:
+        with cluster, new_client(cluster, set_as_default=False) as client:
             hold_memory(client, size.memory)
             _submit(cluster, jobs, system)
             with _replaced(cluster, jobs, replace_after):

@@ -11,7 +11,7 @@ import logging
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
@@ -163,11 +163,9 @@ def connect(address: str, timeout: float = 5.0, tls: TlsFiles | None = None) -> 
     ClusterError
         No scheduler answers there.
     """
-    from distributed import Client
-
     security = None if tls is None else tls.security()
     try:
-        client = Client(address, timeout=timeout, set_as_default=False, security=security)
+        client = new_client(address, timeout=timeout, set_as_default=False, security=security)
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         raise ClusterError(
             f"no dask scheduler answers at {address} within {timeout:g} s: {error}; "
@@ -177,6 +175,27 @@ def connect(address: str, timeout: float = 5.0, tls: TlsFiles | None = None) -> 
         ) from None
     with client:
         yield client
+
+
+def new_client(address: Any, **settings: Any) -> Any:
+    """Return a client of an address or a cluster; where its constructor fails, close it and end its event loop.
+
+    dask closes such a client when it is collected. This may be in the middle of the start of another one, in the same
+    thread, which then waits for a lock that it holds itself.
+    """
+    from distributed import Client
+
+    client: Any = Client.__new__(Client)
+    try:
+        client.__init__(address, **settings)
+    except BaseException:
+        # The first errors of the constructor leave a client without some of its attributes.
+        with suppress(Exception):
+            client.close()
+        with suppress(Exception):
+            client._loop_runner.stop()
+        raise
+    return client
 
 
 def connect_by_file(path: str, timeout: float = 5.0, tls: TlsFiles | None = None) -> AbstractContextManager[Any]:
@@ -334,7 +353,7 @@ def local_client(
         The workers do not start.
     """
     import dask
-    from distributed import Client, LocalCluster
+    from distributed import LocalCluster
 
     provide_user_folder()
     security = None if tls is None else tls.security()
@@ -354,7 +373,7 @@ def local_client(
             raise ClusterError(
                 f"{workers} local workers did not start on {host}: {error}", kind="no-workers"
             ) from error
-        with cluster, Client(cluster, set_as_default=False) as client:
+        with cluster, new_client(cluster, set_as_default=False) as client:
             hold_memory(client, memory)
             try:
                 yield client

@@ -12,7 +12,7 @@ from typing import Any
 
 from distkern.errors import ClusterError
 
-from .clients import required
+from .clients import new_client, required
 from .worker_settings import WorkerSize, hold_memory, inherited_settings
 
 
@@ -93,7 +93,6 @@ def kubernetes_client(
         dask-kubernetes is missing, no Kubernetes cluster answers, or the operator does not start the scheduler.
     """
     operator = required("dask_kubernetes.operator", kind="kubernetes", extra="kubernetes")
-    from distributed import Client
 
     name = name or f"distkern-{uuid.uuid4().hex[:8]}"
     resource = cluster_resource(size, image, name, env=env, claims=claims)
@@ -112,6 +111,6 @@ def kubernetes_client(
             "context of kubectl, that the operator is installed there, and at [cluster.kubernetes]",
             kind="no-kubernetes",
         ) from error
-    with cluster, Client(cluster, set_as_default=False) as client:
+    with cluster, new_client(cluster, set_as_default=False) as client:
         hold_memory(client, size.memory)
         yield client

@@ -9,7 +9,7 @@ from typing import Any
 
 from distkern.errors import ClusterError
 
-from .clients import TlsFiles, require_address, required
+from .clients import TlsFiles, new_client, require_address, required
 from .worker_settings import WorkerSize, hold_memory, provide_user_folder, worker_settings
 
 
@@ -59,7 +59,7 @@ def ssh_client(
     require_address(host)
     provide_user_folder()
     import dask
-    from distributed import Client, Scheduler, SpecCluster
+    from distributed import Scheduler, SpecCluster
     from distributed.deploy.ssh import Worker
 
     login = {"username": user, "port": port, "client_keys": key, "known_hosts": known_hosts}
@@ -96,7 +96,7 @@ def ssh_client(
             if type(error) is not Exception:
                 raise
             raise _not_started(hosts, error) from error
-        with cluster, Client(cluster, set_as_default=False) as client:
+        with cluster, new_client(cluster, set_as_default=False) as client:
             hold_memory(client, size.memory)
             yield client
 

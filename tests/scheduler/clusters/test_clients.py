@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
@@ -15,7 +16,7 @@ from typing import Any
 import dask
 import psutil
 import pytest
-from distributed import WorkerPlugin
+from distributed import Client, WorkerPlugin
 
 from distkern.errors import ClusterError, JobError
 from distkern.monitoring.events import EventBus
@@ -78,6 +79,31 @@ def test_a_cluster_that_talks_tls(tls_files: MakeFiles) -> None:
         ):
             pass
         assert len(client.nthreads()) == 1
+
+
+def refuse(*_: Any, **__: Any) -> None:
+    raise RuntimeError("encryption required")
+
+
+@pytest.mark.parametrize("failure", ["nothing-listens", "encryption-required"])
+def test_a_client_that_does_not_connect_is_closed(failure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that is closed when it is collected may wait for a lock that its own thread holds."""
+    made: list[Client] = []
+    begin = Client.start
+
+    def start(client: Client, **settings: Any) -> None:
+        made.append(client)
+        begin(client, **settings)
+
+    monkeypatch.setattr(Client, "start", start)
+    before = {thread.ident for thread in threading.enumerate()}
+    if failure == "encryption-required":
+        monkeypatch.setattr(Client, "_ensure_connected", refuse)
+    with pytest.raises(ClusterError), connect("tcp://127.0.0.1:1", timeout=0.5):
+        pass
+    (client,) = made
+    assert client.status == "closed"
+    assert not [t for t in threading.enumerate() if t.name == "IO loop" and t.ident not in before]
 
 
 @pytest.mark.parametrize("part", ["ca", "cert", "key"])

@@ -11,9 +11,11 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+import distkern
 from distkern.errors import BudgetError, ClusterError
 
 from .held_messages import LongWait
+from .versions import checked_call, require_one_version
 from .worker_queries import workers_of
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ def submit(
 ) -> Any:
     """Submit a task that the dashboard shows as `name`, under a key of its own unless it has one.
 
-    With an address it is for that worker only.
+    With an address it is for that worker only, whose version the caller has compared.
     """
     import dask  # the client has already imported it; training in one process does not
 
@@ -47,6 +49,8 @@ def submit(
     # A message or a block of rows has some MB; dask's warning about large graphs does not apply.
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
         key = key or f"{name}-{uuid.uuid4().hex}"
+        if worker is None:
+            function, arguments = checked_call, (distkern.__version__, function, *arguments)
         return client.submit(function, *arguments, key=key, pure=False, **pinned)
 
 
@@ -150,7 +154,8 @@ def fetch(client: Any, future: Any, worker_wait: float, what: str) -> Any:
     Raises
     ------
     ClusterError
-        ``no-workers``: no worker joined in time. ``workers-dying``: dask abandoned the task.
+        ``no-workers``: no worker joined in time. ``workers-dying``: dask abandoned the task. ``version-mismatch``: a
+        process of the cluster has another version of distkern.
     BudgetError
         ``out-of-memory``: the task ran out of memory `MAX_MEMORY_ERRORS` times and once more.
     """
@@ -178,6 +183,7 @@ def fetch(client: Any, future: Any, worker_wait: float, what: str) -> Any:
                 wait_for(client, future, worker_wait)
                 continue
             # An error of dask is one of the cluster; an error of the task itself is raised as it is.
+            require_one_version(client, error)
             if type(error).__module__.startswith("distributed") or future.status in ("cancelled", "lost"):
                 raise ClusterError(
                     f"the cluster could not {what}: {error}; look at the workers' logs, often their memory limit is "

@@ -32,6 +32,7 @@ from ..blocks.block_registry import Fence, Refusal
 from ..clusters.clients import default_worker_wait
 from ..clusters.futures import MAX_MEMORY_ERRORS, ran_out_of_memory, submit
 from ..clusters.step_watch import ASK_SECONDS
+from ..clusters.versions import require_one_version
 from ..clusters.worker_queries import peak_of_workers
 from ..planning.limits import FAN_IN
 from ..protocol.answer_checks import AnswerChecks
@@ -445,6 +446,7 @@ class DaskExecutor(Executor):
             # An error of dask means that a worker failed; an error of the task itself is raised as it is.
             if type(error).__module__.startswith("distributed") or future.status in ("cancelled", "lost"):
                 return _LOST
+            require_one_version(self._client, error)
             raise
         future.release()
         return outcome

@@ -120,7 +120,8 @@ class Workforce:
         self._facts: dict[str, Future[Facts]] = {}
         self._refused: dict[str, Difference] = {}
         self._expected: set[str] = set()
-        self._departed: set[str] = set()
+        self._departed: dict[str, Reason] = {}
+        """Workers that left, with the reason: another process may have joined under the same address since."""
         self._compared: set[str] = set()
         self._usable: set[str] = set()
         self._arrived = False
@@ -225,9 +226,10 @@ class Workforce:
         """Reassign the blocks of a worker that is not usable; wait for a worker if there is none."""
         reason = self.trouble(worker)
         if reason is None and worker in self._departed:
-            reason = "left"  # another process has joined under its address
+            # Another process, maybe of another version, has joined under its address.
+            reason = self._departed[worker]
             self._forget(worker)
-        self._departed.discard(worker)
+        self._departed.pop(worker, None)
         if reason is None:
             return
         blocks = self.owned.get(worker, ())
@@ -269,7 +271,9 @@ class Workforce:
             self._expected.discard(worker)
             self._arrived = True
         else:
-            (self._expected if expected else self._departed).add(worker)
+            if expected:
+                self._expected.add(worker)
+            self._departed[worker] = "retired" if expected else "left"
             self.signals.put((action, worker))
         self._news.set()
 
@@ -322,7 +326,7 @@ class Workforce:
 
     def _unusable(self) -> dict[str, str]:
         """Return each worker of the cluster that is not usable, with the reason."""
-        refused = {worker: f"differs in {found.what}" for worker, found in self._refused.items()}
+        refused = {worker: f"differs: {found}" for worker, found in self._refused.items()}
         absent = {worker: f"is {self.trouble(worker) or 'silent'}" for worker in self._absent()}
         return dict(sorted({**absent, **refused}.items()))
 

@@ -211,8 +211,10 @@ class WorkerTasks(BlockTasks):
         self, source: BlockSource, classification: bool, client: Any, worker_wait: float | None = None
     ) -> None:
         from ..clusters.clients import default_worker_wait
+        from ..clusters.versions import compare_versions
 
         super().__init__(source, classification)
+        compare_versions(client)
         self._client = client
         self._wait = default_worker_wait() if worker_wait is None else worker_wait
         self._held = None if source.inline else self.submit("hold-source", _same, source)

@@ -19,6 +19,7 @@ from distkern.storage.arrays.source import FeatureSource
 
 from ..clusters.clients import default_worker_wait
 from ..clusters.futures import fetch, most_in_flight, submit
+from ..clusters.versions import compare_versions
 from ..runtime.read_ahead import is_remote, step_aside
 from ..runtime.submission_window import in_order
 from ..runtime.threads import follow_worker
@@ -95,9 +96,10 @@ def predict_on_workers(
     Raises
     ------
     ClusterError
-        No worker joins in time, workers fail repeatedly, or the cluster is lost.
+        No worker joins in time, workers fail repeatedly or have another version of distkern, or the cluster is lost.
     """
     wait = default_worker_wait() if worker_wait is None else worker_wait
+    compare_versions(client)
     shared = submit(client, "kernel-model", hold_model, BlockTask(model, finish, None if source.inline else source))
 
     def start(block: int) -> tuple[int, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -309,3 +310,59 @@ def test_a_worker_that_joins_and_differs_is_not_used(threads: Any) -> None:
     assert {refused.worker} == set(addresses(threads)) - before
     assert (refused.what, refused.driver, refused.found) == ("numpy", "2.0.0", "2.1.0")
     assert events.of(BlocksReplayed) == []
+
+
+class FactsOfFile:
+    """Facts of a worker whose environment is exchanged when a file has its name."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __call__(self, dask_worker: Any = None) -> dict[str, str]:
+        upgraded = dask_worker is not None and self.file.exists() and self.file.read_text() == dask_worker.address
+        return {"distkern": "1.1" if upgraded else "1.0"}
+
+
+@pytest.mark.cluster
+def test_a_worker_of_another_version_under_the_same_address(tmp_path: Path) -> None:
+    """As in a rolling upgrade of workers with fixed ports."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with cluster(1, processes=True, worker_port=port) as client:
+        (address,) = addresses(client)
+
+        def replace() -> None:
+            (tmp_path / "upgraded").write_text(address)
+            (pid,) = pids(client).values()
+            os.kill(pid, signal.SIGKILL)
+            wait_for(client, lambda workers: not workers)
+            wait_for(client, lambda workers: len(workers) == 1)
+
+        events = Trouble({2: replace})
+        with pytest.raises(ClusterError, match=rf"{address} differs: distkern is 1.1 there and 1.0 here") as error:
+            run(client, events, ask_facts=FactsOfFile(tmp_path / "upgraded"), worker_wait=2.0)
+        assert error.value.kind == "no-workers"
+        assert [event.worker for event in events.of(WorkerRefused)] == [address]
+
+
+@pytest.mark.parametrize("expected_end", [True, False])
+def test_a_process_that_is_replaced_between_two_looks(threads: Any, tmp_path: Path, expected_end: bool) -> None:
+    first, second = addresses(threads)
+    events = Trouble({})
+    facts = FactsOfFile(tmp_path / "upgraded")
+    staff = worker_pool.Workforce(threads, events, "run", 1, 4, worker_wait=5.0, ask_facts=facts)
+    staff.start()
+    try:
+        assert staff.busy == {first, second}
+        facts.file.write_text(first)
+        staff._on_worker("remove-worker", first, expected_end)
+        staff._on_worker("add-worker", first, False)
+        staff.rebalance()
+        assert staff.busy == {second}
+        wait_until(lambda: staff.look() == set() and bool(events.of(WorkerRefused)))
+        assert staff.usable() == [second]
+        (lost,) = events.of(WorkerLost)
+        assert (lost.worker, lost.reason) == (first, "retired" if expected_end else "left")
+    finally:
+        staff.close()

@@ -7,7 +7,6 @@ memory of one process, with a look at the test error after every some trees.
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import command, generated
+from distkern.scheduler.runtime.processes import peak_rss
 from distkern.storage import open_dataset
 
 NOISE = 0.1
@@ -61,7 +61,8 @@ def run(
 def _ours(
     folder: Path, train: Path, test: Path, metric: str, centers: int, workers: int, memory: str
 ) -> dict[str, Any]:
-    model = {"max_centers": centers, "metric": metric, "selection_rows": 50 * centers}
+    # Rows and targets are in single precision, and so is their noise.
+    model = {"max_centers": centers, "metric": metric, "selection_rows": 50 * centers, "dtype": "float32"}
     if metric != "isotropic":
         model["kernel"] = "auto"
     return {"method": f"distkern, {metric}", **command.on_workers(train, test, folder / metric, model, workers, memory)}
@@ -109,7 +110,7 @@ def _boost(train: Path, test: Path, target: float) -> dict[str, Any]:
         "outcome": "done",
         "rmse": error,
         "s": perf_counter() - started - looked,
-        "driver MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "driver MiB": peak_rss() / 2**20,
     }
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -32,6 +31,7 @@ from sklearn.svm import SVC
 from benchmarks import command, datasets, ours
 from benchmarks.baselines import SVM_ROWS, error_of, prepare
 from benchmarks.datasets import Split
+from distkern.scheduler.runtime.processes import peak_rss
 
 STOPPING_SHARE = 0.15
 """Share of the training rows that boosted trees stop on."""
@@ -245,7 +245,7 @@ def _measure(name: str, method: str, size: int, seed: int) -> dict[str, float]:
         "fit s": fitted - started,
         "CPU s": spent,
         "predict us/row": 1e6 * (ended - fitted) / len(split.X_test),
-        "peak MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak MiB": peak_rss() / 2**20,
         "model KiB": trained.size / 1024,
     }
 

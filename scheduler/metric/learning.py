@@ -88,6 +88,10 @@ ARCSINH_ROWS = 1_000
 LEAST_FITTED = 3
 """Least rows that train a model of a round."""
 
+MUCH_LOWER = 0.5
+"""Kernels that were hopeless without a map get the best one, too, where it lowers the error to this share or less: how
+they compare in the space of few features says nothing of how they compare in that of the map."""
+
 SHARE_OF_TIME = 0.5
 """Share of a time limit after which no further round begins."""
 
@@ -199,8 +203,8 @@ class Rounds:
         # A map of few directions needs few centres, and a model with more of them has a misleading error.
         self._job = replace(search.job, max_centers=search.centers(n_rows), stop="gcv", patience=None)
         self._auto = search.job.kernel == "auto"
-        # Width of each kernel that is not hopeless.
         self._factors: dict[str, float] = {}
+        self._hopeless: set[str] = set()
         self.made: list[Made] = []
 
     @property
@@ -337,7 +341,7 @@ class Rounds:
             min(own, key=_error) for name in self._families if (own := [c for c in begun if c.kernel == name])
         ]
         of_kernels = _hopeful(of_kernels)
-        self._factors = {chain.kernel: chain.factor for chain in of_kernels}
+        self._hopeless = self._factors.keys() - {chain.kernel for chain in of_kernels}
         of_kernels.sort(key=_error)
         limit = NEAR_LEADER * _error(of_kernels[0])
         for leader in [chain for chain in of_kernels[:2] if _error(chain) <= limit]:
@@ -358,8 +362,10 @@ class Rounds:
         if not winner.best.map.changes:
             return winner
         tried = [winner]
+        without = min(made.error for updates, _, made in self._comparable if not updates)
+        skipped = self._hopeless if winner.best.error > MUCH_LOWER * without else set[str]()
         for name, factor in self._factors.items():
-            if name != winner.kernel:
+            if name != winner.kernel and name not in skipped:
                 start = winner.start + winner.done.index(winner.best)
                 other = replace(
                     winner, job=replace(self._job, kernel=name), kernel=name, factor=factor, done=[], start=start

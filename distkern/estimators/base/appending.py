@@ -92,12 +92,6 @@ class Appending(BlockEstimator):
                 f"the weights minimise the {self.loss_} loss, which has no sums to continue: train with loss='squared'",
                 kind="no-append",
             )
-        if self.loss_ != SQUARED:
-            raise JobError(
-                f"loss={self.loss_!r}: its weights follow from all rows anew, not from sums of products, which only "
-                "loss='squared' has: train again on all rows",
-                kind="no-append",
-            )
         result: TrainingResult | None = getattr(self, "_result", None)
         if result is None:
             raise RunError(

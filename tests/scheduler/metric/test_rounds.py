@@ -175,6 +175,24 @@ def test_an_isotropic_metric_chooses_kernel_and_width_only() -> None:
     assert make_kernel(best["kernel"], own["sigma"]) == found.kernel
 
 
+def test_kernels_that_were_hopeless_get_a_map_that_lowers_the_error_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among columns that do not matter the l1 kernel leads; of the two that do, the targets are smooth."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1500, 20))
+    y = np.sin(1.5 * X[:, 0]) + X[:, 1] ** 2 / 2 + 0.05 * rng.standard_normal(1500)
+    search = MetricJob(job=replace(JOB, kernel="auto", max_centers=60), metric="diagonal", rounds=3)
+    found = learn_metric(search, source_of(X, y))
+    errors = {
+        name: min(row["error"] for row in found.rounds if row["kernel"] == name and row["round"])
+        for name in learning.FAMILIES
+    }
+    assert found.kernel.parameters().get("norm") != "l1"
+    assert max(errors["gaussian"], errors["laplacian"]) < 0.6 * errors["laplacian-l1"]
+    monkeypatch.setattr(learning, "MUCH_LOWER", 0.0)
+    before = learn_metric(search, source_of(X, y))
+    assert {row["kernel"] for row in before.rounds if row["round"]} == {"laplacian-l1"}
+
+
 def test_no_round_is_kept_where_none_is_better() -> None:
     """Of noise, no map has a lower error than the standardised features by much; then they are kept or nearly so."""
     rng = np.random.default_rng(5)

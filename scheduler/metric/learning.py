@@ -89,8 +89,8 @@ LEAST_FITTED = 3
 """Least rows that train a model of a round."""
 
 MUCH_LOWER = 0.5
-"""Kernels that were hopeless without a map get the best one, too, where it lowers the error to this share or less: how
-they compare in the space of few features says nothing of how they compare in that of the map."""
+"""Kernels that were hopeless without a map get the best one, too, where it lowers the error to this share or less: the
+order of the kernels in the standardised space says little about that in the space of such a map."""
 
 SHARE_OF_TIME = 0.5
 """Share of a time limit after which no further round begins."""
@@ -203,6 +203,7 @@ class Rounds:
         # A map of few directions needs few centres, and a model with more of them has a misleading error.
         self._job = replace(search.job, max_centers=search.centers(n_rows), stop="gcv", patience=None)
         self._auto = search.job.kernel == "auto"
+        # Width of each kernel.
         self._factors: dict[str, float] = {}
         self._hopeless: set[str] = set()
         self.made: list[Made] = []

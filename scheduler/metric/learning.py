@@ -203,7 +203,6 @@ class Rounds:
         # A map of few directions needs few centres, and a model with more of them has a misleading error.
         self._job = replace(search.job, max_centers=search.centers(n_rows), stop="gcv", patience=None)
         self._auto = search.job.kernel == "auto"
-        # Width of each kernel.
         self._factors: dict[str, float] = {}
         self._hopeless: set[str] = set()
         self.made: list[Made] = []

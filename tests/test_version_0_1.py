@@ -150,8 +150,9 @@ def test_pickled_models(name: str, written: Path) -> None:
         again = pickle.loads(pickle.dumps(model))
         assert_predicts(WRITE["predicted"](again), expected, tolerance_of(model))
         if kind != ".stored":
-            # A lambda that is chosen again is where a function is flat: rounding moves it by 1e-8.
-            assert_predicts(WRITE["continued"](model), expected, max(tolerance_of(model), 1e-6))
+            # The lambda of a refit is chosen again, where a function is flat: rounding moves it by 1e-8.
+            chosen = 1e-6 if name == "refit" else 1e-9
+            assert_predicts(WRITE["continued"](model), expected, max(tolerance_of(model), chosen))
 
 
 def test_other_pickles(written: Path) -> None:

@@ -40,6 +40,7 @@ from ..protocol.answers import Answer
 from ..protocol.messages import Message, Query, canonical, message_name
 from ..protocol.run_log import SLICE_BYTES, RunLog
 from ..runtime.environment import AskFacts, process_facts
+from ..runtime.garbage_collection import end_exemption, exempt_present_objects
 from ..runtime.threads import tile_pool
 from ..runtime.tree_reducer import Node
 from .answer_fit import require_fit, whole_answer
@@ -159,6 +160,7 @@ class DaskExecutor(Executor):
         self._refusals = 0
         self._polled = 0.0
         self._checksums: dict[int, int] = {}
+        self._exempting = False
         self._staff = Workforce(
             client,
             events,
@@ -170,6 +172,7 @@ class DaskExecutor(Executor):
         )
         try:
             self._staff.start()
+            self._exempting = self.n_workers > fan_in and exempt_present_objects()
         except BaseException:
             self.close()
             raise
@@ -243,6 +246,9 @@ class DaskExecutor(Executor):
         if self._client.status == "running":
             self._drop_run()
         self._staff.close()
+        if self._exempting:
+            self._exempting = False
+            end_exemption()
 
     def _drop_run(self) -> None:
         """Free the memory on every usable worker that answers within `ANSWER_SECONDS`."""

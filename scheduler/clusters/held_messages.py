@@ -2,8 +2,9 @@
 
 Client, scheduler and workers of dask send messages in batches, and wait for the next batch until a moment of the time
 of day (`distributed.batched`). Where the clock of a host is set back within the milliseconds between two batches, the
-next one waits for as long as it was set back: the tasks are not sent, or not reported, while heartbeats go on. Whoever
-waits for long asks all processes to send what they hold. The questions take another way, on which no batch waits.
+next one waits for as long as it was set back: the tasks are not sent, or not reported, while heartbeats go on. It still
+does if the clock is set forward again meanwhile, since the timer of the wait has begun. Whoever waits for long asks all
+processes to send what they hold. The questions take another way, on which no batch waits.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ WAIT_SECONDS = 30.0
 """Time that a wait lasts before it asks for messages that are held back, and between two questions."""
 
 HELD_SECONDS = 5.0
-"""A batch that would wait for longer is held back; dask's own waits are of milliseconds."""
+"""A batch whose moment is farther away, ahead or past, is held back; dask's own waits are of milliseconds."""
 
 ASKED_SECONDS = 10.0
 """Most time for an answer, which nobody waits for."""
@@ -76,13 +77,15 @@ def release_batches(batches: Iterable[Any]) -> int:
         Those of the calling process, whose event loop calls this.
     """
     held = [
-        b for b in batches if b is not None and b.next_deadline is not None and b.next_deadline > time() + HELD_SECONDS
+        b
+        for b in batches
+        if b is not None and b.next_deadline is not None and abs(b.next_deadline - time()) > HELD_SECONDS
     ]
     for batch in held:
         batch.next_deadline = None
         batch.waker.set()
     if held:
-        logger.warning("the clock was set back: %d batches of messages waited for it, and are sent now", len(held))
+        logger.warning("a clock was set back: %d batches of messages waited for it, and are sent now", len(held))
     return len(held)
 
 

@@ -37,7 +37,8 @@ class Wire:
         return len(messages)
 
 
-def test_a_batch_that_waits_for_an_hour_is_sent_at_once() -> None:
+@pytest.mark.parametrize("ahead", [HOUR, -10.0], ids=["clock set back", "and set forward again"])
+def test_a_batch_that_waits_for_an_hour_is_sent_at_once(ahead: float) -> None:
     """The background task of dask sends the batch, as soon as it is asked to."""
 
     async def send() -> list[Any]:
@@ -47,6 +48,7 @@ def test_a_batch_that_waits_for_an_hour_is_sent_at_once() -> None:
         batch.send("late")
         await asyncio.sleep(0.05)
         assert wire.written == []
+        batch.next_deadline = time() + ahead
         assert held_messages.release_batches([None, batch]) == 1
         await asyncio.sleep(0.05)
         assert held_messages.release_batches([batch]) == 0

@@ -5,6 +5,7 @@ Covers single tasks; a bounded number in flight is kept by `..runtime.submission
 
 from __future__ import annotations
 
+import re
 import threading
 import uuid
 from collections.abc import Callable
@@ -26,6 +27,9 @@ POLL_SECONDS = 1.0
 
 MAX_MEMORY_ERRORS = 3
 """Memory errors of a task before they end the run: at first another task may have used the memory."""
+
+KEY = re.compile(r".+-[0-9a-f]{32}")
+"""Keys of tasks, as `submit` and `TaskGraph` make them."""
 
 IN_FLIGHT_PER_THREAD = 2
 """Tasks in flight for each thread of the workers: one that runs, one that waits."""
@@ -184,7 +188,7 @@ def fetch(client: Any, future: Any, worker_wait: float, what: str) -> Any:
                 continue
             # An error of dask is one of the cluster; an error of the task itself is raised as it is.
             require_one_version(client, error)
-            if type(error).__module__.startswith("distributed") or future.status in ("cancelled", "lost"):
+            if is_of_dask(error) or future.status in ("cancelled", "lost"):
                 raise ClusterError(
                     f"the cluster could not {what}: {error}; look at the workers' logs, often their memory limit is "
                     "too low",
@@ -201,6 +205,16 @@ def ran_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or (
         isinstance(error, TypeError) and "Could not serialize" in str(error) and "MemoryError" in str(error)
     )
+
+
+def is_of_dask(error: BaseException) -> bool:
+    """Return whether an error is one of dask, and not one of a task itself.
+
+    A worker that ran out of memory while it received a result may have it in its state but not in its memory; dask then
+    raises a KeyError with the key of the result in each task that uses it.
+    """
+    lost_result = isinstance(error, KeyError) and KEY.fullmatch(str(error.args[0] if error.args else ""))
+    return type(error).__module__.startswith("distributed") or bool(lost_result)
 
 
 def _deserted(worker_wait: float) -> ClusterError:

@@ -30,7 +30,7 @@ from distkern.storage.arrays.source import BlockSource
 from ..blocks import block_registry as memo
 from ..blocks.block_registry import Fence, Refusal
 from ..clusters.clients import default_worker_wait
-from ..clusters.futures import MAX_MEMORY_ERRORS, ran_out_of_memory, submit
+from ..clusters.futures import MAX_MEMORY_ERRORS, is_of_dask, ran_out_of_memory, submit
 from ..clusters.step_watch import ASK_SECONDS
 from ..clusters.versions import require_one_version
 from ..clusters.worker_queries import peak_of_workers
@@ -450,7 +450,7 @@ class DaskExecutor(Executor):
             if ran_out_of_memory(error):
                 raise MemoryError(str(error)) from error
             # An error of dask means that a worker failed; an error of the task itself is raised as it is.
-            if type(error).__module__.startswith("distributed") or future.status in ("cancelled", "lost"):
+            if is_of_dask(error) or future.status in ("cancelled", "lost"):
                 return _LOST
             require_one_version(self._client, error)
             raise

@@ -91,3 +91,19 @@ def test_memory_that_is_short_for_a_while_delays_a_task_and_short_for_long_ends_
     with pytest.raises(BudgetError, match=f"ran out of memory {most + 1} times and could not count") as error:
         futures.fetch(client, futures.submit(client, "short", Short(most + 1)), 30.0, "count")
     assert error.value.kind == "out-of-memory"
+
+
+def test_a_result_that_a_worker_lost_without_a_word_is_an_error_of_the_cluster(in_process_client: Any) -> None:
+    client = in_process_client
+    first = futures.submit(client, "first", list)
+    futures.wait_for(client, first, 30.0)
+    for worker in client.cluster.workers.values():
+        worker.data.pop(first.key, None)
+    with pytest.raises(ClusterError, match="could not count.*first-") as error:
+        futures.fetch(client, futures.submit(client, "second", len, first), 30.0, "count")
+    assert error.value.kind == "workers-dying"
+
+
+def test_a_key_error_of_a_task_itself_is_raised_as_it_is(in_process_client: Any) -> None:
+    with pytest.raises(KeyError, match="column"):
+        futures.fetch(in_process_client, futures.submit(in_process_client, "look", {}.__getitem__, "column"), 30.0, "")

@@ -76,11 +76,11 @@ def test_memory_that_is_short_again_and_again_ends_the_run(threads: Any) -> None
     assert NoMemory.reads == 1 + MAX_MEMORY_ERRORS
 
 
-class NoRoomToSend:
-    """A client of a cluster on which a worker runs out of memory while it sends the results of some tasks."""
+class WithoutSomeResults:
+    """A client of a cluster on which the results of some tasks are errors, for want of memory of a worker."""
 
-    def __init__(self, client: Any, at: range) -> None:
-        self._client, self._at, self._count = client, at, 0
+    def __init__(self, client: Any, at: range, error: Exception) -> None:
+        self._client, self._at, self._error, self._count = client, at, error, 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
@@ -88,16 +88,24 @@ class NoRoomToSend:
     async def gather(self, future: Any, **options: Any) -> Any:
         self._count += 1
         if self._count in self._at:
-            raise TypeError("Could not serialize object of type Answer\nMemoryError")
+            raise self._error
         return await self._client.gather(future, **options)
 
 
-def test_a_worker_runs_out_of_memory_while_it_sends_its_answer(threads: Any) -> None:
-    result, n_workers = run(NoRoomToSend(threads, range(5, 7)), Trouble({}))
+NO_ROOM_TO_SEND = TypeError("Could not serialize object of type Answer\nMemoryError")
+LOST_WITHOUT_A_WORD = KeyError("sum-answers-" + 32 * "0")
+
+
+@pytest.mark.parametrize("error", [NO_ROOM_TO_SEND, LOST_WITHOUT_A_WORD], ids=["not sent", "lost"])
+def test_a_worker_runs_out_of_memory_while_it_sends_its_answer(threads: Any, error: Exception) -> None:
+    result, n_workers = run(WithoutSomeResults(threads, range(5, 7), error), Trouble({}))
     assert_same_bits(result, expected())
     assert n_workers == 2
+
+
+def test_a_worker_that_never_has_the_memory_to_send_ends_the_run(threads: Any) -> None:
     with pytest.raises(MemoryError, match="Could not serialize"):
-        run(NoRoomToSend(threads, range(5, 100)), Trouble({}))
+        run(WithoutSomeResults(threads, range(5, 100), NO_ROOM_TO_SEND), Trouble({}))
 
 
 class BeforeFetching:

@@ -93,13 +93,13 @@ def test_memory_that_is_short_for_a_while_delays_a_task_and_short_for_long_ends_
     assert error.value.kind == "out-of-memory"
 
 
-def test_a_result_that_a_worker_lost_without_a_word_is_an_error_of_the_cluster(in_process_client: Any) -> None:
+def test_a_result_that_a_worker_no_longer_has_is_an_error_of_the_cluster(in_process_client: Any) -> None:
     client = in_process_client
     first = futures.submit(client, "first", list)
     futures.wait_for(client, first, 30.0)
     for worker in client.cluster.workers.values():
         worker.data.pop(first.key, None)
-    with pytest.raises(ClusterError, match="could not count.*first-") as error:
+    with pytest.raises(ClusterError, match=r"could not count.*first-") as error:
         futures.fetch(client, futures.submit(client, "second", len, first), 30.0, "count")
     assert error.value.kind == "workers-dying"
 

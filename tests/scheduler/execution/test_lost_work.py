@@ -93,10 +93,10 @@ class WithoutSomeResults:
 
 
 NO_ROOM_TO_SEND = TypeError("Could not serialize object of type Answer\nMemoryError")
-LOST_WITHOUT_A_WORD = KeyError("sum-answers-" + 32 * "0")
+LOST = KeyError("sum-answers-" + 32 * "0")
 
 
-@pytest.mark.parametrize("error", [NO_ROOM_TO_SEND, LOST_WITHOUT_A_WORD], ids=["not sent", "lost"])
+@pytest.mark.parametrize("error", [NO_ROOM_TO_SEND, LOST], ids=["not sent", "lost"])
 def test_a_worker_runs_out_of_memory_while_it_sends_its_answer(threads: Any, error: Exception) -> None:
     result, n_workers = run(WithoutSomeResults(threads, range(5, 7), error), Trouble({}))
     assert_same_bits(result, expected())

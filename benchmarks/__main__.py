@@ -248,7 +248,7 @@ def memory_command(
 @_json
 @_number("--rows", 20_000_000)
 @_number("--features", 32)
-@_number("--centers", 400)
+@_number("--centers", 360)
 @_number("--workers", 2)
 @click.option("--memory", "budget", default="1GiB", show_default=True, help="Memory of a worker.")
 @click.option("--target", default=0.109, show_default=True, help="Error at which XGBoost ends.")

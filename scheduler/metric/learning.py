@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from distkern.arrays import Array
 from distkern.errors import DataError
@@ -25,12 +26,13 @@ from distkern.storage.arrays.source import BlockSource
 from ..runtime.threads import single_threaded_blas
 from ..training.driver_loop import TrainingJob
 from ..training.time_limit import TimeLimit
+from .chains import LEAST_GAIN, Chain, Made, error_of, hopeful, rough, turned
 from .metric_job import DIAGONAL, FULL, MetricJob
 from .rounds import Round, run_round
 from .sample import MetricSample, draw_sample
 
 FAMILIES: dict[str, tuple[float, ...]] = {
-    "gaussian": (0.35, 0.6, 1.0),
+    "gaussian": (0.6, 0.35, 1.0),
     "laplacian": (2.0,),
     "laplacian-l1": (0.5,),
 }
@@ -61,22 +63,8 @@ FINAL_ROUNDS = 2
 NEAR_LOWEST = 1.06
 """A round is repeated if its error is at most this times the lowest."""
 
-SMOOTH_GAIN = 0.04
-"""Least share of the error by which the Gaussian must be better than the other kernels of ``kernel="auto"``. Its
-columns nearly depend on each other, and the large weights that follow fit the rows held out but not rows far from all
-others, of which a few thousand rows hold none."""
-
 MORE_CENTERS = 1.5
 """Rounds are repeated only where the centres are at least this times more."""
-
-UNIMPROVED = 2
-"""A chain ends after as many rounds that lower the error by less than `LEAST_GAIN` together."""
-
-LEAST_GAIN = 0.003
-"""Least share of the error that rounds must lower."""
-
-HOPELESS = 1.12
-"""A chain has no further round where its error is above this times the lowest, and such a kernel is not tried again."""
 
 NEAR_LEADER = 1.05
 """A chain of the second best kernel has all its rounds, too, if its error is at most this times the lowest; other
@@ -130,41 +118,6 @@ class LearntMetric:
         own = [row for row in self.rounds if row["round"] == 0 and row["kernel"] == kernel.name]
         best = min(own, key=lambda row: row["error"], default=None)
         return replace(self, map=None, kernel=kernel, rounds=[{**row, "kept": row is best} for row in self.rounds])
-
-
-@dataclass
-class Chain:
-    """Rounds of one kernel and shape of the map."""
-
-    job: TrainingJob
-    """Settings of the models."""
-    kernel: str
-    """Name of the kernel."""
-    shape: str
-    """Shape of the map."""
-    factor: float
-    """Width, in multiples of the median distance."""
-    sample: MetricSample
-    """Rows of the rounds."""
-    done: list[Round]
-    """Rounds so far; the first one has the standardised features, or the map of another chain."""
-    start: int = 0
-    """Updates of the map of the first round, 0 by default."""
-
-    @property
-    def best(self) -> Round:
-        """The round with the lowest error."""
-        return min(self.done, key=lambda made: made.error)
-
-    @property
-    def ended(self) -> bool:
-        """Whether the last rounds did not lower the error."""
-        before = [made.error for made in self.done[:-UNIMPROVED]]
-        return bool(before) and self.best.error > (1 - LEAST_GAIN) * min(before)
-
-
-Made = tuple[int, Chain, Round]
-"""Updates of the map, settings, and result of a round."""
 
 
 class Rounds:
@@ -223,7 +176,7 @@ class Rounds:
         if self._search.shapes:
             chains = self._with_arcsinh(chains)
             chains += self._learn_maps(chains)
-        winner = min(chains, key=_error)
+        winner = min(chains, key=error_of)
         if self._auto:
             winner = self._other_kernels(winner)
             self._tune_width(winner)
@@ -248,6 +201,8 @@ class Rounds:
         ordered = sorted(best.values(), key=lambda found: found[2].error)
         near = [found for found in ordered if found[2].error <= NEAR_LOWEST * ordered[0][2].error]
         chosen, others = near[:FINALISTS], near[FINALISTS:]
+        if not any(made.map.diagonal for *_, made in chosen):
+            chosen += [found for found in others if found[2].map.diagonal][:1]
         if len({chain.kernel for _, chain, _ in chosen}) == 1:
             chosen += [found for found in others if found[1].kernel != chosen[0][1].kernel][:1]
         n_centers, before = self._final_centers, len(self.made)
@@ -261,7 +216,7 @@ class Rounds:
             repeated.append(again)
         # The further rounds would hide that the Gaussian is not clearly better with the same updates.
         again_made = self.made[before:]
-        leading = min(_rough(again_made) if self._auto else again_made, key=lambda made: made[2].error)[2]
+        leading = min(rough(again_made) if self._auto else again_made, key=lambda made: made[2].error)[2]
         winner = next(chain for chain in repeated if chain.best is leading)
         if winner.start:
             for _ in range(min(FINAL_ROUNDS, self._search.rounds - winner.start)):
@@ -277,7 +232,7 @@ class Rounds:
         The lowest of many errors is below its expectation, and most so where the rounds differ by noise alone.
         """
         if self._auto:
-            among = _rough(among)
+            among = rough(among)
         lowest = min((made for *_, made in among), key=lambda made: made.error)
         as_good = [found for found in among if found[2].as_good_as(lowest)]
         return min(as_good, key=lambda found: (found[0] > 0, not found[2].map.diagonal, found[0], found[2].error))
@@ -291,12 +246,13 @@ class Rounds:
         """Return the chain of a kernel after its first round, with the best of its widths."""
         job = replace(self._job, kernel=name) if self._auto else self._job
         space = LinearMap.identity(self._sample.features.shape[1], diagonal=True)
-        tried = []
+        tried: list[Chain] = []
         for factor in self._families[name]:
             chain = Chain(job, name, DIAGONAL, factor, self._sample, [])
-            chain.done.append(self._make(chain, space, 0))
+            # The centres of one width serve the others.
+            chain.done.append(self._make(chain, space, 0, tried[0].best.centers if tried else None))
             tried.append(chain)
-        start = min(tried, key=_error)
+        start = min(tried, key=error_of)
         self._factors[name] = start.factor
         return start
 
@@ -306,14 +262,14 @@ class Rounds:
         if mapped is None or not self._in_time():
             return chains
         before = self._sample
-        leader = min(chains, key=_error)
+        leader = min(chains, key=error_of)
         self._sample = mapped.fewer(int(np.count_nonzero(~before.held)))
         first = self._again(leader)
         if first.best.error > (1 - LEAST_GAIN) * leader.best.error:
             self._sample = before
             return chains
         self._whole = mapped
-        return [first if chain is leader else self._again(chain) for chain in _hopeful(chains)]
+        return [first if chain is leader else self._again(chain) for chain in hopeful(chains)]
 
     def _again(self, chain: Chain) -> Chain:
         """Return a chain with the first round of another one, on the present sample."""
@@ -327,35 +283,36 @@ class Rounds:
         With many features that do not matter, the outer products of a first fit have more noise in d x d numbers than
         a few rounds of factors leave. So matrices begin with the best factors where factors are better at first.
         """
-        rounds, begun, matrices = self._search.rounds, _hopeful(chains), list[Chain]()
+        rounds, begun, matrices = self._search.rounds, hopeful(chains), list[Chain]()
         if FULL in self._search.shapes and rounds:
             # Functions of the l1 kernel have steps along single features.
             turning = [chain for chain in begun if not (self._auto and chain.kernel == L1)]
-            matrices = [_turned(min(turning, key=_error))] if turning else []
+            matrices = [turned(min(turning, key=error_of))] if turning else []
         begun += matrices
         for number in range(1, min(FIRST_ROUNDS, rounds) + 1):
-            begun = _hopeful(begun)
+            begun = hopeful(begun)
             for chain in begun:
                 self._extend(chain, number)
         of_kernels = [
-            min(own, key=_error) for name in self._families if (own := [c for c in begun if c.kernel == name])
+            min(own, key=error_of) for name in self._families if (own := [c for c in begun if c.kernel == name])
         ]
-        of_kernels = _hopeful(of_kernels)
+        of_kernels = hopeful(of_kernels)
         self._hopeless = self._factors.keys() - {chain.kernel for chain in of_kernels}
-        of_kernels.sort(key=_error)
-        limit = NEAR_LEADER * _error(of_kernels[0])
-        for leader in [chain for chain in of_kernels[:2] if _error(chain) <= limit]:
+        of_kernels.sort(key=error_of)
+        limit = NEAR_LEADER * error_of(of_kernels[0])
+        for leader in [chain for chain in of_kernels[:2] if error_of(chain) <= limit]:
             self._extend(leader, rounds)
             if leader.shape == DIAGONAL and any(chain.kernel == leader.kernel for chain in matrices):
-                turned = _turned(leader)
-                self._extend(turned, rounds)
-                matrices.append(turned)
+                full = turned(leader)
+                self._extend(full, rounds)
+                matrices.append(full)
         return matrices
 
     def _extend(self, chain: Chain, rounds: int) -> None:
         while len(chain.done) <= rounds and not chain.ended and self._in_time():
             last = chain.done[-1]
-            chain.done.append(self._make(chain, last.map.updated(last.outer), chain.start + len(chain.done)))
+            updates = chain.start + len(chain.done)
+            chain.done.append(self._make(chain, last.map.updated(last.outer), updates, chain.given))
 
     def _other_kernels(self, winner: Chain) -> Chain:
         """Try the other kernels with the best map; return the best chain, extended from there if its kernel is new."""
@@ -393,10 +350,10 @@ class Rounds:
                 if chain.best.error > (1 - LEAST_GAIN) * before.error:
                     break
 
-    def _make(self, chain: Chain, space: LinearMap, updates: int) -> Round:
-        """Make a round with a map that has been updated a number of times."""
-        with_products = FULL in self._search.shapes
-        made = run_round(chain.sample, chain.job, space, chain.factor, with_products=with_products)
+    def _make(self, chain: Chain, space: LinearMap, updates: int, centers: NDArray[np.int64] | None = None) -> Round:
+        """Make a round with a map that has been updated a number of times, and given centres or its own."""
+        products = FULL in self._search.shapes
+        made = run_round(chain.sample, chain.job, space, chain.factor, with_products=products, centers=centers)
         self.made.append((updates, replace(chain, done=[]), made))
         self._note(
             {
@@ -408,30 +365,6 @@ class Rounds:
             }
         )
         return made
-
-
-def _error(chain: Chain) -> float:
-    """Return the lowest error of a chain."""
-    return chain.best.error
-
-
-def _rough(among: Sequence[Made]) -> Sequence[Made]:
-    """Return the rounds of kernels that are not smooth at zero, or all where the Gaussian is clearly better."""
-    rough = [found for found in among if found[1].kernel != "gaussian"]
-    lowest = min(made.error for *_, made in among)
-    return rough if any(made.error <= lowest / (1 - SMOOTH_GAIN) for *_, made in rough) else among
-
-
-def _hopeful(chains: list[Chain]) -> list[Chain]:
-    """Return the chains whose error is not far above the lowest."""
-    lowest = min(map(_error, chains))
-    return [chain for chain in chains if _error(chain) <= HOPELESS * lowest]
-
-
-def _turned(chain: Chain) -> Chain:
-    """Return a chain of matrices that begins with the best factors of a chain."""
-    first = replace(chain.best, map=LinearMap(np.diag(chain.best.map.factors)))
-    return replace(chain, shape=FULL, done=[first], start=chain.start + chain.done.index(chain.best))
 
 
 def learn_metric(

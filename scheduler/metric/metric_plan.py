@@ -9,6 +9,7 @@ from ..planning.workload import Workload
 from ..runtime.threads import available_cores
 from ..training.run import plan_job
 from .driver_room import DriverRoom
+from .given_centers import bytes_of_given
 from .metric_job import MetricJob
 from .rounds import BLOCK_ROWS, MOST_TARGETS, ROWS_OF_A_PART
 
@@ -54,7 +55,7 @@ class MetricRoom(DriverRoom):
             # of the blocks; the rows of all rounds but the last, before and after arcsinh.
             "metric_sample": rows * (2 * work.row_bytes + 5 * 8 * d + 8 * (2 * T + work.target_columns) + 56)
             + (few + held) * (8 * (2 * d + T) + 24),
-            "metric_model": model.fixed + sum(model.matrices.values()),
+            "metric_model": max(model.fixed + sum(model.matrices.values()), bytes_of_given(m, threads)),
             # Sums of the threads, the map of each round, and its eigenvectors.
             "metric_map": threads * (tile + 2 * matrix) + (4 + 4 * (1 + self._search.rounds)) * matrix,
         }

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from distkern.arrays import Array
 from distkern.kernels import Kernel, make_kernel
@@ -24,7 +25,9 @@ from ..execution.executor import SerialExecutor
 from ..rows.block_reading import SAMPLE_STREAM
 from ..rows.data_checks import MEDIAN_SAMPLE, distance_norm
 from ..runtime.threads import map_tiles
+from ..training.automatic_sample import AUTO_SAMPLE
 from ..training.driver_loop import TrainingJob, train
+from .given_centers import can_be_given, weights_of_given
 from .sample import MetricSample
 
 ROWS_OF_A_PART = 512
@@ -44,6 +47,9 @@ TOLERATED_SHARE = 0.02
 
 GRADIENT_WORK = 1 << 30
 """Most products of rows, centres, features and targets of the gradients of a round; with more, of some of the rows."""
+
+SLOWER_L1 = 8
+"""Times that such a product takes longer for the l1 norm: it is no matrix product, but a pass for each feature."""
 
 LEAST_GRADIENT_ROWS = 2_000
 """Least rows at which gradients are taken, of any size."""
@@ -65,6 +71,8 @@ class Round:
     deviations from the mean; the largest are capped, see `CAPPED_SHARE`."""
     outer: Array
     """(k,) or (k, k): mean outer products of the gradients with respect to the mapped rows, summed over targets."""
+    centers: NDArray[np.int64]
+    """(m,): positions of the selected centres among the rows that train, in order."""
 
     @cached_property
     def error(self) -> float:
@@ -83,9 +91,15 @@ class Round:
 
 
 def run_round(
-    sample: MetricSample, job: TrainingJob, space: LinearMap, factor: float, *, with_products: bool = False
+    sample: MetricSample,
+    job: TrainingJob,
+    space: LinearMap,
+    factor: float,
+    *,
+    with_products: bool = False,
+    centers: NDArray[np.int64] | None = None,
 ) -> Round:
-    """Train a model of the sample in the space of a map.
+    """Train a model of the sample in the space of a map, or give the centres of another round new weights.
 
     Parameters
     ----------
@@ -99,6 +113,9 @@ def run_round(
         Multiple of the median distance of the mapped rows, where the width is not a number.
     with_products : bool, default False
         Whether the products of different components of the gradients are computed for a diagonal map too.
+    centers : array, shape (m,), optional
+        Centres of another round of the sample, which get new weights; by default, and where their columns depend on
+        each other too much, centres are selected.
 
     Returns
     -------
@@ -108,6 +125,28 @@ def run_round(
     features, targets, weights = sample.part(~sample.held)
     space, kernel = _scaled_space(job, space, features, weights, factor)
     mapped = space.apply(features)
+    found = None
+    if centers is not None and can_be_given(job):
+        found = weights_of_given(mapped, targets, weights, centers, kernel, job)
+    if centers is None or found is None:
+        centers, found = _selected(mapped, targets, weights, kernel, job)
+    squares_only = space.diagonal and not with_products
+    outputs, outer = _evaluate(
+        sample,
+        space.apply(sample.features),
+        mapped[centers[: len(found) - 1]],
+        kernel,
+        found[1:],
+        diagonal=squares_only,
+        seed=job.seed,
+    )
+    return Round(space, kernel, _held_errors(sample, outputs + found[0]), outer, centers)
+
+
+def _selected(
+    mapped: Array, targets: Array, weights: Array | None, kernel: Kernel, job: TrainingJob
+) -> tuple[NDArray[np.int64], Array]:
+    """Select centres; return their positions, and constant and weights of those that the model keeps."""
     source = ArraySource(mapped, targets, weights, boundaries=_boundaries(len(mapped)))
     settings = replace(
         job.compared(len(mapped)),
@@ -116,7 +155,7 @@ def run_round(
         classification=False,
         standardize=False,
         multiclass="shared",
-        selection_rows=None,
+        selection_rows=AUTO_SAMPLE,
         dtype="float32",
     )
     with warnings.catch_warnings():
@@ -124,12 +163,9 @@ def run_round(
         warnings.simplefilter("ignore")
         result = train(settings, source, SerialExecutor(source), EventBus())
     path = result.paths[0]
-    weights_of = path.weights(path.n_centers)
-    centers = result.scaling.apply(path.features[: path.n_centers], np.dtype(np.float64))
-    rows = result.scaling.apply(space.apply(sample.features), np.dtype(np.float64))
-    squares_only = space.diagonal and not with_products
-    outputs, outer = _evaluate(sample, rows, centers, kernel, weights_of[1:], diagonal=squares_only, seed=job.seed)
-    return Round(space, kernel, _held_errors(sample, outputs + weights_of[0] + result.target_means), outer)
+    found = path.weights(path.n_centers).copy()
+    found[0] += result.target_means
+    return path.rows, found
 
 
 def _scaled_space(
@@ -163,8 +199,9 @@ def _evaluate(
         # The expectation of the outer products of random sums of the targets is that of all targets.
         signs = np.where(row_uniforms(seed, SAMPLE_STREAM, 0, weights.shape[1] * MOST_TARGETS) < 0.5, -1.0, 1.0)
         sums = weights @ (signs.reshape(weights.shape[1], MOST_TARGETS) / np.sqrt(MOST_TARGETS))
-    # Rows at equal distances: the kernel of the l1 norm has no product form, and takes a pass for each feature.
-    most = max(LEAST_GRADIENT_ROWS, GRADIENT_WORK // max(1, len(centers) * d * sums.shape[1]))
+    # Rows at equal distances.
+    work = GRADIENT_WORK // SLOWER_L1 if distance_norm(kernel) == "l1" else GRADIENT_WORK
+    most = max(LEAST_GRADIENT_ROWS, work // max(1, len(centers) * d * sums.shape[1]))
     at = np.linspace(0, n - 1, min(n, most)).astype(np.intp)
     held = np.flatnonzero(sample.held)
     outputs = np.empty((len(held), weights.shape[1]))

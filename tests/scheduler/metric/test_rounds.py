@@ -18,6 +18,7 @@ from distkern.numerics.learnt_metric import LinearMap
 from distkern.numerics.target_scales import target_units
 from distkern.scheduler import learn_once, read_metric
 from distkern.scheduler.metric import learning
+from distkern.scheduler.metric.chains import Chain, rough
 from distkern.scheduler.metric.learning import learn_metric
 from distkern.scheduler.metric.metric_job import MetricJob
 from distkern.scheduler.metric.rounds import run_round
@@ -127,6 +128,39 @@ def run_outputs(sample: MetricSample, job: Any, space: LinearMap, kernel: Any, Z
         None if sample.weights is None else sample.weights[fitted],
     )
     return np.asarray(model.predict(Z))
+
+
+@pytest.mark.parametrize(("kernel", "weighted"), [("gaussian", False), ("laplacian", True), ("laplacian-l1", False)])
+@pytest.mark.parametrize("stop", [None, "gcv"])
+def test_centers_that_are_given_have_the_weights_of_the_selection(
+    kernel: str, weighted: bool, stop: str | None
+) -> None:
+    X, y = rows(300, 3)
+    weights = np.random.default_rng(1).integers(1, 4, 300).astype(float) if weighted else None
+    sample = sample_of(X, np.stack([y, 2 * y[::-1]], axis=1) if weighted else y, weights)
+    job = replace(JOB, kernel=kernel, max_centers=25, stop=stop)
+    space = LinearMap(np.array([1.0, 0.5, 2.0]))
+    selected = run_round(sample, job, space, 1.0)
+    given = run_round(sample, job, space, 1.0, centers=selected.centers)
+    np.testing.assert_array_equal(given.centers, selected.centers)
+    # The model of the selection has single precision.
+    np.testing.assert_allclose(given.errors, selected.errors, rtol=1e-3, atol=1e-7)
+    np.testing.assert_allclose(given.outer, selected.outer, rtol=1e-3, atol=1e-5 * selected.outer.max())
+    other = run_round(sample, job, LinearMap(np.array([1.0, 0.6, 2.0])), 1.0, centers=selected.centers)
+    np.testing.assert_array_equal(other.centers, selected.centers)
+    assert other.errors.tobytes() != given.errors.tobytes()
+
+
+def test_centers_that_cannot_be_given_are_selected() -> None:
+    """Equal centres, and a diagonal that sums over kernel columns do not have."""
+    X, y = rows(200, 3)
+    sample, space = sample_of(X, y), LinearMap.identity(3, diagonal=True)
+    selected = run_round(sample, JOB, space, 1.0)
+    again = run_round(sample, JOB, space, 1.0, centers=np.array([3, 3, 4]))
+    np.testing.assert_array_equal(again.centers, selected.centers)
+    ridge = replace(JOB, epsilon=0.1)
+    own = run_round(sample, ridge, space, 1.0)
+    np.testing.assert_array_equal(run_round(sample, ridge, space, 1.0, centers=np.arange(5)).centers, own.centers)
 
 
 def test_the_width_is_that_of_the_standardised_rows() -> None:
@@ -273,7 +307,7 @@ def test_the_gaussian_is_kept_where_it_is_clearly_better(errors: dict[str, float
         chain, result = mock.Mock(kernel=kernel), mock.Mock(error=error)
         return 0, chain, result
 
-    among = learning._rough([made(kernel, error) for kernel, error in errors.items()])
+    among = rough([made(kernel, error) for kernel, error in errors.items()])
     assert min(among, key=lambda found: found[2].error)[1].kernel == expected
 
 
@@ -287,14 +321,14 @@ def test_the_rounds_at_the_end_go_on_from_a_gaussian_only_where_it_is_clearly_be
         rounds._final_centers = 10 * rounds._job.max_centers
 
         def made(
-            chain: learning.Chain, space: LinearMap, updates: int, rounds: Any = rounds, of: Any = repeated
+            chain: Chain, space: LinearMap, updates: int, _: Any = None, rounds: Any = rounds, of: Any = repeated
         ) -> Any:
             result = mock.Mock(error=of[chain.kernel] - 0.001 * updates, map=space, outer=np.ones(5))
             rounds.made.append((updates, chain, result))
             return result
 
         for kernel, error in repeated.items():
-            chain = learning.Chain(job, kernel, "diagonal", 1.0, sample, [])
+            chain = Chain(job, kernel, "diagonal", 1.0, sample, [])
             rounds.made.append((2, chain, mock.Mock(error=error, map=LinearMap(np.ones(5)))))
         with mock.patch.object(rounds, "_make", made):
             found = rounds._with_more_centers()

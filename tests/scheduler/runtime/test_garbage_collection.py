@@ -59,9 +59,11 @@ def test_garbage_of_a_run_is_freed_during_it() -> None:
 def test_objects_that_the_program_froze_stay_frozen() -> None:
     gc.freeze()
     try:
-        frozen = gc.get_freeze_count()
+        garbage = weakref.ref(Node())
         assert not exempt_present_objects()
-        assert gc.get_freeze_count() == frozen
+        gc.collect()
+        assert garbage() is None
+        assert gc.get_freeze_count() > 0
     finally:
         gc.unfreeze()
 

@@ -243,12 +243,12 @@ class DaskExecutor(Executor):
 
     def close(self) -> None:
         """Free the run's memory on every worker."""
-        if self._client.status == "running":
-            self._drop_run()
-        self._staff.close()
         if self._exempting:
             self._exempting = False
             end_exemption()
+        if self._client.status == "running":
+            self._drop_run()
+        self._staff.close()
 
     def _drop_run(self) -> None:
         """Free the memory on every usable worker that answers within `ANSWER_SECONDS`."""

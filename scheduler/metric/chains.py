@@ -83,9 +83,9 @@ def error_of(chain: Chain) -> float:
 
 def rough(among: Sequence[Made]) -> Sequence[Made]:
     """Return the rounds of kernels that are not smooth at zero, or all where the Gaussian is clearly better."""
-    rough = [found for found in among if found[1].kernel != "gaussian"]
+    others = [found for found in among if found[1].kernel != "gaussian"]
     lowest = min(made.error for *_, made in among)
-    return rough if any(made.error <= lowest / (1 - SMOOTH_GAIN) for *_, made in rough) else among
+    return others if any(made.error <= lowest / (1 - SMOOTH_GAIN) for *_, made in others) else among
 
 
 def hopeful(chains: list[Chain]) -> list[Chain]:

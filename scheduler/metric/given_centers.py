@@ -61,6 +61,8 @@ def weights_of_given(
     means = mass @ targets / mass.sum()
     roots, centred, chosen = np.sqrt(mass)[:, None], targets - means, rows[centers]
     n, n_targets = len(centers) + 1, targets.shape[1]
+    padded = np.zeros((len(rows), max(n_targets, 2)))  # numpy rounds products of one column differently
+    padded[:, :n_targets] = roots * centred
 
     def sums(start: int) -> tuple[Array, Array]:
         part = slice(start, start + ROWS_OF_A_SUM)
@@ -70,12 +72,10 @@ def weights_of_given(
         columns *= roots[part].T
         gram = empty_gram(n)
         add_gram(gram, columns, workspace.array("square", (n, n), columns.dtype))
-        padded = np.zeros((len(rows[part]), max(n_targets, 2)))  # numpy rounds products of one column differently
-        padded[:, :n_targets] = roots[part] * centred[part]
-        return gram, columns @ padded
+        return gram, columns @ padded[part]
 
     # In the order of the rows, so that the sums have the same bits for any number of threads.
-    gram, products = empty_gram(n), np.zeros((n, max(n_targets, 2)))
+    gram, products = empty_gram(n), np.zeros((n, padded.shape[1]))
     for part_gram, part_products in map_tiles(sums, range(0, len(rows), ROWS_OF_A_SUM)):
         gram += part_gram
         products += part_products

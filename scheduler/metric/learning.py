@@ -54,8 +54,8 @@ MORE_ROUNDS = 2
 """Most rounds of another kernel that begins with the best map."""
 
 FINALISTS = 2
-"""Rounds that are repeated with more centres, each of another kernel or shape of the map, and the best one of another
-kernel where these have the same."""
+"""Rounds that are repeated with more centres, each of another kernel or shape of the map; beside them the best one with
+factors where these have matrices, and the best one of another kernel where these have the same."""
 
 FINAL_ROUNDS = 2
 """Most rounds after the best repeated one, with as many centres."""

@@ -333,3 +333,41 @@ def test_the_rounds_at_the_end_go_on_from_a_gaussian_only_where_it_is_clearly_be
         with mock.patch.object(rounds, "_make", made):
             found = rounds._with_more_centers()
         assert [chain.kernel for _, chain, _ in found] == ["gaussian", "laplacian", expected, expected]
+
+
+def test_factors_are_among_the_rounds_at_the_end() -> None:
+    sample = sample_of(*rows(100))
+    rounds = learning.Rounds(
+        MetricJob(job=replace(JOB, kernel="auto"), metric="auto"), sample, 100, lambda _: None, lambda: True
+    )
+    rounds._final_centers = 10 * rounds._job.max_centers
+    kinds = (("laplacian", "full"), ("laplacian-l1", "full"), ("laplacian", "diagonal"), ("gaussian", "diagonal"))
+    for place, (kernel, shape) in enumerate(kinds):
+        space = LinearMap(np.ones(5) if shape == "diagonal" else np.eye(5))
+        chain = Chain(JOB, kernel, shape, 1.0, sample, [])
+        rounds.made.append((12, chain, mock.Mock(error=0.100 + 0.001 * place, map=space)))
+    repeated = []
+
+    def made(chain: Chain, space: LinearMap, *_: Any) -> Any:
+        repeated.append((chain.kernel, chain.shape))
+        result = mock.Mock(error=0.1, map=space)
+        rounds.made.append((12, chain, result))
+        return result
+
+    with mock.patch.object(rounds, "_make", made):
+        rounds._with_more_centers()
+    assert repeated == list(kinds[:3])
+
+
+def test_a_chain_keeps_its_centers_from_the_second_update_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    def noted(*arguments: Any, centers: Any = None, **options: Any) -> Any:
+        given.append(centers)
+        return run_round(*arguments, centers=centers, **options)
+
+    monkeypatch.setattr(learning, "run_round", noted)
+    found = learn_metric(MetricJob(job=JOB, metric="diagonal", rounds=4), source_of(*rows(600, 6)))
+    assert [row["round"] for row in found.rounds[:4]] == [0, 1, 2, 3]
+    assert [centers is None for centers in given[:4]] == [True, True, False, False]
+    np.testing.assert_array_equal(given[3], given[2])

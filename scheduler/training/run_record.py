@@ -62,9 +62,10 @@ class RunStore:
     """
 
     def __init__(self, directory: RunDirectory, job: TrainingJob, source: BlockSource) -> None:
-        if directory.appended:
+        sums = directory.sums()
+        if sums is not None and sums[0]:
             raise RunError(
-                f"{directory.appended} parts of rows were appended to the run in {directory.path}, which a training on "
+                f"{sums[0]} parts of rows were appended to the run in {directory.path}, which a training on "
                 "the first rows would drop: append further rows with --append (append), name another run, or train "
                 "anew with --overwrite",
                 kind="appended",

@@ -35,11 +35,10 @@ MARKERS = ("model.json", "job.json", "zarr.json", ".zarray", ".zgroup")
 """Objects that describe a store."""
 
 _OF_A_RUN = re.compile(
-    r"(log|events|sums)-[0-9a-f]+(\.bin)?(/.*)?|(training|search|metric|summary)\.json|events\.jsonl"
+    r"(log|events)-[0-9a-f]+(\.bin)?(/.*)?|sums-[0-9]+(-[0-9a-f]+)?(\.json|/.*)|"
+    r"(training|search|metric|summary)\.json|events\.jsonl"
 )
 _OWN = ".distkern-"
-_CLAIM = f"{_OWN}claim"
-"""Object that the process writes which makes a new store, and removes at the end."""
 _PROBE = b"can this be written?"
 
 
@@ -294,51 +293,25 @@ def check_remote(url: str, overwrite: bool, error: type[DistkernError], kind: st
 
 
 @contextmanager
-def publish_remote(
-    url: str, overwrite: bool, error: type[DistkernError], kind: str, *, alone: bool = False
-) -> Iterator[RemoteFolder]:
+def publish_remote(url: str, overwrite: bool, error: type[DistkernError], kind: str) -> Iterator[RemoteFolder]:
     """Yield the empty folder of a store; the body writes its marker last. All objects are removed if the body fails.
 
-    The parameters are those of `check_remote`, which runs first, and `alone`, default False: whether only one of
-    several processes that write at the same time may do so, which takes conditional writes. A replaced store is removed
-    before the body writes.
+    The parameters are those of `check_remote`, which runs first. A replaced store is removed before the body writes.
 
     Raises
     ------
     DistkernError
-        Of class `error`: those of `check_remote`, ``exists`` also where another process is `alone`; ``denied`` or
-        ``unreachable`` where a write fails.
+        Of class `error`: those of `check_remote`; ``denied`` or ``unreachable`` where a write fails.
     """
     folder = check_remote(url, overwrite, error, kind)
     if overwrite:
         folder.clear()
-    if alone:
-        _claim(folder, error)
     try:
         with folder.explained("written"):
             yield folder
-        if alone:
-            folder.delete([_CLAIM])
     except BaseException:
         try:
             folder.clear()
         except DistkernError as failure:
             logger.warning("objects of %s remain there, marked as incomplete: %s", folder.url, failure)
         raise
-
-
-def _claim(folder: RemoteFolder, error: type[DistkernError]) -> None:
-    """Write the object that only one of several processes can, while the store is not complete."""
-    token = secrets.token_hex(8).encode()
-    # A repeated request is refused by the object that the first one wrote.
-    mine = folder.create(_CLAIM, token) or folder.read(_CLAIM) == token
-    # Others that were a moment later have left no more than a probe.
-    if mine and all(name.startswith(_OWN) for name in folder.names()):
-        return
-    if mine:
-        folder.delete([_CLAIM])
-    raise error(
-        f"another process has written {folder.url}, or does so now: name another place, or replace it with "
-        "--overwrite (overwrite=True) when it has ended",
-        kind="exists",
-    )

@@ -54,7 +54,6 @@ def write_model(
     overwrite: bool = False,
     *,
     version: int = 1,
-    alone: bool = False,
 ) -> None:
     """Write a model store; the same input gives the same bytes.
 
@@ -70,8 +69,6 @@ def write_model(
         Whether to replace a model at `path`.
     version : int, default 1
         Format version, at most `MODEL_VERSION`.
-    alone : bool, default False
-        Under a URL, whether storage must let only one of several processes write the store at the same time.
 
     Raises
     ------
@@ -87,7 +84,7 @@ def write_model(
             raise ValueError(f"array {name!r} of dtype {array.dtype} cannot be part of a model store")
     nbytes = sum(array.nbytes for array in arrays.values()) + 256 * len(arrays) + len(dump_json(meta))
     if is_url(path):
-        _write_remote(os.fspath(path), meta, arrays, overwrite, version, alone)
+        _write_remote(os.fspath(path), meta, arrays, overwrite, version)
         return
     with publish_place(path, overwrite, StoreError, "model", lambda: nbytes) as folder:
         assert isinstance(folder, Path)
@@ -109,10 +106,10 @@ def write_model(
 
 
 def _write_remote(
-    url: str, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], overwrite: bool, version: int, alone: bool
+    url: str, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], overwrite: bool, version: int
 ) -> None:
     with (
-        publish_remote(url, overwrite, StoreError, "model", alone=alone) as there,
+        publish_remote(url, overwrite, StoreError, "model") as there,
         tempfile.TemporaryDirectory(prefix="distkern-") as here,
     ):
         local = Path(here, "model")

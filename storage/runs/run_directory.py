@@ -5,12 +5,14 @@ search before the training, ``metric.json`` a learnt metric. ``events.jsonl`` ha
 ``summary.json`` appears at the end, beside ``sums-0000``, the sums of the centres over all rows in the form of a model
 store; ``sums-0001`` and so on replace it when rows are appended. `distkern.storage.runs.journal` keeps the exchanges. A
 process that is killed leaves at most one torn line, which readers skip and the next writer ends. Under a URL, exchanges
-and events are objects in numbered parts, see `part_journal` and `event_parts`.
+and events are objects in numbered parts, see `part_journal` and `event_parts`. There, each process that appends rows
+writes a part of its own name, and the first one that creates ``sums-0001.json``, which names its part, has appended.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -34,10 +36,13 @@ from .run_files import JOB, LocalFiles, RemoteFiles, in_order, run_files
 
 __all__ = ["RunDirectory", "is_run", "run_exists"]
 
-RUN_VERSION = 1
+RUN_VERSION = 2
+"""Newest format. A run has format 1, and format 2 once rows were appended to it under a URL, where an object names the
+sums."""
 _TRAINING, _EVENTS, _SUMMARY = "training.json", "events.jsonl", "summary.json"
 _SEARCH, _METRIC = "search.json", "metric.json"
-_SUMS = "sums-"
+_SUMS, _SUMS_MARKER = "sums-", "model.json"
+_SUMS_NAME = re.compile(_SUMS + r"([0-9]{4,9})(-[0-9a-f]{8})?")
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:
@@ -61,8 +66,8 @@ class RunDirectory:
         JSON values that state what to train.
     """
 
-    def __init__(self, files: LocalFiles | RemoteFiles, job: dict[str, Any]) -> None:
-        self._files = files
+    def __init__(self, files: LocalFiles | RemoteFiles, job: dict[str, Any], version: int) -> None:
+        self._files, self._version = files, version
         self._parts = EventParts(files) if isinstance(files, RemoteFiles) else None
         self.path: Path | str = files.place
         self.job = job
@@ -119,7 +124,7 @@ class RunDirectory:
         if not isinstance(description, dict) or not isinstance(description.get("job"), dict):
             raise RunError(f"{path} is damaged: {JOB} cannot be read; start the run again", kind="corrupt")
         require_version(path, description, RUN_VERSION, RunError)
-        return cls(files, description["job"])
+        return cls(files, description["job"], description["format_version"])
 
     @property
     def name(self) -> str:
@@ -149,7 +154,10 @@ class RunDirectory:
             ``not-writable``.
         """
         self._files.remove(_SUMMARY)
-        self._files.replace(JOB, _description(self.job, self._files.token))
+        self._describe()
+
+    def _describe(self) -> None:
+        self._files.replace(JOB, _description(self.job, self._files.token, self._version))
 
     def discard(self) -> bool:
         """Remove the run if no round of its training has ended; return whether it was removed."""
@@ -195,20 +203,72 @@ class RunDirectory:
         """Write a learnt metric as JSON values, in one step; errors as for `write_training`."""
         self._files.replace(_METRIC, dict(metric))
 
-    def sums_place(self, parts: int) -> Path | str:
-        """Return the place of the sums over the rows of the training and of `parts` appended parts."""
-        return self._files.child(f"{_SUMS}{parts:04d}")
+    def place_for_sums(self, parts: int) -> Path | str:
+        """Return where to write the sums over the rows of the training and of `parts` appended parts."""
+        own = f"-{secrets.token_hex(4)}" if parts and isinstance(self._files, RemoteFiles) else ""
+        return self._files.child(f"{_numbered(parts)}{own}")
 
-    @property
-    def appended(self) -> int | None:
-        """Number of parts of rows in the newest sums; None where the run keeps no sums."""
-        names = [name[len(_SUMS) :] for name in self._files.listing()[1] if name.startswith(_SUMS)]
-        return max((int(name) for name in names if name.isascii() and name.isdigit()), default=None)
+    def publish_sums(self, parts: int, place: Path | str) -> None:
+        """Make what was written at a place of `place_for_sums` the sums of the run, and remove those of fewer parts.
 
-    def drop_sums(self, before: int) -> None:
-        """Remove the sums of fewer than `before` parts, which newer ones replace."""
-        for parts in range(before):
-            self._files.remove_part(f"{_SUMS}{parts:04d}")
+        Raises
+        ------
+        RunError
+            ``superseded``: another process has appended a part of this number; what was written is removed.
+        """
+        name = os.fspath(place).rpartition("/")[2]
+        if isinstance(self._files, RemoteFiles) and parts:
+            if self._version < RUN_VERSION:
+                self._version = RUN_VERSION
+                self._describe()
+            pointer, text = f"{_numbered(parts)}.json", dump_json({"part": name}).encode()
+            # A repeated request is refused by the object that the first one wrote.
+            if not self._files.folder.create(pointer, text) and self._files.read(pointer) != text:
+                self._files.remove_part(name)
+                raise self.superseded()
+        for number, found in self._all_sums():
+            if number < parts or (number == parts and found != name):
+                self._files.remove_part(found)
+        for number in self._pointers():
+            if number < parts:
+                self._files.remove(f"{_numbered(number)}.json")
+
+    def superseded(self) -> RunError:
+        """Return the error of a process that appends rows after another one did."""
+        return RunError(
+            f"another process has appended rows to the run in {self.path}: load the run again and continue from there",
+            kind="superseded",
+        )
+
+    def sums(self) -> tuple[int, Path | str] | None:
+        """Return the number of appended parts in the newest sums, and their place; None where the run keeps none."""
+        pointers = self._pointers()
+        found = {number: name for number, name in self._all_sums() if name == _numbered(number)}
+        for number in sorted({*pointers, *found}, reverse=True):
+            if number in pointers:
+                named = self._files.read_json(f"{_numbered(number)}.json")
+                name = named.get("part") if isinstance(named, dict) else None
+                if not isinstance(name, str) or number != _number_of(name):
+                    raise RunError(
+                        f"{self.path} is damaged: {_numbered(number)}.json names no sums; train again", kind="corrupt"
+                    )
+                return number, self._files.child(name)
+            # A process that was killed while it wrote under a URL has left no marker.
+            if isinstance(self._files, LocalFiles) or self._files.holds(f"{found[number]}/{_SUMS_MARKER}"):
+                return number, self._files.child(found[number])
+        return None
+
+    def _all_sums(self) -> list[tuple[int, str]]:
+        """Return the numbers and names of all parts with sums, also incomplete ones."""
+        numbered = [(_number_of(name), name) for name in self._files.listing()[1]]
+        return [(number, name) for number, name in numbered if number is not None]
+
+    def _pointers(self) -> set[int]:
+        """Return the numbers of parts that an object names."""
+        if isinstance(self._files, LocalFiles):
+            return set()
+        stems = [name.removesuffix(".json") for name in self._files.listing()[0] if name.endswith(".json")]
+        return {number for stem in stems if (number := _number_of(stem)) is not None and stem == _numbered(number)}
 
     def record(self, event: Mapping[str, Any]) -> None:
         """Append one event, numpy scalars allowed, as a line of JSON; errors as for `write_training`.
@@ -284,9 +344,19 @@ def _create_remote(url: str, job: dict[str, Any], overwrite: bool) -> None:
         raise RunError(f"another process has made a run at {url}: name another place, or resume it", kind="exists")
 
 
-def _description(job: dict[str, Any], token: str | None = None) -> dict[str, Any]:
+def _numbered(parts: int) -> str:
+    return f"{_SUMS}{parts:04d}"
+
+
+def _number_of(name: str) -> int | None:
+    """Return the number of parts in the sums of a name; None for other names."""
+    found = _SUMS_NAME.fullmatch(name)
+    return int(found.group(1)) if found else None
+
+
+def _description(job: dict[str, Any], token: str | None = None, version: int = 1) -> dict[str, Any]:
     # Credentials in URLs are not recorded.
-    found = {"format_version": RUN_VERSION, "kind": "run", "job": redact_values(job)}
+    found = {"format_version": version, "kind": "run", "job": redact_values(job)}
     return found if token in (None, "0") else {**found, "token": token}
 
 

@@ -92,17 +92,14 @@ def keep_sums(estimator: Any, run: RunDirectory) -> None:
         "usual": None if sample is None else sample.usual,
     }
     parts = len(result.summary.get("appended", []))
+    place = run.place_for_sums(parts)
     try:
-        place, version = run.sums_place(parts), scaling_version(result.scaling)
-        write_model(place, meta, arrays, overwrite=parts == 0, version=version, alone=parts > 0)
+        write_model(place, meta, arrays, overwrite=parts == 0, version=scaling_version(result.scaling))
     except StoreError as error:
         if error.kind != "exists":
             raise
-        raise RunError(
-            f"another process has appended rows to the run in {run.path}: load the run again and continue from there",
-            kind="superseded",
-        ) from error
-    run.drop_sums(parts)
+        raise run.superseded() from error
+    run.publish_sums(parts, place)
 
 
 def read_sums(path: str | os.PathLike[str], known: Mapping[str, Any]) -> Any:
@@ -116,14 +113,15 @@ def read_sums(path: str | os.PathLike[str], known: Mapping[str, Any]) -> Any:
         The sums are damaged, or of a newer format.
     """
     run = RunDirectory.open(path)
-    if run.appended is None:
+    sums = run.sums()
+    if sums is None:
         raise RunError(
             f"the run in {path} keeps no sums to continue: it has not ended, an earlier version or another method "
             "made it, or its weights do not follow from sums (conjugate gradients, another loss than squares); resume "
             "it (train --resume), or train again with solver='factors' and loss='squared'",
             kind="no-sums",
         )
-    place = run.sums_place(run.appended)
+    place = sums[1]
     meta, arrays = read_model(place)
     try:
         return _estimator(meta, arrays, known[meta["estimator"]], os.fspath(run.path))

@@ -1,6 +1,4 @@
 import json
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +7,6 @@ import pytest
 
 from distkern.errors import StoreError
 from distkern.storage import check_model_destination, read_model, write_dataset, write_model
-from distkern.storage.io.remote_folders import RemoteFolder
-from tests.s3_server import BUCKET, S3Server
 
 ARRAYS: dict[str, Any] = {
     "centers": np.arange(12.0).reshape(4, 3),
@@ -196,23 +192,3 @@ def test_stores_that_are_no_models(tmp_path: Path) -> None:
             read_model(tmp_path / name)
         assert caught.value.kind == kind
         assert part in str(caught.value)
-
-
-def test_only_one_of_several_processes_writes_a_model_alone(s3: S3Server) -> None:
-    start = threading.Barrier(4)
-
-    def write(number: int) -> str:
-        start.wait()
-        try:
-            write_model(f"s3://{BUCKET}/m", {"number": number}, {"a": np.full(3, number)}, alone=True)
-        except StoreError as error:
-            return error.kind
-        return str(number)
-
-    with ThreadPoolExecutor(4) as threads:
-        ends = list(threads.map(write, range(4)))
-    assert sorted(ends)[1:] == ["exists"] * 3
-    meta, arrays = read_model(f"s3://{BUCKET}/m")
-    assert str(meta["number"]) == min(ends)
-    assert (arrays["a"] == meta["number"]).all()
-    assert ".distkern-claim" not in RemoteFolder(f"s3://{BUCKET}/m").names()

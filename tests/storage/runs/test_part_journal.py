@@ -224,7 +224,7 @@ def test_what_a_killed_process_left_of_a_run_is_replaced(s3: S3Server) -> None:
 
 def test_values_and_events(run: RunDirectory) -> None:
     assert is_run(run.path)
-    assert (run.name, run.training, run.summary, run.appended) == (run.path.rpartition("/")[2], None, None, None)
+    assert (run.name, run.training, run.summary, run.sums()) == (run.path.rpartition("/")[2], None, None, None)
     run.write_training({"run_id": "x"})
     other = RunDirectory.open(run.path)
     tail = other.tail()

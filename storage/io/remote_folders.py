@@ -10,7 +10,6 @@ import asyncio
 import json
 import logging
 import re
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -39,6 +38,10 @@ _OF_A_RUN = re.compile(
     r"(training|search|metric|summary)\.json|events\.jsonl"
 )
 _OWN = ".distkern-"
+_PROBE_NAME = f"{_OWN}probe"
+"""Object that is written to test rights: always the same one, so that the next test removes one that was left."""
+_PROBES = 3
+"""Tests of conditional writes, since another process that tests may remove the object between two writes."""
 _PROBE = b"can this be written?"
 
 
@@ -100,12 +103,14 @@ class RemoteFolder:
         except (ValueError, RecursionError):
             return None
 
-    def names(self, most: int | None = None) -> list[str]:
-        """Return the names of all objects, or of the first `most` (optional)."""
+    def names(self, most: int | None = None, *, probes: bool = True) -> list[str]:
+        """Return the names of all objects, or of the first `most` (optional), with or without probes (default True)."""
 
         async def found() -> list[str]:
             names: list[str] = []
             async for name in self.store.list_prefix(""):
+                if not probes and name.startswith(_OWN):
+                    continue
                 names.append(name)
                 if most is not None and len(names) >= most:
                     break
@@ -166,16 +171,16 @@ class RemoteFolder:
 
     def require_conditional_writes(self) -> None:
         """Refuse storage that overwrites an object where it should not: an error ``no-conditional-writes``."""
-        probe = f"{_OWN}{secrets.token_hex(4)}"
-        self.create(probe, _PROBE)
-        overwritten = self.create(probe, b"can this be written twice?")
-        self.delete([probe])
-        if overwritten:
-            raise self._error(
-                f"the server of {self.url} ignores the condition of a write (If-None-Match), so two processes could "
-                "write one record: keep the run in a local directory, or with a server that knows it",
-                kind="no-conditional-writes",
-            )
+        for _ in range(_PROBES):
+            overwritten = self.create(_PROBE_NAME, _PROBE) and self.create(_PROBE_NAME, _PROBE)
+            self.delete([_PROBE_NAME])
+            if not overwritten:
+                return
+        raise self._error(
+            f"the server of {self.url} ignores the condition of a write (If-None-Match), so two processes could "
+            "write one record: keep the run in a local directory, or with a server that knows it",
+            kind="no-conditional-writes",
+        )
 
     @property
     def scheme(self) -> str:
@@ -214,7 +219,7 @@ class RemoteFolder:
             if found[name] is not None:
                 return kind
         try:
-            names = self.names(2)
+            names = self.names(2, probes=False)
         except DistkernError:  # a web server has no lists
             names = []
         if names and all(name.endswith(".npy") for name in names):
@@ -273,7 +278,7 @@ def check_remote(url: str, overwrite: bool, error: type[DistkernError], kind: st
             f"{folder.url} cannot be written: web servers are read only; name a local directory or an object store",
             kind="not-writable",
         )
-    if folder.names(1):
+    if folder.names(1, probes=False):
         if not overwrite:
             raise error(
                 f"{url} exists already: name another place, or replace it with --overwrite (overwrite=True)",
@@ -286,9 +291,8 @@ def check_remote(url: str, overwrite: bool, error: type[DistkernError], kind: st
                 kind="foreign",
             )
     # Hours of work must not end on a missing right.
-    probe = f"{_OWN}{secrets.token_hex(4)}"
-    folder.write(probe, _PROBE)
-    folder.delete([probe])
+    folder.write(_PROBE_NAME, _PROBE)
+    folder.delete([_PROBE_NAME])
     return folder
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from distkern.errors import RunError
-from distkern.storage import RunDirectory, describe, driver_of, is_run, recorded
+from distkern.storage import RunDirectory, describe, driver_of, is_run, read_model, recorded, write_model
 from distkern.storage.io.remote_folders import RemoteFolder
 from distkern.storage.io.urls import RemoteStore
 from distkern.storage.runs.records import RunJournal
@@ -180,6 +180,33 @@ def test_a_server_that_ignores_the_condition(s3: S3Server, monkeypatch: pytest.M
         RunDirectory.create(f"{URL}/ignoring", {})
     assert caught.value.kind == "no-conditional-writes"
     assert RemoteFolder(f"{URL}/ignoring").names() == []
+
+
+@pytest.mark.parametrize("probe", [".distkern-probe", ".distkern-0123abcd"])
+def test_a_probe_that_a_killed_process_left_does_not_occupy_a_place(s3: S3Server, probe: str) -> None:
+    for place in (f"probed{probe}", f"kept{probe}"):
+        s3.put(f"{BUCKET}/{place}/{probe}", b"left")
+    RunDirectory.create(f"{URL}/probed{probe}", {})
+    s3.put(f"{BUCKET}/kept{probe}/a.npy", b"part of a model")
+    write_model(f"{URL}/kept{probe}", {"n": 1}, {}, overwrite=True)
+    assert read_model(f"{URL}/kept{probe}")[0] == {"n": 1}
+    assert ".distkern-probe" not in RemoteFolder(f"{URL}/probed{probe}").names()
+
+
+def test_of_processes_that_create_a_run_at_once_one_does(s3: S3Server) -> None:
+    start = threading.Barrier(6)
+
+    def create(_: int) -> str:
+        start.wait()
+        try:
+            RunDirectory.create(f"{URL}/at-once", {})
+        except RunError as error:
+            return error.kind
+        return "created"
+
+    with ThreadPoolExecutor(6) as threads:
+        assert sorted(threads.map(create, range(6))) == ["created"] + ["exists"] * 5
+    assert RemoteFolder(f"{URL}/at-once").names() == ["job.json"]
 
 
 def test_storage_without_conditional_writes_and_web_servers(s3: S3Server) -> None:

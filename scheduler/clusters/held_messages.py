@@ -1,10 +1,12 @@
-"""Messages that dask holds back because a clock was set back.
+"""Messages and timers that dask holds back because a clock was set back.
 
 Client, scheduler and workers of dask send messages in batches, and wait for the next batch until a moment of the time
 of day (`distributed.batched`). Where the clock of a host is set back within the milliseconds between two batches, the
 next one waits for as long as it was set back: the tasks are not sent, or not reported, while heartbeats go on. It still
-does if the clock is set forward again meanwhile, since the timer of the wait has begun. Whoever waits for long asks all
-processes to send what they hold. The questions take another way, on which no batch waits.
+does if the clock is set forward again meanwhile, since the timer of the wait has begun. The same holds for what dask
+does every few seconds (`tornado.ioloop.PeriodicCallback`): the results of a worker that is retired are not copied to
+others, for one, so that it does not end. Whoever waits for long asks all processes to send what they hold and to start
+their timers anew. The questions take another way, on which no batch waits.
 """
 
 from __future__ import annotations
@@ -59,6 +61,7 @@ def release_held_messages(client: Any) -> None:
     async def release() -> None:
         try:
             release_batches([client.scheduler_comm])
+            restart_timers(client._periodic_callbacks.values())
             await asyncio.wait_for(client._run_on_scheduler(_of_scheduler), ASKED_SECONDS)
             await asyncio.wait_for(client._run(_of_worker, on_error="ignore"), ASKED_SECONDS)
         except Exception:
@@ -89,9 +92,34 @@ def release_batches(batches: Iterable[Any]) -> int:
     return len(held)
 
 
-def _of_scheduler(dask_scheduler: Any) -> int:
-    return release_batches([*dask_scheduler.client_comms.values(), *dask_scheduler.stream_comms.values()])
+def restart_timers(timers: Iterable[Any]) -> int:
+    """Start timers anew that are due later than one period from now; return their number.
+
+    Parameters
+    ----------
+    timers : iterable of tornado.ioloop.PeriodicCallback
+        Those of the calling process, whose event loop calls this.
+    """
+    held = [timer for timer in timers if timer.is_running() and _is_held(timer)]
+    for timer in held:
+        timer.stop()
+        timer.start()
+    if held:
+        logger.warning("a clock was set back: %d timers waited for it, and are started anew", len(held))
+    return len(held)
 
 
-def _of_worker(dask_worker: Any) -> int:
-    return release_batches([dask_worker.batched_stream])
+def _is_held(timer: Any) -> bool:
+    # The time of the event loop is none of the day, so it is that of the wait itself.
+    due = timer._timeout.when() - timer.io_loop.asyncio_loop.time()
+    return bool(due > timer.callback_time / 1000 * (1 + timer.jitter) + HELD_SECONDS)
+
+
+def _of_scheduler(dask_scheduler: Any) -> None:
+    release_batches([*dask_scheduler.client_comms.values(), *dask_scheduler.stream_comms.values()])
+    restart_timers(list(dask_scheduler.periodic_callbacks.values()))
+
+
+def _of_worker(dask_worker: Any) -> None:
+    release_batches([dask_worker.batched_stream])
+    restart_timers(list(dask_worker.periodic_callbacks.values()))

@@ -1,4 +1,4 @@
-"""Batches of messages that wait for a moment an hour ahead, as after a clock was set back, are sent when asked for."""
+"""Messages and timers that wait for a moment an hour ahead, as after a clock was set back, go on when asked for."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from distributed.batched import BatchedSend
+from tornado.ioloop import IOLoop, PeriodicCallback
 
 from distkern.scheduler.clusters import futures, held_messages
 from tests.waiting import wait_until
@@ -63,9 +64,36 @@ def test_a_batch_that_waits_for_an_hour_is_sent_at_once(ahead: float) -> None:
     assert asyncio.run(send()) == ["late", "soon"]
 
 
+def test_a_timer_that_waits_for_an_hour_goes_on_at_once() -> None:
+    """The timer was set while the clock was an hour back; the wait is not shortened when it is set forward again."""
+
+    async def wait() -> tuple[list[int], int]:
+        calls: list[int] = []
+        clock = IOLoop.current()
+        timers = [PeriodicCallback(lambda n=n: calls.append(n), 10) for n in range(3)]  # type: ignore[misc]
+        now, clock.time = clock.time, lambda: now() - HOUR  # type: ignore[method-assign]
+        timers[0]._next_timeout, timers[0].io_loop = now(), clock
+        timers[0]._running = True
+        timers[0]._schedule_next()
+        clock.time = now  # type: ignore[method-assign]
+        timers[1].start()
+        await asyncio.sleep(0.1)
+        assert set(calls) == {1}
+        restarted = held_messages.restart_timers(timers)
+        await asyncio.sleep(0.1)
+        for timer in timers:
+            timer.stop()
+        return calls, restarted
+
+    calls, restarted = asyncio.run(wait())
+    assert restarted == 1
+    assert set(calls) == {0, 1}
+
+
 def test_client_scheduler_and_workers_are_asked(in_process_client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(held_messages, "release_batches", asked.extend)
+    monkeypatch.setattr(held_messages, "restart_timers", asked.extend)
     client, cluster = in_process_client, in_process_client.cluster
     held_messages.release_held_messages(client)
     expected = {
@@ -75,6 +103,9 @@ def test_client_scheduler_and_workers_are_asked(in_process_client: Any, monkeypa
             *cluster.scheduler.client_comms.values(),
             *cluster.scheduler.stream_comms.values(),
             *(worker.batched_stream for worker in cluster.workers.values()),
+            *client._periodic_callbacks.values(),
+            *cluster.scheduler.periodic_callbacks.values(),
+            *(timer for worker in cluster.workers.values() for timer in worker.periodic_callbacks.values()),
         ]
     }
     wait_until(lambda: expected <= {id(batch) for batch in asked})

@@ -19,9 +19,13 @@ from .rounds import Round
 from .sample import MetricSample
 
 SMOOTH_GAIN = 0.04
-"""Least share of the error by which the Gaussian must be better than the other kernels of ``kernel="auto"``. Its
-columns nearly depend on each other, and the large weights that follow fit the rows held out but not rows far from all
-others, of which a few thousand rows hold none."""
+"""Least share of the error by which a Gaussian with large weights must be better than the other kernels of
+``kernel="auto"``. Its columns nearly depend on each other, and the large weights that follow fit the rows held out but
+not rows far from all others, of which a few thousand rows hold none."""
+
+LARGE_WEIGHTS = 1e4
+"""Sum of the absolute weights of one target, in deviations of the target, from which weights are large: a thousandth of
+them is ten deviations."""
 
 SELECTED_UPDATES = 1
 """Updates of the map of a chain after which the centres are selected anew; the later rounds keep them."""
@@ -82,8 +86,8 @@ def error_of(chain: Chain) -> float:
 
 
 def rough(among: Sequence[Made]) -> Sequence[Made]:
-    """Return the rounds of kernels that are not smooth at zero, or all where the Gaussian is clearly better."""
-    others = [found for found in among if found[1].kernel != "gaussian"]
+    """Return the rounds but Gaussians with large weights, or all where one of these is clearly better."""
+    others = [found for found in among if found[1].kernel != "gaussian" or found[2].weight_sum < LARGE_WEIGHTS]
     lowest = min(made.error for *_, made in among)
     return others if any(made.error <= lowest / (1 - SMOOTH_GAIN) for *_, made in others) else among
 

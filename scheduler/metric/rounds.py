@@ -73,6 +73,8 @@ class Round:
     """(k,) or (k, k): mean outer products of the gradients with respect to the mapped rows, summed over targets."""
     centers: NDArray[np.int64]
     """(m,): positions of the selected centres among the rows that train, in order."""
+    weight_sum: float
+    """Sum of the absolute weights of one target, in deviations of the target: the largest of all targets."""
 
     @cached_property
     def error(self) -> float:
@@ -140,7 +142,8 @@ def run_round(
         diagonal=squares_only,
         seed=job.seed,
     )
-    return Round(space, kernel, _held_errors(sample, outputs + found[0]), outer, centers)
+    errors = _held_errors(sample, outputs + found[0])
+    return Round(space, kernel, errors, outer, centers, _weight_sum(found[1:], targets, weights))
 
 
 def _selected(
@@ -235,3 +238,10 @@ def _held_errors(sample: MetricSample, outputs: Array) -> Array:
     errors = np.square(targets - outputs).sum(axis=1)
     np.minimum(errors, np.quantile(errors, 1 - CAPPED_SHARE, method="lower"), out=errors)
     return np.asarray(mass * errors / (total if total > 0 else 1.0))
+
+
+def _weight_sum(found: Array, targets: Array, weights: Array | None) -> float:
+    """Return the largest sum of absolute weights of a target, over the target's deviation; 0 for constant targets."""
+    deviations = np.sqrt(np.average(np.square(targets - np.average(targets, axis=0, weights=weights)), 0, weights))
+    sums = np.abs(found).sum(axis=0)
+    return float(np.divide(sums, deviations, out=np.zeros_like(sums), where=deviations > 0).max())

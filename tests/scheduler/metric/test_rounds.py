@@ -18,7 +18,7 @@ from distkern.numerics.learnt_metric import LinearMap
 from distkern.numerics.target_scales import target_units
 from distkern.scheduler import learn_once, read_metric
 from distkern.scheduler.metric import learning
-from distkern.scheduler.metric.chains import Chain, rough
+from distkern.scheduler.metric.chains import LARGE_WEIGHTS, Chain, rough
 from distkern.scheduler.metric.learning import learn_metric
 from distkern.scheduler.metric.metric_job import MetricJob
 from distkern.scheduler.metric.rounds import run_round
@@ -86,9 +86,8 @@ def test_a_round_against_the_equations(kernel: str, shape: str, weighted: bool) 
     Z = made.map.apply(sample.features)
     step, gradients = 1e-6, np.empty(Z.shape)
 
-    def outputs(Z: Array) -> Array:
-        return run_outputs(sample, job, made.map, made.kernel, Z)
-
+    model = model_of_round(sample, job, made.map, made.kernel)
+    outputs = model.predict
     for j in range(3):
         shift = step * np.eye(3)[j]
         gradients[:, j] = (outputs(Z + shift) - outputs(Z - shift)) / (2 * step)
@@ -105,10 +104,13 @@ def test_a_round_against_the_equations(kernel: str, shape: str, weighted: bool) 
     # Differences across the cusp at a centre are wrong, and a centre's own term is zero in a round.
     loose = 1e-5 if kernel == "gaussian" else 0.1
     np.testing.assert_allclose(made.outer, np.diag(outer) if shape == "diagonal" else outer, atol=loose * outer.max())
+    fitted, shares = sample.targets[~held, 0], mass[~held] / mass[~held].sum()
+    deviation = np.sqrt(shares @ np.square(fitted - shares @ fitted))
+    assert made.weight_sum == pytest.approx(np.abs(model.coef_).sum() / deviation, rel=1e-4)
 
 
-def run_outputs(sample: MetricSample, job: Any, space: LinearMap, kernel: Any, Z: Array) -> Array:
-    """The outputs for mapped rows of the estimator that is trained on the rows that are not held out."""
+def model_of_round(sample: MetricSample, job: Any, space: LinearMap, kernel: Any) -> Any:
+    """The estimator that is trained on the mapped rows that are not held out."""
     from distkern import OROLSRegressor
 
     model = OROLSRegressor(
@@ -122,12 +124,11 @@ def run_outputs(sample: MetricSample, job: Any, space: LinearMap, kernel: Any, Z
         panel=job.panel,
     )
     fitted = ~sample.held
-    model.fit(
+    return model.fit(
         space.apply(sample.features[fitted]),
         sample.targets[fitted, 0],
         None if sample.weights is None else sample.weights[fitted],
     )
-    return np.asarray(model.predict(Z))
 
 
 @pytest.mark.parametrize(("kernel", "weighted"), [("gaussian", False), ("laplacian", True), ("laplacian-l1", False)])
@@ -145,6 +146,7 @@ def test_centers_that_are_given_have_the_weights_of_the_selection(
     np.testing.assert_array_equal(given.centers, selected.centers)
     # The model of the selection has single precision.
     np.testing.assert_allclose(given.errors, selected.errors, rtol=1e-3, atol=1e-7)
+    np.testing.assert_allclose(given.weight_sum, selected.weight_sum, rtol=1e-3)
     np.testing.assert_allclose(given.outer, selected.outer, rtol=1e-3, atol=1e-5 * selected.outer.max())
     other = run_round(sample, job, LinearMap(np.array([1.0, 0.6, 2.0])), 1.0, centers=selected.centers)
     np.testing.assert_array_equal(other.centers, selected.centers)
@@ -294,17 +296,20 @@ def test_the_blocks_do_not_matter(kernel: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("errors", "expected"),
+    ("errors", "weight_sum", "expected"),
     [
-        ({"gaussian": 0.100, "laplacian": 0.104}, "laplacian"),
-        ({"gaussian": 0.100, "laplacian": 0.106}, "gaussian"),
-        ({"gaussian": 0.100, "laplacian": 0.106, "laplacian-l1": 0.103}, "laplacian-l1"),
-        ({"gaussian": 0.100}, "gaussian"),
+        ({"gaussian": 0.100, "laplacian": 0.104}, 1e5, "laplacian"),
+        ({"gaussian": 0.100, "laplacian": 0.104}, 1e3, "gaussian"),
+        ({"gaussian": 0.100, "laplacian": 0.106}, 1e5, "gaussian"),
+        ({"gaussian": 0.100, "laplacian": 0.106, "laplacian-l1": 0.103}, 1e5, "laplacian-l1"),
+        ({"gaussian": 0.100}, 1e5, "gaussian"),
     ],
 )
-def test_the_gaussian_is_kept_where_it_is_clearly_better(errors: dict[str, float], expected: str) -> None:
+def test_a_gaussian_with_large_weights_is_kept_where_it_is_clearly_better(
+    errors: dict[str, float], weight_sum: float, expected: str
+) -> None:
     def made(kernel: str, error: float) -> Any:
-        chain, result = mock.Mock(kernel=kernel), mock.Mock(error=error)
+        chain, result = mock.Mock(kernel=kernel), mock.Mock(error=error, weight_sum=weight_sum)
         return 0, chain, result
 
     among = rough([made(kernel, error) for kernel, error in errors.items()])
@@ -323,7 +328,8 @@ def test_the_rounds_at_the_end_go_on_from_a_gaussian_only_where_it_is_clearly_be
         def made(
             chain: Chain, space: LinearMap, updates: int, _: Any = None, rounds: Any = rounds, of: Any = repeated
         ) -> Any:
-            result = mock.Mock(error=of[chain.kernel] - 0.001 * updates, map=space, outer=np.ones(5))
+            error = of[chain.kernel] - 0.001 * updates
+            result = mock.Mock(error=error, map=space, outer=np.ones(5), weight_sum=2 * LARGE_WEIGHTS)
             rounds.made.append((updates, chain, result))
             return result
 

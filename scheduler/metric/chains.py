@@ -28,7 +28,12 @@ LARGE_WEIGHTS = 1e4
 them is ten deviations."""
 
 SELECTED_UPDATES = 1
-"""Updates of the map of a chain after which the centres are selected anew; the later rounds keep them."""
+"""Updates of the map of a chain after which the centres are selected anew; the later rounds keep them, see
+`LARGE_STEP`."""
+
+LARGE_STEP = 0.05
+"""Share of the error that a round lowers, from which the next one selects its centres anew, too: the map still changes
+much, and the centres of another map find less."""
 
 UNIMPROVED = 2
 """A chain ends after as many rounds that lower the error by less than `LEAST_GAIN` together."""
@@ -67,7 +72,9 @@ class Chain:
     @property
     def given(self) -> NDArray[np.int64] | None:
         """Centres of the next round; None where it selects its own."""
-        return self.done[-1].centers if len(self.done) > SELECTED_UPDATES else None
+        if len(self.done) <= SELECTED_UPDATES or self.done[-1].error < (1 - LARGE_STEP) * self.done[-2].error:
+            return None
+        return self.done[-1].centers
 
     @property
     def ended(self) -> bool:

@@ -18,7 +18,7 @@ from distkern.numerics.learnt_metric import LinearMap
 from distkern.numerics.target_scales import target_units
 from distkern.scheduler import learn_once, read_metric
 from distkern.scheduler.metric import learning
-from distkern.scheduler.metric.chains import LARGE_WEIGHTS, Chain, rough
+from distkern.scheduler.metric.chains import LARGE_STEP, LARGE_WEIGHTS, Chain, rough
 from distkern.scheduler.metric.learning import learn_metric
 from distkern.scheduler.metric.metric_job import MetricJob
 from distkern.scheduler.metric.rounds import run_round
@@ -365,15 +365,28 @@ def test_factors_are_among_the_rounds_at_the_end() -> None:
     assert repeated == list(kinds[:3])
 
 
-def test_a_chain_keeps_its_centers_from_the_second_update_on(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("errors", "kept"),
+    [([0.5], False), ([0.5, 0.49], True), ([0.5, 0.4], False), ([0.5, 0.4, 0.39], True), ([0.5, 0.49, 0.4], False)],
+)
+def test_a_chain_keeps_its_centers_while_its_error_falls_slowly(errors: list[float], kept: bool) -> None:
+    done: list[Any] = [mock.Mock(error=error, centers=np.arange(i)) for i, error in enumerate(errors)]
+    chain = Chain(JOB, "gaussian", "diagonal", 1.0, mock.Mock(), done)
+    assert chain.given is (done[-1].centers if kept else None)
+
+
+def test_rounds_get_the_centers_that_their_chain_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
     given = []
 
     def noted(*arguments: Any, centers: Any = None, **options: Any) -> Any:
-        given.append(centers)
-        return run_round(*arguments, centers=centers, **options)
+        made = run_round(*arguments, centers=centers, **options)
+        given.append((centers, made))
+        return made
 
     monkeypatch.setattr(learning, "run_round", noted)
     found = learn_metric(MetricJob(job=JOB, metric="diagonal", rounds=4), source_of(*rows(600, 6)))
     assert [row["round"] for row in found.rounds[:4]] == [0, 1, 2, 3]
-    assert [centers is None for centers in given[:4]] == [True, True, False, False]
-    np.testing.assert_array_equal(given[3], given[2])
+    errors = [made.error for _, made in given[:4]]
+    for i in (2, 3):
+        slow = errors[i - 1] >= (1 - LARGE_STEP) * errors[i - 2]
+        assert given[i][0] is (given[i - 1][1].centers if slow else None)

@@ -21,7 +21,7 @@ from distkern.storage import ingest, open_dataset
 from tests.fuzzing import damaged, examples, refusal
 from tests.memory_limits import GIB, memory_for, ran_out_of_memory
 
-SECONDS = 10.0
+SECONDS = 30.0
 
 pytestmark = pytest.mark.timeout(1800)
 

@@ -99,16 +99,15 @@ def test_stores_hold_the_generated_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize("classification", [True, False])
 def test_accuracy_time_compares_on_one_scale(classification: bool) -> None:
     split = split_of(classification=classification)
-    rows = list(accuracy_time.curve(split, (10, 40)))
-    assert [row["centers"] for row in rows] == [10, 40]
+    rows = list(accuracy_time.curve(split, (5, 40)))
+    assert [row["centers"] for row in rows] == [5, 40]
     trivial = 1 - np.bincount(split.y_test).max() / 300 if classification else 1.0
     for row in rows:
         assert 0 < row["distkern"] < trivial
         assert 0 < row["nystroem"] < trivial
         assert row["time/nystroem"] == row["s"] / row["nystroem s"]
         assert row["svm"] == rows[0]["svm"]
-    # A few of the test rows may go the other way.
-    assert rows[1]["distkern"] < 1.1 * rows[0]["distkern"]
+    assert rows[1]["distkern"] < rows[0]["distkern"]
     assert (rows[0]["sampled"] is not None) == ours.takes("selection_rows")
 
 

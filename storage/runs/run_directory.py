@@ -226,10 +226,11 @@ class RunDirectory:
             if not self._files.folder.create(pointer, text) and self._files.read(pointer) != text:
                 self._files.remove_part(name)
                 raise self.superseded()
-        for number, found in self._all_sums():
-            if number < parts or (number == parts and found != name):
-                self._files.remove_part(found)
-        for number in self._pointers():
+        found, pointers = self._listed_sums()
+        for number, other in found:
+            if number < parts or (number == parts and other != name):
+                self._files.remove_part(other)
+        for number in pointers:
             if number < parts:
                 self._files.remove(f"{_numbered(number)}.json")
 
@@ -242,8 +243,8 @@ class RunDirectory:
 
     def sums(self) -> tuple[int, Path | str] | None:
         """Return the number of appended parts in the newest sums, and their place; None where the run keeps none."""
-        pointers = self._pointers()
-        found = {number: name for number, name in self._all_sums() if name == _numbered(number)}
+        listed, pointers = self._listed_sums()
+        found = {number: name for number, name in listed if name == _numbered(number)}
         for number in sorted({*pointers, *found}, reverse=True):
             if number in pointers:
                 named = self._files.read_json(f"{_numbered(number)}.json")
@@ -258,17 +259,14 @@ class RunDirectory:
                 return number, self._files.child(found[number])
         return None
 
-    def _all_sums(self) -> list[tuple[int, str]]:
-        """Return the numbers and names of all parts with sums, also incomplete ones."""
-        numbered = [(_number_of(name), name) for name in self._files.listing()[1]]
-        return [(number, name) for number, name in numbered if number is not None]
-
-    def _pointers(self) -> set[int]:
-        """Return the numbers of parts that an object names."""
+    def _listed_sums(self) -> tuple[list[tuple[int, str]], set[int]]:
+        """Return the numbers and names of all parts with sums, also incomplete ones, and the numbers of named parts."""
+        sizes, names = self._files.listing()
+        parts = [(number, name) for name in names if (number := _number_of(name)) is not None]
         if isinstance(self._files, LocalFiles):
-            return set()
-        stems = [name.removesuffix(".json") for name in self._files.listing()[0] if name.endswith(".json")]
-        return {number for stem in stems if (number := _number_of(stem)) is not None and stem == _numbered(number)}
+            return parts, set()
+        stems = [name.removesuffix(".json") for name in sizes if name.endswith(".json")]
+        return parts, {n for stem in stems if (n := _number_of(stem)) is not None and stem == _numbered(n)}
 
     def record(self, event: Mapping[str, Any]) -> None:
         """Append one event, numpy scalars allowed, as a line of JSON; errors as for `write_training`.

@@ -26,7 +26,7 @@ from .base import (
     squared_norms,
 )
 from .city_block import city_block_gradients, city_block_values
-from .gradients import Pairs, gradient_sums
+from .gradients import Pairs, gradient_sums, target_arrays
 
 CLOSE = 2.0**-10
 """Pairs with |x - c|^2 below this times |x|^2 + |c|^2 are computed from differences. The distance of any other pair has
@@ -75,6 +75,11 @@ class Radial(Kernel):
     def gradients(self, X: FloatArray, C: FloatArray, A: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Compute the gradients of weighted sums of kernels; see `Kernel.gradients`."""
         row_norms, center_norms, scale = squared_norms(X), squared_norms(C), inverse_of(self.width, X.dtype)
+        if scale < np.finfo(X.dtype).tiny / np.finfo(X.dtype).eps:
+            # Slopes have the inverse of a distance over the width: their sums overflow, and gradients nearly vanish.
+            _, out = target_arrays(X, C, A, out)
+            out.fill(0.0)
+            return out
 
         def slopes(part: slice, S: FloatArray) -> Pairs:
             inner_products(X[part], C, S)
